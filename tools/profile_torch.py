@@ -211,11 +211,11 @@ class Kernel:
         return next((stage for stage in self.stages if stage["tensor"] == tensor), None)
 
 
-def numbers_of(kernel, tensor):
-    """Which numbers an integer operand may have: those of the index that it is compared with."""
+def numbers_of(kernel, tensor, comparisons=None):
+    """Which numbers an operand may have: those of the index that it is compared with, by `comparisons` or by any."""
     for stage in kernel.stages:
         for e in each(stage["is"]):
-            if "binary" in e and len(e["of"]) == 2:
+            if "binary" in e and len(e["of"]) == 2 and (not comparisons or e["binary"] in comparisons):
                 for read, index in (e["of"], e["of"][::-1]):
                     if read.get("read") == tensor and "index" in index:
                         return kernel.ranges[index["index"]]
@@ -228,7 +228,10 @@ def draw(kernel, device, seed):
     held, image = {}, kernel.is_image(device)
     for tensor, (dtype, box) in kernel.reads.items():
         shape = [max(0, high - low) for low, high in box]
-        if dtype.is_floating_point:
+        equals = numbers_of(kernel, tensor, ("==",))  # a number of a row, from an earlier stage
+        if dtype.is_floating_point and equals:
+            values = torch.randint(*equals, shape, generator=generator, device=device)
+        elif dtype.is_floating_point:
             values = torch.rand(shape, generator=generator, device=device, dtype=dtype) * 0.95 + 0.05
         elif dtype == torch.bool:
             values = torch.randint(0, 2, shape, generator=generator, device=device)
@@ -261,6 +264,11 @@ def whole(x):
 
 def truth(x):
     return (x if x.dtype == torch.bool else x != 0) if torch.is_tensor(x) else bool(x)
+
+
+def row_number(value):
+    """An index that data say; stages make them in floating numbers."""
+    return value.long() if value.dtype.is_floating_point else value
 
 
 def alike(values):
@@ -441,7 +449,7 @@ class Evaluator:
                     self.constants[("determines", id(condition))] = v
         self.dims = [i for i in self.dims if i not in given]
         for v, data in given.items():
-            self.values[v] = self.value(data)
+            self.values[v] = row_number(self.value(data))
             self.kernel.ran("gather")
         return left
 
@@ -459,7 +467,7 @@ class Evaluator:
                     continue
                 named = [i for i in over if i in uses(data)]
                 self.dims = others + over
-                self.values[v] = rows = self.value(data)
+                self.values[v] = rows = row_number(self.value(data))
                 self.constants[("determines", id(condition))] = v
                 self.limit(self.dims)
                 value = self.value(body).expand([self.kernel.size(i) for i in self.dims])
@@ -1546,9 +1554,12 @@ def fail(message):
 
 
 def read_json(path):
+    def no_number(text):
+        raise ValueError(f"{text} is no number")
+
     try:
         with open(path) as file:
-            return json.load(file)
+            return json.load(file, parse_constant=no_number)
     except (OSError, ValueError) as error:
         fail(f"{path}: {error}")
 
@@ -1557,7 +1568,30 @@ def read_worklist(path):
     work = read_json(path)
     if not isinstance(work, dict) or work.get("kind") != "worklist" or work.get("schema_version") != 1:
         fail(f"{path}: no work list of schema_version 1; `partita profile MODEL --cluster C --worklist FILE` writes one")
+    if not isinstance(work.get("device"), str) or not isinstance(work.get("kernels"), list) or not work["kernels"]:
+        fail(f"{path}: it names no device, or has no kernels; `partita profile` writes another one")
     return work
+
+
+def kernels_of(path, work):
+    """The kernels of a work list. Bad input names the first that partita did not write so."""
+    kernels = []
+    for number_of, entry in enumerate(work["kernels"], 1):
+        try:
+            for name in ("flops", "bytes"):
+                if not isinstance(entry[name], (int, float)) or entry[name] < 0:
+                    raise ValueError(f"{name} is {entry[name]!r}")
+            if any(not low <= high for low, high in entry["ranges"]):
+                raise ValueError("a range ends before it begins")
+            kernel = Kernel(entry, work["formulas"][entry["formula"]])
+            if not all(math.isfinite(value) for value in kernel.attributes.values()):
+                raise ValueError("an attribute is no finite number")
+            kernel.key(), kernel.text()
+            kernels.append(kernel)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            said = f"kernel {number_of}: {type(error).__name__}: {error}"
+            fail(f"{path}: {said}; this is no work list that partita wrote")
+    return kernels
 
 
 LEAST_US, MOST_US = 1e-3, 1e9  # that partita reads
@@ -1692,6 +1726,8 @@ def time_left(done, total, seconds):
 def measure(kernels, device, seconds, file):
     """Times what the file lacks; (measured, left out, interrupted)."""
     timer, measured, left_out = Timer(device, seconds), 0, []
+    if device.type == "cpu" and hasattr(os, "getloadavg") and os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
+        print("other programs keep the processor busy: what is timed beside them takes longer", file=sys.stderr)
     todo = [kernel for kernel in kernels if kernel.key() not in file.entries]
     if not todo:
         return measured, left_out, False
@@ -1800,7 +1836,7 @@ def device_of(asked, work):
     return device
 
 
-def seconds_of(text):
+def amount(text):
     value = float(text)
     if not 0 <= value < math.inf:
         raise ValueError
@@ -1812,11 +1848,11 @@ def main():
     parser.add_argument("worklist")
     parser.add_argument("-o", dest="output", help="write the profile here; what it has already is not timed again")
     parser.add_argument("--device", help="cuda, cuda:1 or cpu; default: cuda")
-    parser.add_argument("--seconds", type=seconds_of, default=0.05, help="for each kernel (default 0.05)")
+    parser.add_argument("--seconds", type=amount, default=0.05, help="for each kernel (default 0.05)")
     parser.add_argument("--tf32", action="store_true", help="products and convolutions of float32 may use TF32")
     parser.add_argument("--only", default="", help="kernels whose name has this in it")
     parser.add_argument("--check", action="store_true", help="time nothing; compare with the formulas in float64")
-    parser.add_argument("--most", type=float, default=1e7, help="with --check: a kernel's FLOPs and bytes (default 1e7)")
+    parser.add_argument("--most", type=amount, default=1e7, help="with --check: a kernel's FLOPs and bytes (default 1e7)")
     a = parser.parse_args()
     if not a.check and not a.output:
         parser.error("-o FILE is where the profile goes")
@@ -1826,11 +1862,9 @@ def main():
         torch.cuda.set_device(device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.tf32
         torch.backends.cudnn.benchmark = True  # the fastest of a library's convolutions, as training is set up
-    try:
-        kernels = [Kernel(entry, work["formulas"][entry["formula"]]) for entry in work["kernels"]]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        fail(f"{a.worklist}: {type(error).__name__}: {error}; this is no work list that partita wrote")
-    kernels = [kernel for kernel in kernels if a.only in kernel.text()]
+    kernels = [kernel for kernel in kernels_of(a.worklist, work) if a.only in kernel.text()]
+    if not kernels:
+        fail(f"--only {a.only}: no kernel of {a.worklist} has this in its name, extents or dtypes")
     if a.check:
         return check(kernels, device, a.most)
     machine = machine_of(device, a.tf32)

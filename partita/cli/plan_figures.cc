@@ -237,8 +237,9 @@ UnalignedProducts slow_products(const Planned& p) {
 std::string slow_products_text(const Planned& p, const UnalignedProducts& slow) {
   const std::string& first = p.training.op(slow.ops[0]).name;
   const std::string others = slow.ops.size() > 1 ? fmt::format(" and {} more", slow.ops.size() - 1) : "";
-  return fmt::format("{} of it is lost in {}{}: rows of {} elements; of a multiple of 8, nothing would be",
-                     time_text(static_cast<double>(slow.lost_ns)), first, others, slow.row);
+  return fmt::format("{} of it is lost in {}{}: rows of {} {}; of a multiple of 8, nothing would be",
+                     time_text(static_cast<double>(slow.lost_ns)), first, others, slow.row,
+                     slow.row == 1 ? "element" : "elements");
 }
 
 }  // namespace

@@ -280,6 +280,8 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:11: device type 'core': unaligned: unknown key '3'; did you mean '2'?"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {2: 5}",
        "f.yaml:11: device type 'core': unaligned: 2 is 5; it is a fraction, at most 1"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {8: 0.25, 2: 0.5}",
+       "f.yaml:11: device type 'core': unaligned: of 8 bytes it is 0.25, less than of fewer, 0.5"},
       {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
       {"kind: cpu", "kind: gpu",
        "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},

@@ -67,7 +67,14 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
     check_map(r, unaligned, what + ": unaligned", {}, {"2", "4", "8"});
     for (const auto& entry : unaligned) {
       const std::string bytes = entry.first.Scalar();
-      k.unaligned[bytes[0] - '0'] = read_part(r, entry.second, fmt::format("{}: unaligned: {}", what, bytes));
+      double& part = k.unaligned[bytes[0] - '0'];
+      part = read_part(r, entry.second, fmt::format("{}: unaligned: {}", what, bytes));
+    }
+    double fewer = 0;
+    for (const auto& [bytes, part] : k.unaligned) {
+      if (part < fewer)
+        r.fail_at(unaligned, "{}: unaligned: of {} bytes it is {}, less than of fewer, {}", what, bytes, part, fewer);
+      fewer = part;
     }
   }
   return k;

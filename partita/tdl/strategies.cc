@@ -113,7 +113,7 @@ std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& 
     for (int t = bound.operand_count; t < static_cast<int>(bound.tensors.size()); ++t) {
       InnerStep whole{s, t, {}, Reducer::kSum, {}};
       for (size_t axis = 0; axis < kinds.size(); ++axis) {
-        if (kinds[axis].whole_before[t] != s) continue;
+        if (kinds[axis].whole_before[t] != s || mesh[axis] == 1) continue;
         whole.axes.push_back(static_cast<int>(axis));
         whole.reducer = *kinds[axis].first[t];
       }

@@ -149,6 +149,13 @@ TEST(ProfileTorch, RefusesWhatCannotBeKept) {
   refused({"-o", file, "--device", "cpu", "--seconds", "nan"}, 2, "--seconds");
   refused({"-o", put("list.json", "[1]"), "--device", "cpu"}, 3, "no profile of schema_version 1");
   refused({"-o", put("two.json", R"({"schema_version": 2})"), "--device", "cpu"}, 3, "no profile of schema_version 1");
+  refused({"-o", file, "--device", "cpu", "--only", "no such"}, 3, "--only no such");
+  Json damaged = Json::parse(contents(list));
+  damaged["kernels"][1].erase("flops");
+  const Outcome o =
+      python("tools/profile_torch.py", {put("damaged.json", damaged.dump()), "--check", "--device", "cpu"});
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("kernel 2: KeyError: 'flops'"), std::string::npos) << o.err;
   const std::string empty = put("empty.json", "");
   EXPECT_EQ(python("tools/profile_torch.py", {list, "-o", empty, "--device", "cpu", "--seconds", "0"}).code, 0);
   Json broken = Json::parse(contents(empty));

@@ -55,6 +55,26 @@ TEST(Training, Zero3ScalesFromANodeToSixteen) {
   EXPECT_GE(sixteen, 0.9 * one);
 }
 
+// On one device a rule that splits samples makes the kernels of the plan that splits nothing.
+TEST(Training, OneDeviceHasNoPartsToAddUp) {
+  auto planned = [](const std::string& search) {
+    Request request;
+    request.model = "zoo:resnet-18?image=64";
+    request.bindings["batch"] = "64";
+    request.search = search;
+    request.cluster = "dgx-h100";
+    request.devices = 1;
+    Runner runner;
+    return plan_model(request, runner);
+  };
+  const Planned single = planned("single");
+  for (const char* search : {"data-parallel", "zero?stage=3", "tofu"}) {
+    const Planned p = planned(search);
+    EXPECT_EQ(p.physical.tasks.size(), single.physical.tasks.size()) << search;
+    EXPECT_EQ(p.step_time_ns(), single.step_time_ns()) << search;
+  }
+}
+
 // What a plan says that odd rows cost is what its step gains by even ones, and nothing where units for matrices have no
 // such loss, or are not used.
 TEST(Training, OddRowsCostWhatEvenOnesSave) {
