@@ -9,7 +9,9 @@ target_compile_options(partita_flags INTERFACE "$<BUILD_INTERFACE:-Wall;-Wextra;
 
 find_program(MOLD mold)
 if(MOLD)
-  add_link_options(-fuse-ld=mold)
+  # Where segments share pages, mold 1.10 may let the one that becomes read-only begin at a .tbss in a page that is not
+  # there: one program in some hundreds, by its size, does not start.
+  add_link_options(-fuse-ld=mold -Wl,-z,separate-code)
 endif()
 
 # PARTITA_SANITIZE: what -fsanitize= takes. A finding ends the program, so that the test fails.

@@ -13,6 +13,7 @@ row, and no row has a figure of its own. The rules:
   recompute  full is `layer`; of Megatron-LM selective is `attention`; an empty field is none where the framework does
              not recompute unless asked (convolutional networks and BERT), else the row is left out.
   framework  PyTorch and what is built on it, Megatron-LM, and OneFlow. Others fuse and schedule in ways of their own.
+  batch norm each device has statistics of its own, as these frameworks have unless asked.
   clipping   the norm of the gradients is clipped for transformers, as their sources do, but where a row says "W/O clip".
   memory     the device's. What ran but is predicted not to fit is planned without the limit, and marked.
 
@@ -214,6 +215,8 @@ def plan_of(row):
     options = ["--batch", str(int(batch)), "--dtype", dtype, "--optimizer", optimizer, "--recompute", recompute]
     if optimizer == "sgd":
         options += ["--momentum", "0.9"]
+    if "zoo:resnet" in model:
+        options += ["--batch-norm-groups", "replica"]
     elif "W/O clip" not in row["framework"]:
         options += ["--clip-norm", "1"]
     if row["gpu"] == "V100-SXM2-16GB" and "pipeline" in search:

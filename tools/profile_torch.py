@@ -230,7 +230,7 @@ def draw(kernel, device, seed):
         shape = [max(0, high - low) for low, high in box]
         equals = numbers_of(kernel, tensor, ("==",))  # a number of a row, from an earlier stage
         if dtype.is_floating_point and equals:
-            values = torch.randint(*equals, shape, generator=generator, device=device)
+            values = torch.randint(equals[0], max(equals[1], equals[0] + 1), shape, generator=generator, device=device)
         elif dtype.is_floating_point:
             values = torch.rand(shape, generator=generator, device=device, dtype=dtype) * 0.95 + 0.05
         elif dtype == torch.bool:
@@ -1097,12 +1097,12 @@ def margins(kernel, read):
     return before, [high + 1 - box[axis][1] for axis, (_, high) in zip((2, 3), ends)]
 
 
-def padded(x, before, after, axes, fill=0.0):
+def padded(x, before, after, axes):
     """x with margins, and the part of them that a function of windows with [(stride, dilation)] adds by itself: the same
     on both sides, of which the last stride may leave some over."""
     if all(0 <= b and 0 <= b - a < stride for b, a, (stride, _) in zip(before, after, axes)):
         return x, before
-    return F.pad(x, (before[1], after[1], before[0], after[0]), value=fill), [0, 0]
+    return F.pad(x, (before[1], after[1], before[0], after[0])), [0, 0]
 
 
 def cut(run, read, plains):
@@ -1242,12 +1242,12 @@ def windows_of(kernel):
     return known(("kh", "kw"), 1), known(("sh", "sw"), 1), known(("pt", "pl"), 0), known(("dh", "dw"), 1)
 
 
-def taps_of(places, columns, windows, lows):
-    """Which tap of its window each place in an image is; windows begin at `lows`."""
+def taps_of(places, columns, windows):
+    """Which tap of its window each place in an image is."""
     (_, wide), stride, padding, dilation = windows
     rows, across = (torch.arange(n, device=places.device) for n in places.shape[2:])
-    row = (places // columns - (lows[0] + rows[:, None]) * stride[0] + padding[0]) // dilation[0]
-    column = (places % columns - (lows[1] + across) * stride[1] + padding[1]) // dilation[1]
+    row = (places // columns - rows[:, None] * stride[0] + padding[0]) // dilation[0]
+    column = (places % columns - across * stride[1] + padding[1]) // dilation[1]
     return row * wide + column
 
 
@@ -1276,7 +1276,7 @@ def max_pool(kernel, run):
 
     def run_it():
         largest, places = call()
-        places = places if kernel.timed else taps_of(places, value.shape[3], windows, (0, 0))
+        places = places if kernel.timed else taps_of(places, value.shape[3], windows)
         return results(run, {"m": (largest, out), "ix": (places, out)})
 
     return run_it
@@ -1299,7 +1299,7 @@ def max_pool_grad(kernel, run):
     largest, places = F.max_pool2d(like, *windows, ceil_mode=ceil, return_indices=True)
     if largest.shape != gradient.shape or any(low for box in images for low, _ in box[2:]):
         return None
-    taps.copy_(taps_of(places, like.shape[3], windows, (0, 0)))
+    taps.copy_(taps_of(places, like.shape[3], windows))
     kernel.ran("max_pool2d backward")
     backward = torch.ops.aten.max_pool2d_with_indices_backward
     return lambda: results(run, {"last": (backward(gradient, like, *windows, ceil, places), out)})
