@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
 #include "partita/ops/ops.h"
+#include "partita/search/soap.h"
 #include "partita/sharding/layout.h"
 
 namespace partita {
@@ -46,8 +47,9 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, const OpDefinition* defin
 
 void print_analysis(const tdl::Bound& bound, const OpDefinition* definition, int workers, bool with_regions) {
   fmt::print("{}\n", tdl::to_text(bound));
-  for (const tdl::Index& i : bound.indices)
-    fmt::print("  index {:<8} extent {}{}\n", i.name, i.extent, i.splittable ? "" : ", can't be split");
+  const std::vector<SoapDimension> soap = soap_dimensions(bound);
+  for (size_t i = 0; i < soap.size(); ++i)
+    fmt::print("  index {:<8} extent {:<5} {}\n", bound.indices[i].name, bound.indices[i].extent, name_of(soap[i]));
   fmt::print("  FLOPs {:.6g}{}\n", op_flops(definition, bound), tdl::is_elementwise(bound) ? ", element-wise" : "");
   fmt::print("strategies on {} workers\n", workers);
   for (const Analysis& a : analyse(bound, definition, workers)) {
@@ -64,8 +66,10 @@ void print_analysis(const tdl::Bound& bound, const OpDefinition* definition, int
 }
 
 Json analysis_json(const tdl::Bound& bound, const OpDefinition* definition, int workers) {
-  Json indices = Json::object(), strategies = Json::array();
+  Json indices = Json::object(), soap = Json::object(), strategies = Json::array();
   for (const tdl::Index& i : bound.indices) indices[i.name] = i.extent;
+  const std::vector<SoapDimension> dimensions = soap_dimensions(bound);
+  for (size_t i = 0; i < dimensions.size(); ++i) soap[bound.indices[i].name] = name_of(dimensions[i]);
   for (const Analysis& a : analyse(bound, definition, workers)) {
     Json row = {{"strategy", a.strategy}, {"text", a.text}, {"flops", a.flops}};
     row["regions"] = a.regions;
@@ -74,6 +78,7 @@ Json analysis_json(const tdl::Bound& bound, const OpDefinition* definition, int 
   }
   return {{"formula", tdl::to_text(bound)},
           {"indices", indices},
+          {"soap", soap},
           {"flops", op_flops(definition, bound)},
           {"elementwise", tdl::is_elementwise(bound)},
           {"workers", workers},

@@ -554,6 +554,8 @@ TEST(Cli, ListsAreSensible) {
       EXPECT_NE(o.out.find(part), std::string::npos) << "'" << part << "' is not in: " << o.out;
   };
   says({"ops", "matmul"}, {"sum(k)", "i: S(0), B -> S(0)", "j: B, S(1) -> S(1)", "k: S(1), S(0) -> P(sum)"});
+  says({"ops", "conv2d"}, {"index n        extent 3     sample", "index y        extent 9     attribute",
+                           "index o        extent 4     parameter", "index c        extent 3     contracted"});
   says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
   says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "zoo:transformer", "batch"});
   says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
@@ -568,7 +570,9 @@ TEST(Cli, ListsAreSensible) {
   EXPECT_EQ(json_of({"models"})["models"].size(), list_models().size());
   EXPECT_GE(json_of({"clusters"})["clusters"].size(), 3u);
   EXPECT_EQ(json_of({"searches"})["searches"][0]["name"], "data-parallel");
-  EXPECT_EQ(json_of({"ops", "matmul", "--workers", "4"})["instances"][0]["workers"], 4);
+  const Json matmul = json_of({"ops", "matmul", "--workers", "4"})["instances"][0];
+  EXPECT_EQ(matmul["workers"], 4);
+  EXPECT_EQ(matmul["soap"], (Json{{"i", "sample"}, {"k", "contracted"}, {"j", "parameter"}}));
   EXPECT_TRUE(json_of({"tdl", "f(a)[i] = a[i]"})["elementwise"]);
   EXPECT_GT(json_of({"ops"})["ops"].size(), 20u);
 }

@@ -174,6 +174,47 @@ void of_instances(uint64_t seed, int pairs) {
   report("instances", tally);
 }
 
+// Partial sums of one mesh that are read as partial sums on another, on which the same devices stand in any order, and
+// are then made whole: a member may get one term of some elements and two of others. Each of the terms counts.
+TEST(Strategies, PartialValuesMoveBetweenMeshes) {
+  GraphBuilder build("moved", standard_ops());
+  const auto state = [&](const char* name, const Shape& shape) {
+    return build.state(name,
+                       Values{DType::kFloat32, shape, std::vector<double>(static_cast<size_t>(volume(shape)), 1), {}});
+  };
+  const TensorId product = build.op("matmul", {state("x", {4, 6}), state("w", {6, 8})});
+  const TensorId sum = build.op("add", {product, state("y", {4, 8})});
+  const Graph graph = build.finish({build.op("tanh", {sum})});
+  const Cluster cluster = load_cluster("local:4");
+  const tdl::AxisStrategy partial{.names = {}, .partial = {"a", "b"}};
+  int uneven = 0;
+  std::vector<DeviceId> devices = slowest_link_first(cluster);
+  for (bool more = true; more; more = std::ranges::next_permutation(devices).found)
+    for (const char* cut : {"i.0", "i.1"}) {
+      SCOPED_TRACE(fmt::format("{} on {}", cut, to_string(Mesh{{2, 2}, devices})));
+      Pins pins;
+      pins.ops[OpId(0)] = {{{2, 2}, slowest_link_first(cluster)}, {{.names = {"k"}}, {.names = {"j"}}}};
+      pins.ops[OpId(1)] = {{{2, 2}, devices}, {partial, {.names = {cut}}}};
+      PhysicalGraph physical =
+          lower_local(graph, resolve(graph, data_parallel_plan(graph, cluster, pins), cluster), cluster).graph;
+      verify(physical);
+      for (Task& task : physical.tasks) {
+        if (!std::holds_alternative<CombineWork>(task.work) || task.reads.size() < 2) continue;
+        for (size_t r = 1; r < task.reads.size(); ++r)
+          uneven += task.reads[r].boxes == task.reads[0].boxes &&
+                    elements(physical, task.reads[r]) < elements(physical, task.writes[0]);
+        for (size_t r = 0; r < task.reads.size(); ++r) {
+          const std::vector<Access> reads = task.reads;
+          task.reads.erase(task.reads.begin() + static_cast<std::ptrdiff_t>(r));
+          EXPECT_TRUE(is_refused(physical)) << "'" << task.name << "' without one of its terms";
+          task.reads = reads;
+        }
+      }
+    }
+  std::printf("%d times two terms of a part of what is combined\n", uneven);
+  EXPECT_GT(uneven, 0);
+}
+
 TEST(Strategies, OfEveryOperationAreVerified) { of_operations(0, 4); }
 TEST(Strategies, OfEveryInstanceAreVerified) { of_instances(0, 4); }
 TEST(LongStrategies, OfEveryOperationAreVerified) { of_operations(1000, 60); }

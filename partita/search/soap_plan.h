@@ -1,0 +1,47 @@
+// Plans of the SOAP space: which ops a change of a plan moves together, and the plan of one configuration each.
+//
+// A unit is a forward op with what follows it: its backward ops, the updates of the weights that it is the first to
+// read, and forward ops that only copy, select or compute element by element what one of the unit makes (of several
+// operands the largest; of equal ones the first). All ops of an unrolled cell at one time step are one unit, led by the
+// first that reads a weight. What is made of weights and constants alone is of the unit that reads it first.
+//
+// Worked example: y = relu(linear(x, w)), z = linear(y, v) and a loss are three units. The first has linear, relu, both
+// backward ops and the update of w, and its leader linear is split along its samples n and its outputs o. With degrees
+// n: 2, o: 2 on the devices [4, 1, 2, 7], relu and its gradient are split along their own indices for the same axes of
+// y; the gradient of w sums over n, so that it is partial over {4, 2} and {1, 7}; w is kept split along o, and its
+// update, which has no samples, is the same on both devices of such a pair.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "partita/plan/plan.h"
+#include "partita/search/soap.h"
+
+namespace partita {
+
+struct SoapUnit {
+  OpId leader;
+  std::vector<int> indices;               // of the leader's formula: along which the unit may be split
+  std::vector<SoapDimension> dimensions;  // of these
+  std::vector<OpId> ops;                  // in the graph's order, the leader among them
+  std::vector<std::vector<int>> follows;  // [op][index]: which index of its own it splits with it; -1: none
+};
+
+// Every op is in one unit; units are in the order of their first forward ops. An op splits what runs along the same
+// axes of the same tensors, gradients counting as what they are gradients of. An index that some op of an unrolled cell
+// does not have (its gates) is not among the cell's indices.
+std::vector<SoapUnit> soap_units(const Graph& graph);
+
+// What a unit's configuration is drawn from, on these devices in this order.
+SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,
+                 const SoapDimensions& dimensions);
+
+// Configurations with degrees of the unit's indices, each at most its extent, on any distinct devices in any order.
+//
+// An op that has no index for one of the unit's does the same at every position along it, except sums of gradients,
+// whose terms there stay partial: a weight that several ops read is synchronised once, when its gradients are added up.
+// Where the splits of an op do not exist together, or it has too few values for them, it does without the last ones.
+Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
+               const std::vector<SoapConfiguration>& configurations, std::string_view search);
+
+}  // namespace partita

@@ -1,0 +1,148 @@
+// Random plans of FlexFlow's space: what they compute is what one device computes.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/pipeline.h"
+#include "partita/plan/check.h"
+#include "partita/search/soap_plan.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+namespace {
+
+// The paper's six networks (section 8.1), cut down; extents have several divisors. Their batches have 12 samples.
+const char* const kModels[] = {"zoo:alexnet?image=67,classes=12,hidden=96",
+                               "zoo:inception-v3?image=75,blocks=2,classes=6",
+                               "zoo:resnet-101?image=32,classes=6,blocks=1,width=12",
+                               "zoo:rnntc?steps=3,layers=2,hidden=12,vocabulary=20,classes=4",
+                               "zoo:rnnlm?steps=3,layers=2,hidden=12,vocabulary=24",
+                               "zoo:nmt?steps=3,layers=1,hidden=12,vocabulary=24"};
+constexpr int64_t kSteps = 2;
+
+// A model's step on so many devices, without a plan to speak of, and what one device computes.
+struct Model {
+  Planned planned;
+  std::vector<SoapUnit> units;
+};
+Model model_on(const std::string& model, int devices, Runner& runner) {
+  Request request;
+  request.model = model;
+  request.bindings["batch"] = "12";
+  request.optimizer = {"sgd", 0.01, 0.9, 0.0};
+  request.dtype = DType::kFloat64;
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = "single";
+  Model made{plan_model(request, runner), {}};
+  made.units = soap_units(made.planned.training);
+  return made;
+}
+const SerialRun& serial(const std::string& model, const Graph& training, const TrainOptions& options) {
+  static std::map<std::string, SerialRun> known;
+  const auto [found, fresh] = known.try_emplace(model);
+  if (fresh) found->second = train_serial(training, options, kernels());
+  return found->second;
+}
+
+// What random plans came to.
+struct Tally {
+  int plans = 0;
+  std::set<int> sizes;              // of meshes
+  std::set<SoapDimension> split;    // dimensions that were
+  int elsewhere = 0, unsorted = 0;  // plans with ops on several meshes, and with lists that do not ascend
+  int uneven = 0;                   // degrees that do not divide their index's extent
+};
+
+// Any degrees that the extents allow, on any devices in any order.
+SoapConfiguration any_configuration(const tdl::Bound& bound, const SoapUnit& unit, std::vector<DeviceId> devices,
+                                    Rng& rng) {
+  SoapConfiguration c{std::vector<int>(unit.indices.size(), 1), {}};
+  int64_t left = rng.between(1, static_cast<int64_t>(devices.size())), parts = 1;
+  std::vector<size_t> turns(unit.indices.size());
+  std::iota(turns.begin(), turns.end(), size_t{0});
+  rng.shuffle(turns);
+  for (const size_t d : turns) {
+    const int64_t extent = bound.indices[static_cast<size_t>(unit.indices[d])].extent;
+    c.degrees[d] = static_cast<int>(rng.between(1, std::min(left, extent)));
+    left /= c.degrees[d];
+    parts *= c.degrees[d];
+  }
+  rng.shuffle(devices);
+  c.devices.assign(devices.begin(), devices.begin() + parts);
+  return c;
+}
+
+// A configuration for each unit, from its set; or, for `any`, from all that a plan takes.
+std::vector<SoapConfiguration> drawn(const Model& model, bool any, Rng& rng, Tally& tally) {
+  const std::vector<DeviceId> devices = slowest_link_first(model.planned.cluster);
+  const Graph& graph = model.planned.training;
+  std::vector<SoapConfiguration> out;
+  std::set<std::vector<DeviceId>> lists;
+  bool unsorted = false;
+  for (const SoapUnit& unit : model.units) {
+    const tdl::Bound& bound = *graph.op(unit.leader).bound;
+    out.push_back(any ? any_configuration(bound, unit, devices, rng) : soap_set(graph, unit, devices, {}).draw(rng));
+    const SoapConfiguration& c = out.back();
+    for (size_t d = 0; d < c.degrees.size(); ++d) {
+      if (c.degrees[d] > 1) tally.split.insert(unit.dimensions[d]);
+      tally.uneven += bound.indices[static_cast<size_t>(unit.indices[d])].extent % c.degrees[d] != 0;
+    }
+    tally.sizes.insert(static_cast<int>(c.devices.size()));
+    lists.insert(c.devices);
+    unsorted |= !std::ranges::is_sorted(c.devices);
+  }
+  tally.elsewhere += lists.size() > 1;
+  tally.unsorted += unsorted;
+  return out;
+}
+
+void expect_serial(const std::string& name, int devices, bool any, Rng& rng, Tally& tally) {
+  SCOPED_TRACE(fmt::format("{} on {} devices, {}", name, devices, any ? "any" : "set"));
+  Runner runner;
+  Model model = model_on(name, devices, runner);
+  Planned& planned = model.planned;
+  planned.plan = soap_plan(planned.training, planned.cluster, model.units, drawn(model, any, rng, tally), "soap");
+  EXPECT_EQ(parse_plan(print(planned.plan, planned.training), planned.training), planned.plan);
+  finish(planned, runner);
+  TrainOptions options;
+  options.steps = kSteps;
+  TrainReport report = train(planned, options, kernels());
+  compare_with(serial(name, planned.training, options), report);
+  std::printf("%-62s %d devices, %-3s: weights %.1e, losses %.1e\n", name.c_str(), devices, any ? "any" : "set",
+              *report.max_error_vs_serial, *report.max_loss_error_vs_serial);
+  EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+  EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+  EXPECT_NE(report.losses.front(), report.losses.back());
+  ++tally.plans;
+}
+
+// Models and device counts in turn; of two plans of a model, one from the sets and one of any degrees and lists.
+void expect_random_plans_are_serial(int plans) {
+  const char* text = std::getenv("PARTITA_SEED");
+  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 36;
+  std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
+  Rng rng(seed);
+  Tally tally;
+  for (int i = 0; i < plans; ++i)
+    expect_serial(kModels[i % 6], static_cast<int>(rng.between(2, 8)), i / 6 % 2 == 1, rng, tally);
+  std::printf(
+      "%d plans, %d on several meshes, %d with lists that do not ascend, %d uneven degrees, meshes of %s devices\n",
+      tally.plans, tally.elsewhere, tally.unsorted, tally.uneven,
+      fmt::format("{}", fmt::join(tally.sizes, ", ")).c_str());
+  EXPECT_EQ(tally.split.size(), 3u);
+  EXPECT_EQ(tally.elsewhere, plans);
+  EXPECT_GT(3 * tally.unsorted, plans);
+  EXPECT_GT(tally.uneven, 0);
+}
+
+TEST(Soap, RandomPlansEqualSerial) { expect_random_plans_are_serial(12); }
+TEST(ManySoap, RandomPlansEqualSerial) { expect_random_plans_are_serial(60); }
+
+}  // namespace
+}  // namespace partita
