@@ -36,12 +36,6 @@ bool feeds_through_exponential(const tdl::Bound& bound, int last, const KernelFo
   return false;
 }
 
-double extent(const std::vector<int>& indices, const std::vector<Interval>& ranges) {
-  double n = 1;
-  for (int i : indices) n *= static_cast<double>(ranges[static_cast<size_t>(i)].size());
-  return n;
-}
-
 // The largest of 1, 2, 4, 8 and 16 that divides all rows.
 int alignment(const tdl::MatrixProduct& product, const std::vector<Interval>& ranges) {
   int64_t common = 16;
@@ -78,8 +72,8 @@ Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, 
   double unguarded = 0;
   for (const tdl::StagePoints& stage : form.stages) unguarded += stage.flops(ranges);
   for (const tdl::MatrixProduct& p : form.products) {
-    const Product product{extent(p.batch, ranges), extent(p.m, ranges), extent(p.n, ranges), extent(p.k, ranges),
-                          alignment(p, ranges)};
+    const Product product{tdl::points_of(p.batch, ranges), tdl::points_of(p.m, ranges), tdl::points_of(p.n, ranges),
+                          tdl::points_of(p.k, ranges), alignment(p, ranges)};
     if (product.flops() > 0) kernel.products.push_back(product);
   }
   kernel.computed = unguarded > 0 ? std::min(1.0, flops / unguarded) : 0;

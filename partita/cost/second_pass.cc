@@ -5,36 +5,19 @@
 #include <map>
 #include <set>
 
+#include "partita/tdl/products.h"
+
 namespace partita {
 
 namespace {
 
 constexpr double kHeld = 1 << 15;  // elements of a row: 128 KiB of float32
 
-void add_indices(const tdl::Affine& form, std::set<int>& into) {
-  for (const tdl::Affine::Term& term : form.terms) {
-    if (term.atom.inner) add_indices(*term.atom.inner, into);
-    else into.insert(term.atom.index);
-  }
-}
-
-std::set<int> indices_of(const std::vector<tdl::Affine>& subscripts) {
-  std::set<int> indices;
-  for (const tdl::Affine& form : subscripts) add_indices(form, indices);
-  return indices;
-}
-
 // What a tensor is made of: operands, point by point, and statistics, by what they are over.
 struct Origin {
   std::set<int> operands;
   std::set<std::set<int>> statistics;
 };
-
-double extent(const std::vector<int>& indices, const std::vector<Interval>& ranges) {
-  double n = 1;
-  for (int i : indices) n *= static_cast<double>(ranges[static_cast<size_t>(i)].size());
-  return n;
-}
 
 std::vector<int> shared(const std::set<int>& a, const std::set<int>& b) {
   std::vector<int> both;
@@ -58,7 +41,7 @@ SecondPasses second_passes(const tdl::Bound& bound, int first, int last) {
         origin.statistics.insert(made->second.statistics.begin(), made->second.statistics.end());
         return;
       }
-      extents[read.tensor].merge(indices_of(read.subscripts));
+      extents[read.tensor].merge(tdl::indices_of(read.subscripts));
       origin.operands.insert(read.tensor);
     });
     const bool reduces = stage.body.kind == tdl::ExprKind::kReduce;
@@ -75,7 +58,7 @@ SecondPasses second_passes(const tdl::Bound& bound, int first, int last) {
     }
     origins[stage.tensor] = std::move(origin);
     if (std::find(bound.results.begin(), bound.results.end(), stage.tensor) != bound.results.end()) {
-      const std::set<int> result = indices_of(stage.lhs);
+      const std::set<int> result = tdl::indices_of(stage.lhs);
       passes.touched.emplace_back(result.begin(), result.end());
     }
   }
@@ -87,10 +70,10 @@ double part_read_again(const SecondPasses& passes, const std::vector<Interval>& 
   double again = 0, all = 0;
   std::set<int> counted;  // one more pass, whatever it waits for
   for (const SecondPass& pass : passes.operands)
-    if (extent(pass.reduced, ranges) > kHeld && counted.insert(pass.operand).second)
-      again += extent(pass.indices, ranges);
+    if (tdl::points_of(pass.reduced, ranges) > kHeld && counted.insert(pass.operand).second)
+      again += tdl::points_of(pass.indices, ranges);
   if (again == 0) return 0;
-  for (const std::vector<int>& tensor : passes.touched) all += extent(tensor, ranges);
+  for (const std::vector<int>& tensor : passes.touched) all += tdl::points_of(tensor, ranges);
   return all > 0 ? again / all : 0;
 }
 

@@ -308,11 +308,13 @@ StagePoints points_of(const Stage& stage) {
   return points;
 }
 
-double StagePoints::flops(const std::vector<Interval>& ranges) const {
-  double n = operations;
+double points_of(const std::vector<int>& indices, const std::vector<Interval>& ranges) {
+  double n = 1;
   for (int i : indices) n *= static_cast<double>(ranges[static_cast<size_t>(i)].size());
   return n;
 }
+
+double StagePoints::flops(const std::vector<Interval>& ranges) const { return operations * points_of(indices, ranges); }
 
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges) {
   std::vector<double> result;

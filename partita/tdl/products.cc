@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include "partita/tdl/affine.h"
+
 namespace partita::tdl {
 
 namespace {
-
-void add_indices(const Affine& form, std::set<int>& into) {
-  for (const Affine::Term& term : form.terms) {
-    if (term.atom.inner) add_indices(*term.atom.inner, into);
-    else into.insert(term.atom.index);
-  }
-}
 
 // What is multiplied: the indices that its reads depend on, and the tensors read.
 struct Factor {
@@ -26,7 +21,7 @@ Factor factor_of(const Expr& e) {
   for_each_read(e, [&](const Expr& read) {
     factor.tensors.insert(read.tensor);
     if (!factor.read || read.subscripts.size() > factor.read->subscripts.size()) factor.read = &read;
-    for (const Affine& form : read.subscripts) add_indices(form, factor.indices);
+    factor.indices.merge(indices_of(read.subscripts));
   });
   return factor;
 }
@@ -99,9 +94,7 @@ MatrixProduct product_of(const Bound& bound, int number, const Factor& a, const 
   MatrixProduct product;
   product.stage = number;
   product.innermost = innermost_of(bound, stage, a, b);
-  std::set<int> of_result;
-  for (const Affine& form : stage.lhs) add_indices(form, of_result);
-  for (int i : of_result) {
+  for (int i : indices_of(stage.lhs)) {
     if (!counts(i)) continue;
     const bool in_a = a.indices.contains(i), in_b = b.indices.contains(i);
     (in_a == in_b ? product.batch : in_a ? product.m : product.n).push_back(i);
@@ -112,6 +105,12 @@ MatrixProduct product_of(const Bound& bound, int number, const Factor& a, const 
 }
 
 }  // namespace
+
+std::set<int> indices_of(const std::vector<Affine>& subscripts) {
+  std::vector<int> indices;
+  for (const Affine& form : subscripts) collect_indices(form, indices);
+  return {indices.begin(), indices.end()};
+}
 
 std::vector<int> matrix_operands(const Bound& bound, int first, int last) {
   std::set<int> tensors;

@@ -1,5 +1,6 @@
 // What of a formula is multiplied as matrices are.
 #pragma once
+#include <set>
 #include <vector>
 
 #include "partita/tdl/tdl.h"
@@ -26,6 +27,11 @@ struct MatrixProduct {
 };
 // Of stages [first, last), in order.
 std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int last);
+
+// The indices of all of a tensor's subscripts.
+std::set<int> indices_of(const std::vector<Affine>& subscripts);
+// How many values these indices have together.
+double points_of(const std::vector<int>& indices, const std::vector<Interval>& ranges);
 
 // Over what a stage goes, guards aside: stage_flops() of some ranges is at most `operations` for each point of
 // `indices`.
