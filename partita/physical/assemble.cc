@@ -1,6 +1,8 @@
 // Assembles one target register: transfers, staging registers, and the combination of terms.
 #include "partita/physical/assemble.h"
 
+#include <algorithm>
+
 #include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/physical/elsewhere.h"
@@ -20,11 +22,15 @@ struct Between {
   const Assembly& assembly;
 };
 
-void add_transfer(Draft& draft, const std::string& name, const Context& at, const Between& between, int position,
+void add_transfer(Draft& draft, const std::string& name, const Context& at, const Between& between, const Term& term,
                   Access read, Access write, int64_t bytes) {
   const Assembly& a = between.assembly;
+  const int position = term.source;
   const DeviceId source = between.sources.devices[position], target = draft.graph.reg(a.target).device;
   Task task = new_task(draft, name, at, target, CopyWork{});
+  task.key.position = a.position;
+  task.key.source = position;
+  task.key.part = std::max(0, term.number);
   task.route = draft.cluster.route(source, target);
   if (source != target) {
     task.queue = draft.link_queues[draft.cluster.narrowest(source, target).index()];
@@ -104,9 +110,8 @@ void add_combinations(Draft& draft, Task gather, const Context& at, const Assemb
   const Coverage c = coverage_of(draft, a.box, gather.reads);
   if (c.rest.empty()) return add_combination(draft, gather, at, a.target, a.box, gather.name, a.reducer, gather.reads);
   if (c.covered.empty()) return add_combination(draft, gather, at, a.target, a.box, gather.name, *a.absent, {});
-  int number = 0;
   const auto next_name = [&] {
-    return fmt::format("{}.combine.{}@{}", at.name, number++, device_name(draft, gather.device));
+    return fmt::format("{}.combine.{}@{}", at.name, gather.key.part, device_name(draft, gather.device));
   };
   for (const Box& part : c.covered) {
     std::vector<Access> reads;
@@ -114,8 +119,12 @@ void add_combinations(Draft& draft, Task gather, const Context& at, const Assemb
       if (const Box meet = intersect(part, box_of(draft, read)); !is_empty(meet))
         reads.push_back(access(draft, read.reg, meet, read.fresh));
     add_combination(draft, gather, at, a.target, part, next_name(), a.reducer, std::move(reads));
+    ++gather.key.part;
   }
-  for (const Box& part : c.rest) add_combination(draft, gather, at, a.target, part, next_name(), *a.absent, {});
+  for (const Box& part : c.rest) {
+    add_combination(draft, gather, at, a.target, part, next_name(), *a.absent, {});
+    ++gather.key.part;
+  }
 }
 
 }  // namespace
@@ -124,6 +133,7 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
   const DeviceId device = draft.graph.reg(a.target).device;
   const std::string& own_name = device_name(draft, device);
   Task gather = new_task(draft, fmt::format("{}.combine@{}", at.name, own_name), at, device, CombineWork{a.reducer});
+  gather.key.position = a.position;
   const Between between{from, sources, a};
   Arrival arrival;
   for (const Term& term : a.terms) {
@@ -138,14 +148,15 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
       continue;
     }
     Access read = access(draft, here->second, term.read, from.fresh);
-    const std::string name = fmt::format("{}@{}<{}{}", at.name, own_name, device_name(draft, source), term.mark);
+    std::string name = fmt::format("{}@{}<{}", at.name, own_name, device_name(draft, source));
+    if (term.number >= 0) name += fmt::format(".{}", term.number);
     if (!a.combine) {
-      add_transfer(draft, name, at, between, term.source, std::move(read), access(draft, a.target, term.write), bytes);
+      add_transfer(draft, name, at, between, term, std::move(read), access(draft, a.target, term.write), bytes);
     } else if (a.reads_own && source == device) {
       gather.reads.push_back(std::move(read));
     } else {
       const RegisterId staged = add_register(draft, name, at, device, a.radices, term.write);
-      add_transfer(draft, name, at, between, term.source, std::move(read), access(draft, staged, term.write), bytes);
+      add_transfer(draft, name, at, between, term, std::move(read), access(draft, staged, term.write), bytes);
       gather.reads.push_back(access(draft, staged, term.write));
     }
   }

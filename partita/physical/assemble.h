@@ -16,9 +16,9 @@ namespace partita {
 
 // What a target takes from one position of the source.
 struct Term {
-  int source = 0;    // position
-  Box read, write;   // the same elements over the source's and the target's axes
-  std::string mark;  // after the source's name, where several terms come from it: ".1"
+  int source = 0;   // position
+  Box read, write;  // the same elements over the source's and the target's axes
+  int number = -1;  // where several terms come from it: after the source's name, ".1"
 };
 
 struct Assembly {

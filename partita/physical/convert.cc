@@ -13,6 +13,9 @@ namespace partita {
 
 namespace {
 
+// TaskKey::step: a step may have copies before and behind it, and there may be one into other registers at the end.
+constexpr int kTasksOfAStep = 3, kCopyStep = 63;
+
 // ---------------------------------------------------------------- pieces over the registers' axes
 
 std::vector<Shape> stored_axes(const std::vector<Shape>& radices) {
@@ -52,7 +55,7 @@ void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, co
   for (const Box& read : refined_boxes(run, stored, from))
     for (const Box& write : refined_boxes(*over_radices(read, from, stored), stored, to)) {
       const Box part = *over_radices(write, to, stored);
-      if (auto again = over_radices(part, stored, from)) terms.push_back({source, *again, write, {}});
+      if (auto again = over_radices(part, stored, from)) terms.push_back({source, *again, write});
       else cut_for_both(part, source, from, to, terms);
     }
 }
@@ -96,7 +99,7 @@ Placed copy_cut(Draft& draft, const Placed& from, const std::vector<Piece>& piec
     int64_t covered = 0;
     for (size_t i = 0; i < a.terms.size(); ++i) {
       covered += volume(a.terms[i].write);
-      a.terms[i].mark = fmt::format(".{}", i);
+      a.terms[i].number = static_cast<int>(i);
     }
     a.combine = covered != volume(a.box) || a.terms.empty() || (from.layout.is_partial() && any_overlap(a.terms));
     a.reads_own = false;
@@ -133,8 +136,7 @@ Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Cont
     for (const Piece* piece : target.pieces) ++from_source[piece->source];
     int number = 0;
     for (const Piece* piece : target.pieces)
-      a.terms.push_back({piece->source, piece->box, piece->box,
-                         from_source[piece->source] > 1 ? fmt::format(".{}", number++) : std::string()});
+      a.terms.push_back({piece->source, piece->box, piece->box, from_source[piece->source] > 1 ? number++ : -1});
     a.combine = target.combine;
     a.reducer = reducer_of(step.from, step.to);
     a.absent = absent_reducer(step.from, step.to);
@@ -160,6 +162,7 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       if (work.partial) work.reducer = step.from.reducer();
       Task task = new_task(draft, fmt::format("{}.{}@{}", at.name, name_of(step.kind), device_name(draft, device)), at,
                            device, work);
+      task.key.position = p;
       task.queue = (at.of_samples ? draft.sample_queues : draft.parameter_queues)[device.index()];
       task.route = draft.cluster.route(device, step.to.mesh.devices[after]);
       task.reads = {access(draft, from, p)};
@@ -185,10 +188,12 @@ Placed run_mixed_step(Draft& draft, Placed from, const Step& step, const Context
     return copy_cut(draft, from, step.pieces, step.radices, into ? into->layout : step.to, at, into);
   Context between = at;
   between.name += ".axes";
+  ++between.key.step;
   if (from.layout.radices != step.from.radices)
     from = copy_cut(draft, from, own_pieces(draft, step.from), step.from.radices, step.from, between, nullptr);
   from = run_collective(draft, from, step, at, nullptr);
   if (!into) return from;
+  ++between.key.step;
   return copy_cut(draft, from, own_pieces(draft, step.to), step.to.radices, into->layout, between, into);
 }
 
@@ -200,6 +205,7 @@ Placed convert_placed(Draft& draft, Placed from, const Conversion& conversion, c
     Step step = conversion.steps[s];
     Context at = where.at;
     if (count > 1) at.name += fmt::format(".{}", s);
+    at.key.step = kTasksOfAStep * static_cast<int>(s);
     const Placed* into = s + 1 == count ? where.into : nullptr;
     if (where.mixed) {
       from = run_mixed_step(draft, std::move(from), step, at, into);
@@ -220,12 +226,14 @@ Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Co
   return run_step(draft, from, step, at, nullptr);
 }
 
-Placed copy_into(Draft& draft, const Placed& from, const Context& at, const Placed& into) {
+Placed copy_into(Draft& draft, const Placed& from, Context at, const Placed& into) {
+  at.key.step = kCopyStep;
   if (from.layout.radices != into.layout.radices)
     return copy_cut(draft, from, own_pieces(draft, from.layout), from.layout.radices, into.layout, at, &into);
   for (int p : positions_here(draft, into.layout.mesh)) {
     const DeviceId device = into.layout.mesh.devices[p];
     Task task = new_task(draft, fmt::format("{}.copy@{}", at.name, device_name(draft, device)), at, device, CopyWork{});
+    task.key.position = p;
     task.reads = {access(draft, from, p)};
     task.writes = {access(draft, into.regs.at(p), into.layout.boxes[p])};
     task.bytes = 2 * bytes_at(draft, into, p);

@@ -20,6 +20,6 @@ Placed convert_placed(Draft& draft, Placed from, const Conversion& conversion, c
 Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Context& at);
 
 // Position by position into other registers on the same devices.
-Placed copy_into(Draft& draft, const Placed& from, const Context& at, const Placed& into);
+Placed copy_into(Draft& draft, const Placed& from, Context at, const Placed& into);
 
 }  // namespace partita

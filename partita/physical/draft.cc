@@ -81,6 +81,7 @@ Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId 
   Task task;
   task.name = std::move(name);
   task.op = at.op;
+  task.key = at.key;
   task.phase = at.phase;
   task.device = device;
   task.queue = draft.compute_queues[device.index()];

@@ -57,6 +57,7 @@ struct Context {
   bool of_samples = true;  // or of parameters (graph/of_samples.h): on which queue its collectives are
   int time_axis = -1;      // the tensor's (or stage's) axis as stored, as Tensor::time_axis
   int64_t time_inner = 1;
+  TaskKey key = {};  // of tasks, without positions
 };
 
 // The positions of a mesh whose tasks are made: all, or those of the listed devices.

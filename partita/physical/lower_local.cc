@@ -21,6 +21,10 @@ OpId first_reader(const Graph& graph, TensorId id) {
   return OpId(graph.ops.size() - 1);
 }
 
+int place_in(const std::vector<TensorId>& tensors, TensorId id) {
+  return static_cast<int>(std::find(tensors.begin(), tensors.end(), id) - tensors.begin());
+}
+
 // Loaded whole on every host that feeds a device of its mesh, and fetched from there.
 Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
   Draft& draft = local.draft;
@@ -29,16 +33,19 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
              tensor.dtype};
   if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
   in_time(at, tensor);
+  at.key = {.of = TaskKey::Of::kLoad, .number = place_in(local.graph.inputs, id)};
   const Layout loaded = layout_on_hosts(home, draft.cluster);
   const Placed on_host = new_registers(draft, at, loaded);
   for (int p : positions_here(draft, loaded.mesh)) {
     const DeviceId host = loaded.mesh.devices[p];
     Task task = new_task(draft, fmt::format("{}@{}", at.name, device_name(draft, host)), at, host, LoadWork{id});
+    task.key.position = p;
     task.writes = {access(draft, on_host, p)};
     task.bytes = bytes_at(draft, on_host, p);
     add_task(draft, std::move(task));
   }
   at.name = tensor.name;
+  at.key.step = 1;
   return fetch_placed(draft, on_host, home, at);
 }
 
@@ -52,7 +59,8 @@ int term_at(const Layout& layout, int position) {
   return term;
 }
 
-// A tensor that no op makes. Inputs are loaded; parameters and state are carried; constants are there.
+}  // namespace
+
 Placed place_source(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
   const Layout home = over_register_axes(local.axes, local.resolved.home[id.index()], id);
@@ -69,7 +77,6 @@ Placed place_source(LocalLowering& local, TensorId id) {
   return placed;
 }
 
-// An output is fetched whole to one host, and given there.
 void lower_output(LocalLowering& local, TensorId id) {
   Draft& draft = local.draft;
   const Tensor& tensor = local.graph.tensor(id);
@@ -78,15 +85,19 @@ void lower_output(LocalLowering& local, TensorId id) {
   Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
   if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
   in_time(at, tensor);
+  at.key = {.of = TaskKey::Of::kOutput, .number = place_in(local.graph.outputs, id)};
   const Layout on_host = layout_on_first_host(home.layout, draft.cluster);
   const DeviceId host = on_host.mesh.devices[0];
   const Placed given = fetch_placed(draft, home, on_host, at);
   if (positions_here(draft, on_host.mesh).empty()) return;
+  at.key.step = 1;
   Task task = new_task(draft, fmt::format("{}@{}", at.name, device_name(draft, host)), at, host, OutputWork{id});
   task.reads = {access(draft, given, 0)};
   task.bytes = bytes_at(draft, given, 0);
   add_task(draft, std::move(task));
 }
+
+namespace {
 
 void add_scratch(PhysicalGraph& graph) {
   constexpr size_t kThreads = 2;  // one takes the forward half, whose kernels are others than the backward half's

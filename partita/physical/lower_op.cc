@@ -27,17 +27,18 @@ struct Current {
 };
 
 // Of tasks that act as often as the op, and registers of one of its operands or results.
-Context context_of(const LocalLowering& local, const Current& current, std::string name, TensorId tensor, DType dtype,
+Context context_of(const LocalLowering& local, OpId id, std::string name, TensorId tensor, DType dtype,
                    Task::Turn turn) {
-  Context at{std::move(name), current.id, current.op.phase, turn, tensor, dtype, local.graph.acts(current.op)};
-  at.of_samples = tensor.valid() ? local.of_samples[tensor.index()] != 0 : reads_samples(current.op, local.of_samples);
+  const Op& op = local.graph.op(id);
+  Context at{std::move(name), id, op.phase, turn, tensor, dtype, local.graph.acts(op)};
+  at.of_samples = tensor.valid() ? local.of_samples[tensor.index()] != 0 : reads_samples(op, local.of_samples);
   if (tensor.valid()) in_time(at, local.graph.tensor(tensor));
   return at;
 }
 
 // The same for a stage that is no result.
 Context context_of_stage(const LocalLowering& local, const Current& current, std::string name, int tensor) {
-  Context at = context_of(local, current, std::move(name), TensorId(), current.inner, Task::Turn::kLazy);
+  Context at = context_of(local, current.id, std::move(name), TensorId(), current.inner, Task::Turn::kLazy);
   if (current.op.time_index < 0) return at;
   const tdl::BoundTensor& made = current.bound.tensors[tensor];
   const std::vector<tdl::Affine>& lhs = current.bound.stages[current.bound.stage_of(tensor)].lhs;
@@ -57,19 +58,10 @@ Placed convert_tensor(LocalLowering& local, const Placed& from, const Conversion
 }
 
 // The operand as the op must have it: at home, or converted, once for all readers that want the same.
-Placed bring_operand(LocalLowering& local, const Current& current, size_t k) {
-  const TensorId t = current.op.operands[k];
-  const int c = local.resolved.operand_conversion[current.id.index()][k];
-  if (c < 0) return *local.placed[t.index()];
-  if (!local.converted[c]) {
-    // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
-    const Task::Turn turn = current.op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
-    const Tensor& tensor = local.graph.tensor(t);
-    Context at =
-        context_of(local, current, fmt::format("{}>{}.{}", tensor.name, current.op.name, k), t, tensor.dtype, turn);
-    at.acts = local.resolved.conversions[c].acts;
-    local.converted[c] = convert_tensor(local, *local.placed[t.index()], local.resolved.conversions[c].conversion, at);
-  }
+Placed bring_operand(LocalLowering& local, const Reader& reader) {
+  const int c = local.resolved.operand_conversion[reader.op.index()][static_cast<size_t>(reader.operand)];
+  if (c < 0) return *local.placed[local.graph.op(reader.op).operands[static_cast<size_t>(reader.operand)].index()];
+  if (!local.converted[c]) local.converted[c] = convert_for(local, reader, local.resolved.conversions[c]);
   return *local.converted[c];
 }
 
@@ -87,15 +79,6 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
         !reads_only_at(body, operand, lhs))
       return false;
   }
-  return true;
-}
-
-// Whether a result may go straight into the registers of the operand that it replaces.
-bool goes_into(const Current& current, const Placed& replaced, const Layout& layout, int result) {
-  if (!same_placement(layout, replaced.layout)) return false;
-  for (size_t k = 0; k < current.op.operands.size(); ++k)
-    if (current.tensors[k]->regs == replaced.regs && !in_place_safe(current.bound, static_cast<int>(k), result))
-      return false;
   return true;
 }
 
@@ -117,11 +100,11 @@ Placed stage_registers(LocalLowering& local, const Current& current, int tensor)
   layout = over_register_axes(local.axes, layout, t);
   const bool remade = std::any_of(derived.inner.begin(), derived.inner.end(),
                                   [&](const tdl::InnerStep& s) { return s.tensor == tensor; });
-  if (made.replaces.valid() && !remade) {
+  if (made.replaces.valid() && !remade && local.placed[made.replaces.index()]) {
     const Placed& replaced = *local.placed[made.replaces.index()];
-    if (goes_into(current, replaced, layout, static_cast<int>(result))) return replaced;
+    if (goes_into(current.bound, current.tensors, replaced, layout, static_cast<int>(result))) return replaced;
   }
-  return new_registers(local.draft, context_of(local, current, made.name, t, made.dtype, Task::Turn::kLazy), layout,
+  return new_registers(local.draft, context_of(local, current.id, made.name, t, made.dtype, Task::Turn::kLazy), layout,
                        remade ? ".made" : "");
 }
 
@@ -145,10 +128,11 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   const TensorId tensor = any ? local.draft.graph.reg(placed.regs.begin()->second).tensor : TensorId();
   const DType dtype = any ? local.draft.graph.reg(placed.regs.begin()->second).dtype : current.inner;
   std::string name = fmt::format("{}.{}.inner{}", current.op.name, current.bound.tensors[inner.tensor].name, number);
-  Context at = tensor.valid() ? context_of(local, current, std::move(name), tensor, dtype, Task::Turn::kLazy)
+  Context at = tensor.valid() ? context_of(local, current.id, std::move(name), tensor, dtype, Task::Turn::kLazy)
                               : context_of_stage(local, current, std::move(name), inner.tensor);
   at.dtype = dtype;
   at.of_samples = reads_samples(current.op, local.of_samples);
+  at.key = {.of = TaskKey::Of::kInner, .number = static_cast<int>(number)};
   for (int a : inner.axes) current.kinds[a][inner.tensor] = std::nullopt;
   const Conversion& all = current.inner_conversions[number];
   const auto split = all.steps.begin() + static_cast<std::ptrdiff_t>(steps_before_halo(inner, all));
@@ -157,6 +141,7 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   halo.steps = {split, all.steps.end()};
   if (!whole.steps.empty()) placed = convert_tensor(local, placed, whole, at);
   at.name += ".halo";
+  at.key.of = TaskKey::Of::kHalo;
   if (!inner.needed.empty()) halos.insert_or_assign(inner.tensor, convert_tensor(local, placed, halo, at));
 }
 
@@ -191,8 +176,9 @@ void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels
                   segment.last,
                   {current.resolved.derived->ranges[p]},
                   hash_name(op.forward.valid() ? local.graph.op(op.forward).name : op.name)};
-  const Context at = context_of(local, current, name, TensorId(), current.inner, turn);
+  const Context at = context_of(local, current.id, name, TensorId(), current.inner, turn);
   Task task = new_task(draft, std::move(name), at, device, std::move(work));
+  task.key = {.of = TaskKey::Of::kKernel, .number = static_cast<int>(g), .position = p};
   task.flops = flops_at(kernels, p, current, local.graph)[g];
   for (int t : segment.reads) {
     const auto halo = halos.find(t);
@@ -208,21 +194,48 @@ void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels
   add_task(draft, std::move(task));
 }
 
-// The result into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
-void settle_result(LocalLowering& local, const Current& current, size_t r, Placed made) {
-  const TensorId t = current.op.results[r];
+}  // namespace
+
+bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>& operands, const Placed& replaced,
+               const Layout& layout, int result) {
+  if (!same_placement(layout, replaced.layout)) return false;
+  for (int k = 0; k < bound.operand_count; ++k)
+    if (const auto& operand = operands[static_cast<size_t>(k)];
+        operand && operand->regs == replaced.regs && !in_place_safe(bound, k, result))
+      return false;
+  return true;
+}
+
+Placed convert_for(LocalLowering& local, const Reader& reader, const ResolvedConversion& conversion) {
+  const Op& op = local.graph.op(reader.op);
+  // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
+  const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
+  const TensorId t = conversion.tensor;
+  const Tensor& tensor = local.graph.tensor(t);
+  Context at = context_of(local, reader.op, fmt::format("{}>{}.{}", tensor.name, op.name, reader.operand), t,
+                          tensor.dtype, turn);
+  at.acts = conversion.acts;
+  at.key = {.of = TaskKey::Of::kOperand, .number = reader.operand};
+  return convert_tensor(local, *local.placed[t.index()], conversion.conversion, at);
+}
+
+void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const Layout& as_made) {
+  const Op& op = local.graph.op(id);
+  const TensorId t = op.results[r];
   const Tensor& tensor = local.graph.tensor(t);
   const Placed* into = tensor.replaces.valid() ? &*local.placed[tensor.replaces.index()] : nullptr;
-  if (!into || made.regs != into->regs)
-    made.layout = over_register_axes(local.axes, current.resolved.layouts.results[r], t);
+  if (!into || made.regs != into->regs) made.layout = over_register_axes(local.axes, as_made, t);
   if (const ResolvedConversion* kept = local.kept[t.index()]) {
-    const Task::Turn turn = current.op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
-    made = convert_tensor(local, made, kept->conversion,
-                          context_of(local, current, tensor.name + ">kept", t, tensor.dtype, turn), into);
+    const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
+    Context at = context_of(local, id, tensor.name + ">kept", t, tensor.dtype, turn);
+    at.key = {.of = TaskKey::Of::kKept, .number = static_cast<int>(r)};
+    made = convert_tensor(local, made, kept->conversion, at, into);
   }
-  if (into && made.regs != into->regs)
-    made = copy_into(local.draft, made,
-                     context_of(local, current, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager), *into);
+  if (into && made.regs != into->regs) {
+    Context at = context_of(local, id, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager);
+    at.key = {.of = TaskKey::Of::kKept, .number = static_cast<int>(r)};
+    made = copy_into(local.draft, made, at, *into);
+  }
   made.fresh = into != nullptr;
   if (tensor.accumulated)
     for (const auto& [p, r] : made.regs) {
@@ -232,16 +245,14 @@ void settle_result(LocalLowering& local, const Current& current, size_t r, Place
   local.placed[t.index()] = std::move(made);
 }
 
-}  // namespace
-
-void lower_op(LocalLowering& local, OpId id) {
+std::vector<Placed> run_op(LocalLowering& local, OpId id, const ResolvedOp& resolved,
+                           const std::vector<Placed>& operands) {
   const Op& op = local.graph.op(id);
-  const ResolvedOp& resolved = local.resolved.ops[id.index()];
   const tdl::Derived& derived = *resolved.derived;
   OpKernels& kernels = kernels_of(local, *op.bound, derived);
   Current current{id, op, *op.bound, resolved, inner_dtype(local.graph, op), {}, derived.kinds, {}};
   current.tensors.resize(op.bound->tensors.size());
-  for (size_t k = 0; k < op.operands.size(); ++k) current.tensors[k] = bring_operand(local, current, k);
+  std::copy(operands.begin(), operands.end(), current.tensors.begin());
   current.inner_conversions =
       inner_conversions(*op.bound, derived, resolved.mesh, bytes_of(current.inner), local.converter);
   size_t next_inner = 0;
@@ -254,8 +265,18 @@ void lower_op(LocalLowering& local, OpId id) {
   }
   std::map<int, Placed> after;  // a result is read by others only
   while (next_inner < derived.inner.size()) run_inner(local, current, next_inner++, after);
-  for (size_t r = 0; r < op.results.size(); ++r)
-    settle_result(local, current, r, *current.tensors[op.bound->results[r]]);
+  std::vector<Placed> results;
+  for (const int result : op.bound->results) results.push_back(*current.tensors[static_cast<size_t>(result)]);
+  return results;
+}
+
+void lower_op(LocalLowering& local, OpId id) {
+  std::vector<Placed> operands;
+  for (size_t k = 0; k < local.graph.op(id).operands.size(); ++k)
+    operands.push_back(bring_operand(local, {id, static_cast<int>(k)}));
+  const ResolvedOp& resolved = local.resolved.ops[id.index()];
+  std::vector<Placed> made = run_op(local, id, resolved, operands);
+  for (size_t r = 0; r < made.size(); ++r) settle_result(local, id, r, std::move(made[r]), resolved.layouts.results[r]);
 }
 
 }  // namespace partita

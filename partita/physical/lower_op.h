@@ -26,7 +26,7 @@ struct OpKernels {
 struct LocalLowering {
   const Graph& graph;
   const Resolved& resolved;
-  const RegisterAxes axes;
+  RegisterAxes axes;
   const std::vector<char> of_samples;  // by TensorId (graph/of_samples.h)
   Draft draft;
   Converter converter;                           // of inner steps
@@ -37,6 +37,26 @@ struct LocalLowering {
 };
 
 void lower_op(LocalLowering& local, OpId id);
+
+// Its parts, each a function of the choices on one op, or on one tensor's writer and readers. Local lowering of a whole
+// plan takes them in the graph's order.
+//
+// The op's results as its kernels and inner steps leave them. `operands`: as the op must have them.
+std::vector<Placed> run_op(LocalLowering& local, OpId id, const ResolvedOp& resolved,
+                           const std::vector<Placed>& operands);
+// Result r into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
+// `as_made`: its layout.
+void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const Layout& as_made);
+// The tensor, which is at home, as its first reader of a conversion must have it.
+Placed convert_for(LocalLowering& local, const Reader& reader, const ResolvedConversion& conversion);
+// Whether a result of this layout may go straight into the registers of what it replaces. `operands`: where they lie;
+// those that are not given lie elsewhere.
+bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>& operands, const Placed& replaced,
+               const Layout& layout, int result);
+// A tensor that no op makes: an input is loaded, parameters and state are carried, constants are there.
+Placed place_source(LocalLowering& local, TensorId id);
+// An output is fetched whole to one host, and given there.
+void lower_output(LocalLowering& local, TensorId id);
 
 // A context whose registers hold this tensor: how its parts follow each other.
 inline void in_time(Context& at, const Tensor& tensor) {

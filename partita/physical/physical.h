@@ -115,11 +115,30 @@ struct Elsewhere {
   int sharers = 1;             // transfers or rings of the same step that pass over the same link, this one counted
 };
 
+// What a task is among those of its op: unique together with Task::op, and independent of the order of creation. Of the
+// tasks that are ready at the same time, a simulator that serves them as they come takes the lowest (op, key) first.
+struct TaskKey {
+  enum class Of : uint8_t {
+    kLoad,     // of the number-th input, by its first reader
+    kOperand,  // the conversion of an operand
+    kKernel,   // a run of stages
+    kInner,    // a stage made whole inside the op
+    kHalo,     // and what its reader lacks of it
+    kKept,     // a result's conversion into where it is kept
+    kOutput,   // of the number-th output
+  } of = Of::kKernel;
+  int number = 0;    // operand, segment, inner step, result
+  int step = 0;      // of a conversion
+  int position = 0;  // in the mesh, where it runs
+  int source = -1;   // the position that a transfer comes from
+  int part = 0;      // of several between the same two positions
+  auto operator<=>(const TaskKey&) const = default;
+};
+
 struct Task {
-  // Unique, and made from its key (op, mesh position; for a transfer also operand slot and source), so that it does not
-  // depend on the order of creation.
-  std::string name;
-  OpId op;  // the graph op that it belongs to: its own, or for a conversion the first reader's
+  std::string name;  // unique, and made from the same as the key
+  OpId op;           // the graph op that it belongs to: its own, or for a conversion the first reader's
+  TaskKey key;       // not printed
   Phase phase = Phase::kForward;
   DeviceId device;
   QueueId queue;

@@ -50,8 +50,8 @@ bool is_boxes_over(const Layout& layout, size_t axis, const Shape& radices) {
                      [&](const Box& box) { return regrouped(box, layout.radices[axis], radices).has_value(); });
 }
 
-// For each stored axis the common refinement of the layouts' factorings, or else the axis itself. None if neither
-// serves.
+}  // namespace
+
 std::optional<std::vector<Shape>> common_axes(const Shape& shape, const std::vector<const Layout*>& layouts) {
   std::vector<Shape> chosen;
   for (size_t a = 0; a < shape.size(); ++a) {
@@ -69,8 +69,6 @@ std::optional<std::vector<Shape>> common_axes(const Shape& shape, const std::vec
   }
   return chosen;
 }
-
-}  // namespace
 
 RegisterAxes register_axes(const Graph& graph, const Resolved& resolved) {
   const std::vector<std::vector<const Layout*>> layouts = layouts_of_tensors(graph, resolved);

@@ -5,6 +5,7 @@
 // refinement. 24 rows in three parts, and each half of 12 in three, have no such factoring: the tensor is mixed, each
 // layout's registers have the layout's own axes, and copies between them go by what is a box over both.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "partita/plan/resolve.h"
@@ -16,6 +17,10 @@ struct RegisterAxes {
   std::vector<bool> mixed;                  // by TensorId
 };
 RegisterAxes register_axes(const Graph& graph, const Resolved& resolved);
+
+// For each stored axis the common refinement of the layouts' factorings, or else the axis itself. None if neither
+// serves: mixed.
+std::optional<std::vector<Shape>> common_axes(const Shape& shape, const std::vector<const Layout*>& layouts);
 
 // A layout of the tensor over its registers' axes.
 Layout over_register_axes(const RegisterAxes& axes, const Layout& layout, TensorId tensor);

@@ -145,16 +145,31 @@ void RulePlanner::keep_split(TensorId id, const SplitOver& split) {
   if (const auto placement = split_over(*home_[id.index()], split)) keep(id, *placement);
 }
 
-// How a tensor without a home is kept for its first reader: as that reads it, or whole where it cannot be kept so.
+namespace {
+
+// The op has this tensor as a sum, of which each device may keep its term from step to step: a state that it replaces,
+// where nobody else reads it. Running statistics of groups that lie on several devices are such sums.
+bool may_keep_terms(const Graph& graph, const Op& op, TensorId t, const Layout& need) {
+  const Tensor& tensor = graph.tensor(t);
+  return tensor.role == Role::kState && is_float(tensor.dtype) && need.reducer() == tdl::Reducer::kSum &&
+         op.results.size() == 1 && graph.tensor(op.results[0]).replaces == t;
+}
+
+}  // namespace
+
+Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layout& need, bool alone) {
+  const bool whole = need.is_partial() && !(alone && may_keep_terms(graph, op, id, need));
+  const auto name = whole ? std::nullopt : name_of(need);
+  if (name && !more_parts_than_extent(need, *name)) return placement_of(need, *name);
+  return {need.mesh, NdSbp(need.mesh.extents.size(), Sbp::broadcast()), {}};
+}
+
+// How a tensor without a home is kept for its first reader.
 Placement RulePlanner::home_for(const Op& op, TensorId id, const Layout& need) const {
-  const auto name = need.is_partial() && !may_keep_terms(op, id, need) ? std::nullopt : name_of(need);
-  if (!name || more_parts_than_extent(need, *name)) {
-    const NdSbp whole(need.mesh.extents.size(), Sbp::broadcast());
-    return home_for(op, id, make_layout(need.mesh, whole, graph_.tensor(id).shape));
-  }
+  const Placement kept = kept_as_read(graph_, op, id, need, readers_[id.index()] == 1);
   if (const auto split = split_when_kept_.find(id); split != split_when_kept_.end() && need.mesh == mesh_)
-    if (auto placement = split_over(need, split->second)) return *placement;
-  return placement_of(need, *name);
+    if (auto placement = split_over(layout_of(kept, need.shape()), split->second)) return *placement;
+  return kept;
 }
 
 Plan RulePlanner::finish(std::string_view search) {
@@ -168,12 +183,6 @@ Plan RulePlanner::finish(std::string_view search) {
 void RulePlanner::keep(TensorId id, const Placement& placement) {
   plan_.kept[id] = placement;
   home_[id.index()] = layout_of(placement, graph_.tensor(id).shape);
-}
-
-bool RulePlanner::may_keep_terms(const Op& op, TensorId t, const Layout& need) const {
-  const Tensor& tensor = graph_.tensor(t);
-  return tensor.role == Role::kState && is_float(tensor.dtype) && need.reducer() == tdl::Reducer::kSum &&
-         op.results.size() == 1 && graph_.tensor(op.results[0]).replaces == t && readers_[t.index()] == 1;
 }
 
 namespace {
@@ -205,7 +214,9 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
     const Layout& need = layouts.operands[k];
     if (home_[op.operands[k].index()]) {
       bytes += conversion_bytes(*home_[op.operands[k].index()], need, bytes_of(tensor.dtype), cluster_);
-    } else if ((need.is_partial() && !may_keep_terms(op, op.operands[k], need)) || !name_of(need)) {
+    } else if ((need.is_partial() &&
+                (readers_[op.operands[k].index()] > 1 || !may_keep_terms(graph_, op, op.operands[k], need))) ||
+               !name_of(need)) {
       bytes += tensor.bytes();  // a tensor without a home is not kept so where others read it
     } else if (split_when_kept_.contains(op.operands[k])) {
       const Layout kept = layout_of(home_for(op, op.operands[k], need), tensor.shape);

@@ -70,9 +70,6 @@ class RulePlanner {
   Placement home_for(const Op& op, TensorId id, const Layout& need) const;
   void settle(OpId id, const OpChoice& choice);
   void repeat(OpId clone);
-  // The op has this tensor as a sum, of which each device may keep its term from step to step: a state that the op
-  // alone reads, and replaces. Running statistics of groups that lie on several devices are such sums.
-  bool may_keep_terms(const Op& op, TensorId t, const Layout& need) const;
 
   const Graph& graph_;
   const Cluster& cluster_;
@@ -86,6 +83,10 @@ class RulePlanner {
   std::map<TensorId, SplitOver> split_when_kept_;
   DerivationCache cache_;
 };
+
+// How a tensor without a home is kept for its first reader: as that reads it, or whole on the reader's mesh where it
+// cannot be kept so. `alone`: nobody else reads it.
+Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layout& need, bool alone);
 
 // One axis over all devices, the slowest links cut first.
 Mesh all_devices(const Cluster& cluster);

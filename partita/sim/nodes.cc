@@ -13,8 +13,6 @@
 
 namespace partita {
 
-namespace {
-
 std::map<LinkId, int> queues_of_links(const PhysicalGraph& graph) {
   std::map<LinkId, int> queue_of;
   for (size_t q = 0; q < graph.queues.size(); ++q)
@@ -45,6 +43,8 @@ SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::
   node.threads = static_cast<int>(node.tasks.size());
   return node;
 }
+
+namespace {
 
 void join(std::vector<SimNode>& nodes, int from, int to, bool next) {
   (next ? nodes[from].next : nodes[from].now).push_back(to);

@@ -6,6 +6,7 @@
 // on the links that it takes for itself (Collective::occupies).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "partita/cost/cost.h"
@@ -31,5 +32,11 @@ struct SimNode {
 
 // The nodes of one step, in its order.
 std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost);
+
+// What it needs of the graph's queues: by link.
+std::map<LinkId, int> queues_of_links(const PhysicalGraph& graph);
+// A collective of these participants, on all that it occupies, without edges.
+SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::vector<TaskId> participants,
+                        const std::map<LinkId, int>& queue_of);
 
 }  // namespace partita

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "partita/base/error.h"
@@ -13,17 +12,11 @@
 #include "partita/plan/check.h"
 #include "partita/search/soap_plan.h"
 #include "tests/e2e/runs.h"
+#include "tests/golden/soap_draws.h"
 
 namespace partita {
 namespace {
 
-// The paper's six networks (section 8.1), cut down; extents have several divisors. Their batches have 12 samples.
-const char* const kModels[] = {"zoo:alexnet?image=67,classes=12,hidden=96",
-                               "zoo:inception-v3?image=75,blocks=2,classes=6",
-                               "zoo:resnet-101?image=32,classes=6,blocks=1,width=12",
-                               "zoo:rnntc?steps=3,layers=2,hidden=12,vocabulary=20,classes=4",
-                               "zoo:rnnlm?steps=3,layers=2,hidden=12,vocabulary=24",
-                               "zoo:nmt?steps=3,layers=1,hidden=12,vocabulary=24"};
 constexpr int64_t kSteps = 2;
 
 // A model's step on so many devices, without a plan to speak of, and what one device computes.
@@ -58,25 +51,6 @@ struct Tally {
   int elsewhere = 0, unsorted = 0;  // plans with ops on several meshes, and with lists that do not ascend
   int uneven = 0;                   // degrees that do not divide their index's extent
 };
-
-// Any degrees that the extents allow, on any devices in any order.
-SoapConfiguration any_configuration(const tdl::Bound& bound, const SoapUnit& unit, std::vector<DeviceId> devices,
-                                    Rng& rng) {
-  SoapConfiguration c{std::vector<int>(unit.indices.size(), 1), {}};
-  int64_t left = rng.between(1, static_cast<int64_t>(devices.size())), parts = 1;
-  std::vector<size_t> turns(unit.indices.size());
-  std::iota(turns.begin(), turns.end(), size_t{0});
-  rng.shuffle(turns);
-  for (const size_t d : turns) {
-    const int64_t extent = bound.indices[static_cast<size_t>(unit.indices[d])].extent;
-    c.degrees[d] = static_cast<int>(rng.between(1, std::min(left, extent)));
-    left /= c.degrees[d];
-    parts *= c.degrees[d];
-  }
-  rng.shuffle(devices);
-  c.devices.assign(devices.begin(), devices.begin() + parts);
-  return c;
-}
 
 // A configuration for each unit, from its set; or, for `any`, from all that a plan takes.
 std::vector<SoapConfiguration> drawn(const Model& model, bool any, Rng& rng, Tally& tally) {
@@ -130,7 +104,8 @@ void expect_random_plans_are_serial(int plans) {
   Rng rng(seed);
   Tally tally;
   for (int i = 0; i < plans; ++i)
-    expect_serial(kModels[i % 6], static_cast<int>(rng.between(2, 8)), i / 6 % 2 == 1, rng, tally);
+    expect_serial(fmt::format("zoo:{}", kSoapModels[i % 6]), static_cast<int>(rng.between(2, 8)), i / 6 % 2 == 1, rng,
+                  tally);
   std::printf(
       "%d plans, %d on several meshes, %d with lists that do not ascend, %d uneven degrees, meshes of %s devices\n",
       tally.plans, tally.elsewhere, tally.unsorted, tally.uneven,
