@@ -1,12 +1,12 @@
 // The local task graph (FlexFlow section 5.1): the tasks of ops and of tensors' conversions, without order, memory and
-// control edges. It is what a search asks for hundreds of thousands of times, so it is put together from pieces that
-// are made once: a piece is the tasks of one op in one configuration, or of one tensor's conversions for the
-// configurations of its writer and its readers. To change a configuration is to exchange a few pieces.
+// control edges. It is what a search asks for hundreds of thousands of times, so it is put together from fragments that
+// are made once: a fragment is the tasks of one op in one configuration, or of one tensor's conversions for the
+// configurations of its writer and its readers. To change a configuration is to exchange a few fragments.
 //
-// Worked example: y = relu(h) on gpu0, h made on gpu1. The op's slot holds a piece of one task on gpu0's compute queue,
-// the slot of h one of one task on the link gpu1 -> gpu0, whose parties are 0: itself, 1: what makes h, 2: relu. Its
-// edges: {1, 0} -> {0, 0} -> {2, 0}. If relu moves to gpu1, its piece is another, and that of h has no task, and the
-// edge {1, 0} -> {2, 0}.
+// Worked example: y = relu(h) on gpu0, h made on gpu1. The op's slot holds a fragment of one task on gpu0's compute
+// queue, the slot of h one of one task on the link gpu1 -> gpu0, whose parties are 0: itself, 1: what makes h, 2: relu.
+// Its edges: {1, 0} -> {0, 0} -> {2, 0}. If relu moves to gpu1, its fragment is another, and that of h has no task, and
+// the edge {1, 0} -> {2, 0}.
 //
 // A task runs on all its queues at once (a collective on several), for its duration, first come first served:
 // first_come.h.
@@ -32,13 +32,13 @@ struct TaskLists {
   std::vector<TaskOf> tasks;
 };
 
-// Party 0 is the piece itself, party 1 the op that makes the tensor (of no input or parameter), the others are the ops
-// that read it, in the graph's order. A piece of an op has party 0 alone.
-struct Piece {
+// Party 0 is the fragment itself, party 1 the op that makes the tensor (of no input or parameter), the others are the
+// ops that read it, in the graph's order. A fragment of an op has party 0 alone.
+struct Fragment {
   // By own task.
   std::vector<int64_t> duration_ns;     // at least 1
   std::vector<uint64_t> key;            // without its op's part (TaskGraph::key_of): below 2^kKeyBits
-  std::vector<int> key_party;           // the party, an op, whose key it has; of an op's piece 0
+  std::vector<int> key_party;           // the party, an op, whose key it has; of an op's fragment 0
   std::vector<int> queue_ends, queues;  // each task's, ascending; at least one
 
   // Each edge is there twice.
@@ -50,7 +50,7 @@ struct Piece {
 
   int size() const { return static_cast<int>(duration_ns.size()); }
 };
-using PiecePtr = std::shared_ptr<const Piece>;
+using FragmentPtr = std::shared_ptr<const Fragment>;
 
 constexpr int kKeyBits = 44;
 
@@ -64,18 +64,17 @@ struct TaskGraph {
   };
   int queue_count = 0;
   int op_count = 0;
-  std::vector<Wires> wires;      // by slot
-  std::vector<PiecePtr> pieces;  // by slot
+  std::vector<Wires> wires;            // by slot
+  std::vector<FragmentPtr> fragments;  // by slot
 
   // Of equal ready times the task with the lowest key goes first. Keys are unique, and do not depend on how the graph
   // came to be.
   uint64_t key_of(int slot, int task) const {
-    const Piece& piece = *pieces[static_cast<size_t>(slot)];
-    const int op =
-        slot < op_count
-            ? slot
-            : wires[static_cast<size_t>(slot)].parties[static_cast<size_t>(piece.key_party[static_cast<size_t>(task)])];
-    return static_cast<uint64_t>(op) << kKeyBits | piece.key[static_cast<size_t>(task)];
+    const Fragment& fragment = *fragments[static_cast<size_t>(slot)];
+    const int op = slot < op_count ? slot
+                                   : wires[static_cast<size_t>(slot)]
+                                         .parties[static_cast<size_t>(fragment.key_party[static_cast<size_t>(task)])];
+    return static_cast<uint64_t>(op) << kKeyBits | fragment.key[static_cast<size_t>(task)];
   }
 };
 
