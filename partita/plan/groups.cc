@@ -15,16 +15,6 @@ namespace partita {
 
 namespace {
 
-// Devices of one host, taken together; where every device is its own host, all.
-int node_size(const Cluster& cluster) {
-  std::map<DeviceId, int> nodes;
-  for (int d = 0; d < cluster.compute_count; ++d) ++nodes[cluster.devices[d].host];
-  if (static_cast<int>(nodes.size()) == cluster.compute_count) return cluster.compute_count;
-  int size = 0;
-  for (const auto& [host, count] : nodes) size = std::gcd(size, count);
-  return size;
-}
-
 // A sum of its operands, or a scaled one: partial values of all of them stay so. Not where it is longer than they are,
 // as after a cast: then it is better reduced before.
 std::vector<tdl::AxisStrategy> sums_of_all(const Graph& graph, const Op& op,
@@ -260,6 +250,15 @@ std::string text_of(const TensorRule::Uneven& uneven) {
 }
 
 }  // namespace
+
+int node_size(const Cluster& cluster) {
+  std::map<DeviceId, int> nodes;
+  for (int d = 0; d < cluster.compute_count; ++d) ++nodes[cluster.devices[d].host];
+  if (static_cast<int>(nodes.size()) == cluster.compute_count) return cluster.compute_count;
+  int size = 0;
+  for (const auto& [host, count] : nodes) size = std::gcd(size, count);
+  return size;
+}
 
 int tensor_degree(const Graph& graph, const Cluster& cluster) {
   int best = 1;

@@ -51,6 +51,9 @@ struct GroupsOf {
 // nothing can be split so, or where there are fewer samples than data x expert.
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
                  const Pins& pins = {}, const Watch& watch = {});
+// Devices of a node: of one host, or of nodes of several sizes their common divisor; where every device is a host of
+// its own, all.
+int node_size(const Cluster& cluster);
 // The divisor of a node's devices at which tensor parallelism splits most bytes of weights, of those that split heads
 // evenly; of equal ones the largest.
 int tensor_degree(const Graph& graph, const Cluster& cluster);

@@ -8,6 +8,7 @@ namespace partita {
 // NAME_search() is in the searcher's own file.
 #define PARTITA_SEARCHES(SEARCH) \
   SEARCH(data_parallel)          \
+  SEARCH(expert)                 \
   SEARCH(layer_placement)        \
   SEARCH(megatron)               \
   SEARCH(model_parallel)         \

@@ -2,8 +2,6 @@
 #include "partita/search/soap_plan.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
@@ -18,79 +16,71 @@ SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<Dev
   return soap_set(*graph.op(unit.leader).bound, unit.indices, open, devices, dimensions.operation);
 }
 
-namespace {
+UnitChoices::UnitChoices(const Graph& graph) : graph_(graph), gradient_(gradient_of(graph)) {}
 
-// Strategies of ops on the mesh of their unit.
-class Strategies {
- public:
-  explicit Strategies(const Graph& graph) : graph_(graph), gradient_(gradient_of(graph)) {}
-
-  // `indices`: by mesh axis the index that the op splits there; -1: none. What does not exist, or has too few values,
-  // is left out, the last axis first.
-  std::vector<tdl::AxisStrategy> of(OpId id, const std::vector<int>& mesh, std::vector<int> indices) {
-    const Op& op = graph_.op(id);
-    const bool sum = is_sum_of_gradients(op);
-    const auto [known, fresh] = known_.try_emplace({op.bound.get(), mesh, indices, sum});
-    for (size_t left = mesh.size(); fresh; --left) {
-      std::vector<tdl::AxisStrategy>& axes = known->second;
-      axes.clear();
-      for (size_t a = 0; a < mesh.size(); ++a) axes.push_back(strategy(op, mesh[a], a < left ? indices[a] : -1, sum));
-      if (has_values_for(*op.bound, mesh, axes) && tdl::derive(*op.bound, mesh, axes)) break;
-      ensure(left > 0, "op '{}' cannot be replicated", op.name);
-    }
-    return known->second;
+// What does not exist, or has too few values, is left out, the last axis first.
+const std::vector<tdl::AxisStrategy>& UnitChoices::strategies(OpId id, const std::vector<int>& mesh,
+                                                              const std::vector<int>& indices) {
+  const Op& op = graph_.op(id);
+  const bool sum = is_sum_of_gradients(op);
+  const auto [known, fresh] = known_.try_emplace({op.bound.get(), mesh, indices, sum});
+  for (size_t left = mesh.size(); fresh; --left) {
+    std::vector<tdl::AxisStrategy>& axes = known->second;
+    axes.clear();
+    for (size_t a = 0; a < mesh.size(); ++a) axes.push_back(strategy(op, mesh[a], a < left ? indices[a] : -1, sum));
+    if (has_values_for(*op.bound, mesh, axes) && tdl::derive(*op.bound, mesh, axes)) break;
+    ensure(left > 0, "op '{}' cannot be replicated", op.name);
   }
+  return known->second;
+}
 
- private:
-  // Adds up contributions to one gradient.
-  bool is_sum_of_gradients(const Op& op) const {
-    if (op.phase != Phase::kBackward || op.results.size() != 1 || op.operands.size() < 2) return false;
-    const TensorId of = gradient_[op.results[0].index()];
-    return of.valid() && std::ranges::all_of(op.operands, [&](TensorId t) { return gradient_[t.index()] == of; });
+// Adds up contributions to one gradient.
+bool UnitChoices::is_sum_of_gradients(const Op& op) const {
+  if (op.phase != Phase::kBackward || op.results.size() != 1 || op.operands.size() < 2) return false;
+  const TensorId of = gradient_[op.results[0].index()];
+  return of.valid() && std::ranges::all_of(op.operands, [&](TensorId t) { return gradient_[t.index()] == of; });
+}
+
+tdl::AxisStrategy UnitChoices::strategy(const Op& op, int p, int index, bool sum) {
+  if (index < 0) {
+    tdl::AxisStrategy none;
+    for (size_t k = 0; sum && k < op.operands.size(); ++k) none.partial.push_back(op.bound->tensors[k].name);
+    return none;
   }
+  const auto [known, fresh] = allowed_.try_emplace({op.bound.get(), p});
+  if (fresh) known->second = allowed_strategies(op, p);
+  const auto split = with_name(known->second, op.bound->indices[static_cast<size_t>(index)].name);
+  return split.empty() ? strategy(op, p, -1, sum) : split[0];
+}
 
-  tdl::AxisStrategy strategy(const Op& op, int p, int index, bool sum) {
-    if (index < 0) {
-      tdl::AxisStrategy none;
-      for (size_t k = 0; sum && k < op.operands.size(); ++k) none.partial.push_back(op.bound->tensors[k].name);
-      return none;
-    }
-    const auto [known, fresh] = allowed_.try_emplace({op.bound.get(), p});
-    if (fresh) known->second = allowed_strategies(op, p);
-    const auto split = with_name(known->second, op.bound->indices[static_cast<size_t>(index)].name);
-    return split.empty() ? strategy(op, p, -1, sum) : split[0];
+std::vector<OpChoice> UnitChoices::of(const SoapUnit& unit, const SoapConfiguration& c) {
+  ensure(c.degrees.size() == unit.indices.size(), "{} degrees for {} indices of '{}'", c.degrees.size(),
+         unit.indices.size(), graph_.op(unit.leader).name);
+  Mesh mesh{{}, c.devices};
+  std::vector<size_t> split;
+  for (size_t d = 0; d < c.degrees.size(); ++d)
+    if (c.degrees[d] > 1) mesh.extents.push_back(c.degrees[d]), split.push_back(d);
+  std::vector<OpChoice> choices;
+  for (size_t i = 0; i < unit.ops.size(); ++i) {
+    std::vector<int> indices;
+    for (const size_t d : split) indices.push_back(unit.follows[i][d]);
+    choices.push_back({mesh, strategies(unit.ops[i], mesh.extents, indices)});
   }
-
-  const Graph& graph_;
-  std::vector<TensorId> gradient_;
-  std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> allowed_;
-  std::map<std::tuple<const tdl::Bound*, std::vector<int>, std::vector<int>, bool>, std::vector<tdl::AxisStrategy>>
-      known_;
-};
-
-}  // namespace
+  return choices;
+}
 
 Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-               const std::vector<SoapConfiguration>& configurations, std::string_view search) {
+               const std::vector<SoapConfiguration>& configurations, std::string_view search, const Pins& pins,
+               const Watch& watch) {
   ensure(units.size() == configurations.size(), "{} configurations for {} units", configurations.size(), units.size());
-  Strategies strategies(graph);
+  UnitChoices of_units(graph);
   std::vector<OpChoice> choices(graph.ops.size());
   for (size_t u = 0; u < units.size(); ++u) {
-    const SoapConfiguration& c = configurations[u];
-    ensure(c.degrees.size() == units[u].indices.size(), "{} degrees for {} indices of unit {}", c.degrees.size(),
-           units[u].indices.size(), u);
-    Mesh mesh{{}, c.devices};
-    std::vector<size_t> split;
-    for (size_t d = 0; d < c.degrees.size(); ++d)
-      if (c.degrees[d] > 1) mesh.extents.push_back(c.degrees[d]), split.push_back(d);
-    for (size_t i = 0; i < units[u].ops.size(); ++i) {
-      std::vector<int> indices;
-      for (const size_t d : split) indices.push_back(units[u].follows[i][d]);
-      choices[units[u].ops[i].index()] = {mesh, strategies.of(units[u].ops[i], mesh.extents, indices)};
-    }
+    watch.poll("while units were placed");
+    std::vector<OpChoice> of_unit = of_units.of(units[u], configurations[u]);
+    for (size_t i = 0; i < of_unit.size(); ++i) choices[units[u].ops[i].index()] = std::move(of_unit[i]);
   }
-  const Pins pins;
-  RulePlanner planner(graph, cluster, pins, Mesh{{}, {DeviceId(0)}});
+  RulePlanner planner(graph, cluster, pins, Mesh{{}, {DeviceId(0)}}, watch);
   for (size_t i = 0; i < choices.size(); ++i) planner.place(OpId(i), choices[i]);
   return planner.finish(search);
 }

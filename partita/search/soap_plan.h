@@ -11,9 +11,13 @@
 // y; the gradient of w sums over n, so that it is partial over {4, 2} and {1, 7}; w is kept split along o, and its
 // update, which has no samples, is the same on both devices of such a pair.
 #pragma once
+#include <map>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "partita/base/watch.h"
 #include "partita/plan/plan.h"
 #include "partita/search/soap.h"
 
@@ -36,12 +40,35 @@ std::vector<SoapUnit> soap_units(const Graph& graph);
 SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,
                  const SoapDimensions& dimensions);
 
-// Configurations with degrees of the unit's indices, each at most its extent, on any distinct devices in any order.
+// What the ops of a unit do in a configuration: degrees of the unit's indices, each at most its extent, on any distinct
+// devices in any order.
 //
 // An op that has no index for one of the unit's does the same at every position along it, except sums of gradients,
 // whose terms there stay partial: a weight that several ops read is synchronised once, when its gradients are added up.
 // Where the splits of an op do not exist together, or it has too few values for them, it does without the last ones.
+class UnitChoices {
+ public:
+  explicit UnitChoices(const Graph& graph);
+  std::vector<OpChoice> of(const SoapUnit& unit, const SoapConfiguration& configuration);  // one an op of the unit
+
+ private:
+  // `indices`: by mesh axis the index that the op splits there; -1: none.
+  const std::vector<tdl::AxisStrategy>& strategies(OpId id, const std::vector<int>& mesh,
+                                                   const std::vector<int>& indices);
+  tdl::AxisStrategy strategy(const Op& op, int p, int index, bool sum);
+  bool is_sum_of_gradients(const Op& op) const;
+
+  const Graph& graph_;
+  std::vector<TensorId> gradient_;
+  std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> allowed_;
+  std::map<std::tuple<const tdl::Bound*, std::vector<int>, std::vector<int>, bool>, std::vector<tdl::AxisStrategy>>
+      known_;
+};
+
+// The plan of one configuration for each unit. What is pinned is as pinned. A tensor that no op makes is kept as its
+// first reader wants it. Throws where the watch ends.
 Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-               const std::vector<SoapConfiguration>& configurations, std::string_view search);
+               const std::vector<SoapConfiguration>& configurations, std::string_view search, const Pins& pins = {},
+               const Watch& watch = {});
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 
@@ -10,7 +11,7 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
-#include "partita/search/soap_plan.h"
+#include "partita/search/soap_starts.h"
 
 namespace partita {
 namespace {
@@ -184,17 +185,10 @@ TEST(SoapPlans, DataParallelismIsOneOfThem) {
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:4");
     const std::vector<SoapUnit> units = soap_units(graph);
-    std::vector<SoapConfiguration> configurations;
-    for (const SoapUnit& unit : units) {
-      SoapConfiguration c{{}, slowest_link_first(cluster)};
-      bool first = true;
-      for (const SoapDimension d : unit.dimensions) {
-        c.degrees.push_back(d == SoapDimension::kSample && first ? 4 : 1);
-        first &= d != SoapDimension::kSample;
-      }
-      EXPECT_FALSE(first) << model << ": " << graph.op(unit.leader).name << " has no samples";
-      configurations.push_back(std::move(c));
-    }
+    const std::vector<SoapConfiguration> configurations = data_parallel_configurations(graph, cluster, units);
+    for (size_t u = 0; u < units.size(); ++u)
+      EXPECT_EQ(configurations[u].devices, slowest_link_first(cluster))
+          << model << ": " << graph.op(units[u].leader).name;
     const Plan plan = soap_plan(graph, cluster, units, configurations, "soap");
     const Plan rule = data_parallel_plan(graph, cluster);
     EXPECT_EQ(check(graph, plan, cluster).comm_bytes, check(graph, rule, cluster).comm_bytes) << model;
@@ -202,6 +196,103 @@ TEST(SoapPlans, DataParallelismIsOneOfThem) {
       if (!rule.ops[i].strategies[0].replicate())
         EXPECT_EQ(plan.ops[i], rule.ops[i]) << model << ": " << graph.ops[i].name;
   }
+}
+
+// Parts and devices of each unit, by its leader.
+std::map<std::string, std::string> expert(const Graph& graph, const Cluster& cluster) {
+  const std::vector<SoapUnit> units = soap_units(graph);
+  const std::vector<SoapConfiguration> configurations = expert_configurations(graph, cluster, units);
+  std::map<std::string, std::string> out;
+  for (size_t u = 0; u < units.size(); ++u) {
+    const Op& leader = graph.op(units[u].leader);
+    std::string& text = out[leader.name];
+    for (size_t d = 0; d < units[u].indices.size(); ++d)
+      if (configurations[u].degrees[d] > 1)
+        text += fmt::format("{}:{} ", leader.bound->indices[static_cast<size_t>(units[u].indices[d])].name,
+                            configurations[u].degrees[d]);
+    std::vector<int> devices;
+    for (const DeviceId device : configurations[u].devices) devices.push_back(device.value);
+    text += fmt::format("[{}]", fmt::join(devices, " "));
+  }
+  return out;
+}
+
+// Krizhevsky 2014: of the convolutions each device has a fourth of the samples, of the other products a fourth of the
+// units. Ten classes are in two parts.
+TEST(SoapPlans, ExpertOfAConvolutionalNetwork) {
+  const Graph graph = training("alexnet?image=67,hidden=96,classes=10,batch=8");
+  const auto of = expert(graph, load_cluster("local:4"));
+  int convolutions = 0, products = 0, last_ones = 0;
+  for (const auto& [leader, text] : of) {
+    const Op& op = graph.op(graph.find_op(leader));
+    const bool product = op.definition == "linear";
+    const bool last = product && graph.tensor(op.results[0]).shape.back() == 10;
+    convolutions += op.definition.starts_with("conv"), products += product, last_ones += last;
+    const std::string expected = last               ? "o:2 [0 1]"
+                                 : product          ? "o:4 [0 1 2 3]"
+                                 : leader == "loss" ? "b.0:4 [0 1 2 3]"
+                                                    : "n:4 [0 1 2 3]";
+    EXPECT_EQ(text, expected) << leader;
+  }
+  EXPECT_EQ(convolutions, 5);
+  EXPECT_EQ(products, 3);
+  EXPECT_EQ(last_ones, 1);
+}
+
+// Wu et al. 2016: embeddings, two layers of cells, attention and the projection with the loss are five layers. The
+// decoder's cells are as deep as the encoder's. Each of four nodes has a fourth of the samples.
+TEST(SoapPlans, ExpertOfARecurrentNetwork) {
+  const Graph graph = training("nmt?steps=3,layers=2,hidden=12,vocabulary=24,batch=8");
+  const auto of = expert(graph, load_cluster("flexflow-p100"));
+  auto expect = [&](const char* leader, int device) {
+    ASSERT_TRUE(of.contains(leader)) << leader;
+    const std::string& text = of.at(leader);
+    EXPECT_EQ(text.substr(text.find(' ') + 1),
+              fmt::format("[{} {} {} {}]", device, device + 4, device + 8, device + 12))
+        << leader;
+    EXPECT_NE(text.find(":4 "), std::string::npos) << leader << ": " << text;
+  };
+  for (const char* leader : {"encoder.embedding", "decoder.embedding", "decoder.projection", "loss"}) expect(leader, 0);
+  for (const char* leader : {"encoder.rnn_l0.0.input", "encoder.rnn_l0.2.input", "decoder.rnn_l0.1.input"})
+    expect(leader, 1);
+  for (const char* leader : {"encoder.rnn_l1.0.input", "decoder.rnn_l1.0.input", "decoder.rnn_l1.2.input"})
+    expect(leader, 2);
+  for (const char* leader : {"attention.scores", "attention.weights", "attention.context", "attention.output"})
+    expect(leader, 3);
+}
+
+// One node: nothing is split. Where there are fewer samples than nodes, some nodes have none.
+TEST(SoapPlans, ExpertOfFewNodesAndSamples) {
+  const Graph graph = training("rnnlm?steps=2,layers=2,hidden=12,vocabulary=24,batch=2");
+  const auto alone = expert(graph, load_cluster("local:4"));
+  EXPECT_EQ(alone.at("embedding"), "[0]");
+  EXPECT_EQ(alone.at("rnn_l1.1.input"), "[2]");
+  EXPECT_EQ(alone.at("decoder"), "[3]");
+  const auto four = expert(graph, load_cluster("flexflow-p100"));
+  EXPECT_EQ(four.at("rnn_l1.1.input"), "n.0:2 [2 10]");
+}
+
+// A search may begin with them.
+TEST(SoapPlans, StartsAreOfTheirUnitsSets) {
+  for (const char* model : {"alexnet?image=67,hidden=96,classes=10,batch=6", "nmt?steps=2,layers=1,hidden=6,batch=10",
+                            "wide-deep?vocabulary=100,batch=16"})
+    for (const char* name : {"local:4", "local:6", "flexflow-p100"}) {
+      const Graph graph = training(model);
+      const Cluster cluster = load_cluster(name);
+      const std::vector<SoapUnit> units = soap_units(graph);
+      Rng rng(1);
+      for (const auto& start :
+           {data_parallel_configurations(graph, cluster, units), expert_configurations(graph, cluster, units),
+            random_configurations(graph, cluster, units, {}, rng)}) {
+        ASSERT_EQ(start.size(), units.size());
+        for (size_t u = 0; u < units.size(); ++u) {
+          const SoapSet set = soap_set(graph, units[u], slowest_link_first(cluster), {});
+          bool found = false;
+          for (int64_t i = 0; i < set.size(); ++i) found |= set.at(i) == start[u];
+          EXPECT_TRUE(found) << model << " on " << name << ": " << graph.op(units[u].leader).name;
+        }
+      }
+    }
 }
 
 }  // namespace

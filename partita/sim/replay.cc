@@ -1,0 +1,128 @@
+// Exact simulation of proposals: how a proposal is evaluated, and what is committed.
+#include "partita/sim/replay.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/sim/replay_state.h"
+
+namespace partita {
+
+namespace {
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+// By slot: what makes a tensor before it, what reads it after it.
+std::vector<int> ranks(const TaskGraph& graph) {
+  std::vector<int> waits(graph.wires.size()), free, rank(graph.wires.size(), -1);
+  for (size_t slot = 0; slot < graph.wires.size(); ++slot) {
+    const TaskGraph::Wires& wires = graph.wires[slot];
+    waits[slot] = static_cast<int>(wires.operands.size()) + (wires.parties.size() > 1 && wires.parties[1] >= 0);
+    if (waits[slot] == 0) free.push_back(static_cast<int>(slot));
+  }
+  for (size_t next = 0; next < free.size(); ++next) {
+    const int slot = free[next];
+    rank[at(slot)] = static_cast<int>(next);
+    const auto done = [&](int to) {
+      if (--waits[at(to)] == 0) free.push_back(to);
+    };
+    const TaskGraph::Wires& wires = graph.wires[at(slot)];
+    for (const int tensor : wires.results) done(tensor);
+    for (size_t party = 2; party < wires.parties.size(); ++party) done(wires.parties[party]);
+  }
+  ensure(free.size() == rank.size(), "{} slots wait for each other", rank.size() - free.size());
+  return rank;
+}
+
+// Sets everything anew for the graph.
+void start(ReplayState& s, TaskGraph graph) {
+  static const FragmentPtr kNoTasks = std::make_shared<Fragment>();
+  const size_t slots = graph.fragments.size();
+  Replay::Exchanges all;
+  for (size_t slot = 0; slot < slots; ++slot)
+    all.push_back({static_cast<int>(slot), std::exchange(graph.fragments[slot], kNoTasks)});
+  const ReplayCounts counts = s.counts;
+  s = {};
+  s.graph = std::move(graph);
+  s.counts = counts;
+  s.rank = ranks(s.graph);
+  s.first.resize(slots);
+  s.slots.resize(slots);
+  s.decrease_ns.resize(slots);
+  for (std::vector<int64_t>* of : {&s.load_ns, &s.change_ns}) of->resize(at(s.graph.queue_count));
+  s.held.resize(at(s.graph.queue_count));
+  s.queues.resize(at(s.graph.queue_count));
+  replay::begin(s, all);
+  replay::build(s);
+  replay::cut_queues(s, Replay::kNoThreshold);
+  replay::bound_tails(s);
+  replay::run(s, Replay::kNoThreshold);
+  ensure(static_cast<int>(s.taken.size()) == s.new_count, "{} of {} tasks wait for each other",
+         s.new_count - static_cast<int>(s.taken.size()), s.new_count);
+  replay::commit(s);
+}
+
+int64_t most_load(const ReplayState& s) {
+  int64_t most_ns = 0;
+  for (size_t queue = 0; queue < s.load_ns.size(); ++queue)
+    most_ns = std::max(most_ns, s.load_ns[queue] + s.change_ns[queue]);
+  return most_ns;
+}
+
+}  // namespace
+
+Replay::Replay(TaskGraph graph) : state_(std::make_unique<ReplayState>()) { start(*state_, std::move(graph)); }
+Replay::~Replay() = default;
+Replay::Replay(Replay&&) noexcept = default;
+Replay& Replay::operator=(Replay&&) noexcept = default;
+
+std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t threshold_ns) {
+  ReplayState& s = *state_;
+  replay::begin(s, exchanges);
+  if (most_load(s) > threshold_ns) {
+    ++s.counts.by_loads;
+    return std::nullopt;
+  }
+  replay::build(s);
+  if (!replay::cut_queues(s, threshold_ns)) {
+    ++s.counts.by_cut;
+    return std::nullopt;
+  }
+  replay::bound_tails(s);
+  s.exact = replay::run(s, threshold_ns);
+  s.counts.taken += static_cast<int64_t>(s.taken.size());
+  if (!s.exact) return std::nullopt;
+  ++s.counts.exact;
+  return s.new_makespan_ns;
+}
+
+void Replay::commit() {
+  ReplayState& s = *state_;
+  ensure(s.exact, "only a proposal that was evaluated to its end can be committed");
+  replay::commit(s);
+  // Half of the memory at least is in use.
+  const int live = static_cast<int>(s.order.size());
+  if (s.task_count > 2 * live + 1000 || s.edge_count > 2 * s.live_edges + 1000) start(s, std::move(s.graph));
+}
+
+int64_t Replay::lower_bound_of_loads(std::span<const Load> loads) {
+  ReplayState& s = *state_;
+  s.scratch_ns = s.load_ns;
+  for (const Load& load : loads) {
+    for (const auto& [queue, load_ns] : load.load_ns) s.scratch_ns[at(queue)] += load_ns;
+    for (const auto& [queue, load_ns] : s.graph.fragments[at(load.slot)]->load_ns) s.scratch_ns[at(queue)] -= load_ns;
+  }
+  return s.scratch_ns.empty() ? 0 : *std::max_element(s.scratch_ns.begin(), s.scratch_ns.end());
+}
+
+const TaskGraph& Replay::graph() const { return state_->graph; }
+int64_t Replay::makespan_ns() const { return state_->makespan_ns; }
+const std::vector<int64_t>& Replay::load_ns() const { return state_->load_ns; }
+const ReplayCounts& Replay::counts() const { return state_->counts; }
+
+Replay::Times Replay::times(int slot, int task) const {
+  const replay::Done& done = state_->done[at(state_->first[at(slot)] + task)];
+  return {done.ready_ns, done.start_ns, done.end_ns, done.tail_ns, done.place};
+}
+
+}  // namespace partita
