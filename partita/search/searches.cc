@@ -24,6 +24,7 @@ namespace partita {
   SEARCH(equal_chop)             \
   SEARCH(icml18)                 \
   SEARCH(zero)                   \
+  SEARCH(flexflow)               \
   SEARCH(exact)                  \
   SEARCH(auto)
 

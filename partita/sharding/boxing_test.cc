@@ -282,6 +282,14 @@ TEST(Conversion, TheSameBoxesUnderOtherMeshExtentsStayWhereTheyAre) {
   EXPECT_EQ(convert(a, reversed, 4, machine()).bytes, 4 * 8);
 }
 
+// Sums on a mesh of many axes that end on the same devices under other extents.
+TEST(Conversion, PartialValuesGoToOtherMeshExtents) {
+  Rng rng(16);
+  const Layout sums = make_layout(mesh_of({2, 2, 1, 2, 1}), name("[P(sum), S(0), B, S(1), P(sum)]"), Shape{8, 4});
+  for (const char* end : {"[S(0)]", "[B]"})
+    check_conversion(sums, make_layout(mesh_of({8}), name(end), Shape{8, 4}), rng, end);
+}
+
 TEST(Conversion, FactoringsWithoutACommonOneAreFetchedPieceByPiece) {
   using R = std::vector<Shape>;
   Layout plain = make_layout(mesh_of({2}), name("[S(0)]"), R{{12}}),

@@ -90,6 +90,13 @@ Wanted wanted_of(const Layout& end) {
   return wanted;
 }
 
+// On meshes of the same devices with other extents.
+int64_t common_by_position(const Boxes& a, const Boxes& b) {
+  int64_t sum = 0;
+  for (size_t p = 0; p < a.size(); ++p) sum += volume(intersect(a[p], b[p]));
+  return sum;
+}
+
 // No path from a partial layout to the end costs less. All parts but one of each wanted element move to where they are
 // summed up. The sum moves from there to everyone who wants it, one of whom may have had a part.
 Cost least(const Guided& guided, const Layout& at) {
@@ -102,7 +109,8 @@ Cost least(const Guided& guided, const Layout& at) {
   } else {
     int64_t there = wanted.at_most;
     if (at.mesh.devices == end.mesh.devices && at.radices == end.radices)
-      there = guided.counter.common(end.boxes, at.boxes);
+      there =
+          at.mesh == end.mesh ? guided.counter.common(end.boxes, at.boxes) : common_by_position(end.boxes, at.boxes);
     elements = (parts - 1) * wanted.at_least + wanted.by_all - std::min(wanted.at_most, there);
   }
   return {elements, elements > 0, 0, elements > 0};

@@ -63,10 +63,6 @@ TaskGraph wired_graph(const Graph& graph, const std::vector<std::vector<Reader>>
     const OpId producer = graph.tensors[t].producer;
     wires.parties = {slot, producer.value};
     for (const Reader& reader : read_by[t]) add_party(wires, reader.op.value);
-    for (const TensorId other : family_of(graph, TensorId(t))) {
-      for (const Reader& reader : read_by[other.index()]) add_party(wires, reader.op.value);
-      if (const OpId writer = graph.tensor(other).producer; writer.valid()) add_party(wires, writer.value);
-    }
     // An input that nobody reads, and an output that nobody makes, belong to the last op.
     if (!producer.valid()) add_party(wires, out.op_count - 1);
     for (size_t p = 1; p < wires.parties.size(); ++p) {
@@ -74,6 +70,25 @@ TaskGraph wired_graph(const Graph& graph, const std::vector<std::vector<Reader>>
       TaskGraph::Wires& op = out.wires[static_cast<size_t>(wires.parties[p])];
       if (p == 1) op.results.push_back(slot);
       else op.operands.emplace_back(slot, static_cast<int>(p));
+    }
+  }
+  return out;
+}
+
+// By tensor: the ops on whose configurations its tasks depend, without edges to or from them. They read or write what
+// has one buffer with it.
+std::vector<std::vector<int>> ops_of_families(const Graph& graph, const TaskGraph& wired,
+                                              const std::vector<std::vector<Reader>>& read_by) {
+  std::vector<std::vector<int>> out(graph.tensors.size());
+  for (size_t t = 0; t < out.size(); ++t) {
+    const std::vector<int>& parties = wired.wires[graph.ops.size() + t].parties;
+    const auto add = [&](OpId op) {
+      if (std::ranges::find(parties, op.value) == parties.end() && std::ranges::find(out[t], op.value) == out[t].end())
+        out[t].push_back(op.value);
+    };
+    for (const TensorId other : family_of(graph, TensorId(t))) {
+      for (const Reader& reader : read_by[other.index()]) add(reader.op);
+      if (const OpId writer = graph.tensor(other).producer; writer.valid()) add(writer);
     }
   }
   return out;
@@ -90,6 +105,7 @@ struct LocalTasks::Memory {
   std::vector<std::vector<Reader>> read_by;
   std::map<LinkId, int> queue_of;
   TaskGraph wired;
+  std::vector<std::vector<int>> beside;   // by tensor: ops_of_families()
   Plan plan;                              // what the tensor at hand is kept as
   std::vector<const OpLayouts*> layouts;  // of its parties
   DerivationCache derivations;
@@ -120,6 +136,7 @@ struct LocalTasks::Memory {
         read_by(readers(g)),
         queue_of(queues_of_links(local.draft.graph)),
         wired(wired_graph(g, read_by, static_cast<int>(local.draft.graph.queues.size()))),
+        beside(ops_of_families(g, wired, read_by)),
         layouts(g.ops.size()) {
     resolved.home.resize(g.tensors.size());
     for (const Op& op : g.ops)
@@ -154,7 +171,11 @@ TensorKind LocalTasks::Memory::tensor_kind(TensorId id) const {
     flags.push_back(static_cast<int>(read_by[t.index()].size()));
     for (const Reader& reader : read_by[t.index()]) {
       const Op& op = graph.op(reader.op);
-      flags.push_back(static_cast<int>(std::ranges::find(parties, reader.op.value) - parties.begin()));
+      const std::vector<int>& others = beside[id.index()];
+      const auto party = std::ranges::find(parties, reader.op.value);
+      flags.push_back(party != parties.end()
+                          ? static_cast<int>(party - parties.begin())
+                          : -1 - static_cast<int>(std::ranges::find(others, reader.op.value) - others.begin()));
       flags.push_back(reader.operand);
       // In whose place its conversion is: updates' are as soon as they are ready. The kinds of ops say the rest.
       flags.push_back(static_cast<int>(op.phase));
@@ -327,6 +348,8 @@ Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const
     if (op >= 0) layouts[static_cast<size_t>(op)] = &ops[static_cast<size_t>(op)]->resolved.layouts;
     sizes.push_back(op < 0 ? 0 : ops[static_cast<size_t>(op)]->tasks->size());
   }
+  for (const int op : beside[id.index()])
+    layouts[static_cast<size_t>(op)] = &ops[static_cast<size_t>(op)]->resolved.layouts;
   std::vector<TensorNeeds> needs;
   const std::vector<Conversion> all = resolve(family, needs);
   set_axes(family, needs, all, ops);
@@ -375,6 +398,7 @@ const FragmentPtr& LocalTasks::tensor(TensorId id, int kept, const std::vector<c
   std::vector<int> key{m.kind_of_tensor[id.index()], kept};
   for (const int party : std::span(m.wired.wires[m.graph.ops.size() + id.index()].parties).subspan(1))
     key.push_back(party < 0 ? -1 : ops[static_cast<size_t>(party)]->number);
+  for (const int op : m.beside[id.index()]) key.push_back(ops[static_cast<size_t>(op)]->number);
   const auto [found, fresh] = m.tensors.try_emplace(std::move(key));
   if (!fresh) return found->second;
   found->second = std::make_shared<const Fragment>(m.made(id, kept, ops));
@@ -420,6 +444,14 @@ LocalTasks::LocalTasks(const Graph& graph, const CostModel& cost) {
 LocalTasks::~LocalTasks() = default;
 
 const TaskGraph& LocalTasks::wired() const { return memory_->wired; }
+std::vector<int> LocalTasks::tensors_of(OpId op) const {
+  const TaskGraph::Wires& wires = memory_->wired.wires[op.index()];
+  std::vector<int> slots = wires.results;
+  for (const auto& [slot, party] : wires.operands) slots.push_back(slot);
+  for (size_t t = 0; t < memory_->beside.size(); ++t)
+    if (std::ranges::find(memory_->beside[t], op.value) != memory_->beside[t].end()) slots.push_back(slot(TensorId(t)));
+  return slots;
+}
 int LocalTasks::slot(TensorId t) const { return memory_->wired.op_count + t.value; }
 const LocalTasks::Counters& LocalTasks::counters() const { return memory_->counters; }
 

@@ -41,6 +41,8 @@ class LocalTasks {
   // Queues and wires, without fragments. Slot i is op i, slot ops + t tensor t.
   const TaskGraph& wired() const;
   int slot(TensorId t) const;
+  // The slots of tensors whose fragments depend on the op's configuration.
+  std::vector<int> tensors_of(OpId op) const;
 
   // Bad input where the op has no such strategies.
   const OpFragment& op(OpId id, const OpChoice& choice);

@@ -1,0 +1,120 @@
+// Keeps the local task graph of a plan, and exchanges the fragments of what changes.
+#include "partita/search/soap_tasks.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions) {
+  SoapSpace space{soap_units(problem.graph), {}};
+  const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
+  for (const SoapUnit& unit : space.units) space.sets.push_back(soap_set(problem.graph, unit, devices, dimensions));
+  return space;
+}
+
+int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration) {
+  const auto degrees = std::ranges::find(set.degrees, configuration.degrees);
+  if (degrees == set.degrees.end()) return -1;
+  const size_t d = static_cast<size_t>(degrees - set.degrees.begin());
+  for (int64_t i = d == 0 ? 0 : set.ends[d - 1]; i < set.ends[d]; ++i)
+    if (set.at(i) == configuration) return i;
+  return -1;
+}
+
+SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space)
+    : problem_(problem),
+      space_(space),
+      tasks_(problem.graph, cost),
+      choices_(problem.graph),
+      graph_(tasks_.wired()),
+      numbers_(space.units.size(), 0),
+      ops_(problem.graph.ops.size()),
+      known_(space.units.size()),
+      seen_(graph_.wires.size(), 0) {
+  for (const SoapUnit& unit : space.units) {
+    std::vector<int>& slots = tensors_.emplace_back();
+    for (const OpId op : unit.ops) {
+      const std::vector<int> of_op = tasks_.tensors_of(op);
+      slots.insert(slots.end(), of_op.begin(), of_op.end());
+    }
+    std::ranges::sort(slots);
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  }
+  std::vector<std::pair<int, int64_t>> all;
+  for (size_t u = 0; u < space.units.size(); ++u) all.emplace_back(static_cast<int>(u), 0);
+  propose(all);
+  keep();
+}
+
+const std::vector<const OpFragment*>& SoapTasks::ops_of(int unit, int64_t number) {
+  const SoapUnit& of = space_.units[static_cast<size_t>(unit)];
+  const auto [known, fresh] = known_[static_cast<size_t>(unit)].try_emplace(number);
+  if (!fresh) return known->second;
+  const std::vector<OpChoice> choices = choices_.of(of, space_.sets[static_cast<size_t>(unit)].at(number));
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const auto pin = problem_.pins.ops.find(of.ops[i]);
+    known->second.push_back(&tasks_.op(of.ops[i], pin == problem_.pins.ops.end() ? choices[i] : pin->second));
+  }
+  return known->second;
+}
+
+// Where a tensor is kept, as soap_plan() has it.
+int SoapTasks::kept(TensorId t) {
+  const TensorId replaced = problem_.graph.tensor(t).replaces;
+  if (const auto pin = problem_.pins.kept.find(replaced.valid() ? replaced : t); pin != problem_.pins.kept.end())
+    return tasks_.kept(pin->second);
+  return tasks_.kept_as_read(t, ops_);
+}
+
+const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, int64_t>>& units) {
+  for (const auto& [unit, number] : proposed_) {  // the last proposal, if it was not kept
+    const std::vector<const OpFragment*>& ops = ops_of(unit, numbers_[static_cast<size_t>(unit)]);
+    for (size_t i = 0; i < ops.size(); ++i) ops_[space_.units[static_cast<size_t>(unit)].ops[i].index()] = ops[i];
+  }
+  proposed_ = units;
+  changes_.clear();
+  ++proposals_;
+  for (const auto& [unit, number] : units) {
+    const std::vector<const OpFragment*>& ops = ops_of(unit, number);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const size_t op = space_.units[static_cast<size_t>(unit)].ops[i].index();
+      ops_[op] = ops[i];
+      if (graph_.fragments[op] != ops[i]->tasks) changes_.emplace_back(static_cast<int>(op), ops[i]->tasks);
+    }
+  }
+  for (const auto& [unit, number] : units)
+    for (const int slot : tensors_[static_cast<size_t>(unit)]) {
+      if (std::exchange(seen_[static_cast<size_t>(slot)], proposals_) == proposals_) continue;
+      const TensorId t(static_cast<size_t>(slot - graph_.op_count));
+      const FragmentPtr& fragment = tasks_.tensor(t, kept(t), ops_);
+      if (graph_.fragments[static_cast<size_t>(slot)] != fragment) changes_.emplace_back(slot, fragment);
+    }
+  return changes_;
+}
+
+void SoapTasks::keep() {
+  for (const auto& [slot, fragment] : changes_) graph_.fragments[static_cast<size_t>(slot)] = fragment;
+  for (const auto& [unit, number] : proposed_) numbers_[static_cast<size_t>(unit)] = number;
+  changes_.clear();
+  proposed_.clear();
+}
+
+std::vector<int64_t> SoapTasks::most_bytes() const {
+  std::vector<int64_t> bytes(problem_.cluster.devices.size(), 0);
+  std::vector<const Fragment*> fragments;
+  for (const FragmentPtr& fragment : graph_.fragments) fragments.push_back(fragment.get());
+  for (const auto& [slot, fragment] : changes_) fragments[static_cast<size_t>(slot)] = fragment.get();
+  for (const Fragment* fragment : fragments)
+    for (const auto& [device, count] : fragment->bytes) bytes[static_cast<size_t>(device)] += count;
+  return bytes;
+}
+
+Plan SoapTasks::plan(const std::vector<int64_t>& numbers, std::string_view search) const {
+  std::vector<SoapConfiguration> configurations;
+  for (size_t u = 0; u < numbers.size(); ++u) configurations.push_back(space_.sets[u].at(numbers[u]));
+  return soap_plan(problem_.graph, problem_.cluster, space_.units, configurations, search, problem_.pins);
+}
+
+}  // namespace partita

@@ -1,0 +1,66 @@
+// The local task graph of plans of the SOAP space (partita/sim/task_graph.h), changed a unit at a time.
+//
+// Worked example: a dense layer goes from samples over 4 devices to units over 2. propose({{1, 17}}) says which
+// fragments change: those of its ops, of the tensors that they make and read, and of its weights, gradients and states,
+// whose homes follow. keep() takes the proposal over; without it the next one starts from the same plan.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "partita/search/search.h"
+#include "partita/search/soap_plan.h"
+#include "partita/sim/local_tasks.h"
+
+namespace partita {
+
+// What a search draws from: units, and the set of each.
+struct SoapSpace {
+  std::vector<SoapUnit> units;
+  std::vector<SoapSet> sets;
+};
+SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions);
+// The number of a configuration in a set; -1: it is not there.
+int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration);
+
+class SoapTasks {
+ public:
+  using Changes = std::vector<std::pair<int, FragmentPtr>>;  // by slot, each once
+
+  // Begins with the first configuration of each set.
+  SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space);
+
+  // The proposal is that these units have these configurations of their sets; what changes against the plan at hand.
+  const Changes& propose(const std::vector<std::pair<int, int64_t>>& units);
+  // The plan at hand is the one proposed.
+  void keep();
+  const TaskGraph& graph() const { return graph_; }                 // of the plan at hand
+  const std::vector<int64_t>& numbers() const { return numbers_; }  // by unit
+  // At most so many bytes does each device need for the plan proposed: as if no two registers shared any.
+  std::vector<int64_t> most_bytes() const;
+  Plan plan(const std::vector<int64_t>& numbers, std::string_view search) const;
+
+  const LocalTasks::Counters& counters() const { return tasks_.counters(); }
+
+ private:
+  const std::vector<const OpFragment*>& ops_of(int unit, int64_t number);
+  int kept(TensorId t);
+
+  const Problem& problem_;
+  const SoapSpace& space_;
+  LocalTasks tasks_;
+  UnitChoices choices_;
+  TaskGraph graph_;
+  std::vector<int64_t> numbers_;
+  std::vector<const OpFragment*> ops_;     // of the proposal
+  std::vector<std::vector<int>> tensors_;  // by unit: slots that a change of it may change
+  std::vector<std::map<int64_t, std::vector<const OpFragment*>>> known_;  // by unit
+  std::vector<std::pair<int, int64_t>> proposed_;
+  std::vector<int> seen_;  // by slot: in which proposal
+  int proposals_ = 0;
+  Changes changes_;
+};
+
+}  // namespace partita
