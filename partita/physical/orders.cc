@@ -49,12 +49,31 @@ bool has_transfers_between_stages(Schedule schedule) {
   return schedule == Schedule::k1F1B || schedule == Schedule::kInterleaved;
 }
 
-std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule) {
-  if (!wants_room(times) || schedule == Schedule::kGpipe) return {{}};
-  std::vector<Leeway> leeways;
-  for (const double part : {0.0, 1.0 / 256, 1.0 / 64, 1.0 / 16, 1.0}) leeways.push_back({part, false, 0});
-  if (has_transfers_between_stages(schedule)) leeways.push_back({1, true, 0});
-  if (schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
+// Devices do different things at the same time: which of them is first, the order does not know, and what shares bytes
+// waits for each other.
+bool has_ops_beside(const Graph& graph, const Resolved& resolved) {
+  if (graph.micro_batches() > 1) return false;
+  std::vector<DeviceId> first;
+  for (size_t i = 0; i < resolved.ops.size(); ++i) {
+    if (resolved.ops[i].stage > 0) return false;
+    if (graph.ops[i].phase == Phase::kUpdate) continue;
+    std::vector<DeviceId> devices(resolved.ops[i].mesh.devices.begin(), resolved.ops[i].mesh.devices.end());
+    std::sort(devices.begin(), devices.end());
+    if (first.empty()) first = std::move(devices);
+    else if (devices != first) return true;
+  }
+  return false;
+}
+
+std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool beside) {
+  std::vector<Leeway> leeways{{}};
+  const bool room = wants_room(times) && schedule != Schedule::kGpipe;
+  if (room) {
+    for (const double part : {1.0 / 256, 1.0 / 64, 1.0 / 16, 1.0}) leeways.push_back({part, false, 0});
+    if (has_transfers_between_stages(schedule)) leeways.push_back({1, true, 0});
+    if (schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
+  }
+  if (beside) leeways.push_back({room ? 1.0 : 0.0, false, 0, true});
   return leeways;
 }
 
@@ -65,11 +84,12 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
       cluster_(cluster),
       some_devices_(resolved.listed != nullptr),
       options_(of_plan(options, graph, resolved)),
+      share_bytes_(options.share_bytes),
       lowered_(before_order(graph, resolved, cluster, options.watch)),
       table_(number_nodes(lowered_.graph)),
       uses_(lowered_.graph, table_),
       times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),
-      leeways_(leeways_of(times_, options_.schedule)),
+      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved))),
       known_(leeways_.size()) {}
 
 void Orders::plan(size_t i) {
@@ -80,6 +100,7 @@ void Orders::plan(size_t i) {
   options_.room = leeway.part > 0 ? room_of(physical, times_, leeway.part, options_.op_places) : Room{};
   options_.transfer_slack = leeway.transfer_slack;
   options_.more_in_flight = leeway.more_in_flight;
+  options_.share_bytes = share_bytes_ && !leeway.apart;
   make_order(physical, table_, uses_, options_);
   options_.watch.poll(kWhere);
   make_counts(physical, table_, uses_, options_);  // after the order, whose intervals it counts

@@ -19,6 +19,7 @@ struct Leeway {
   double part = 0;  // of the kernels of a micro-batch: room.h
   bool transfer_slack = false;
   int more_in_flight = 0;
+  bool apart = false;  // no two registers share bytes
 };
 
 // What does not depend on the order is made once.
@@ -60,6 +61,7 @@ class Orders {
   const Cluster& cluster_;
   const bool some_devices_;
   LowerOptions options_;
+  const bool share_bytes_;  // the options'
   LocallyLowered lowered_;
   NodeTable table_;
   Uses uses_;

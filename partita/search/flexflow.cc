@@ -22,8 +22,9 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kDefaultSteps = 30'000;  // of all chains, where there is no budget
-constexpr double kTold = 0.5;              // seconds
+// Proposals of all chains, where there is no budget: at least, and for a unit.
+constexpr int64_t kLeastSteps = 2'000, kStepsOfAUnit = 100;
+constexpr double kTold = 0.5;  // seconds
 
 struct Start {
   std::string name;
@@ -159,13 +160,14 @@ std::vector<Start> starts_of(Run& run) {
 
 void search_from_all(Run& run) {
   const std::vector<Start> starts = starts_of(run);
+  const int64_t steps =
+      run.budget.steps.value_or(std::max(kLeastSteps, kStepsOfAUnit * static_cast<int64_t>(run.space.units.size())));
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto left = static_cast<double>(starts.size() - i);
     Allowance allowance{0, run.watch.share(1 / left), 0};
     if (const auto seconds = run.watch.left()) allowance.seconds = *seconds / left;
     if (run.budget.steps || !run.watch.deadline)
-      allowance.steps =
-          std::max<int64_t>(1, run.budget.steps.value_or(kDefaultSteps) / static_cast<int64_t>(starts.size()));
+      allowance.steps = std::max<int64_t>(1, steps / static_cast<int64_t>(starts.size()));
     run_chain(run, starts[i], allowance);
   }
 }

@@ -1,0 +1,139 @@
+// FlexFlow's search: its tasks are those of the plan that it returns, its simulators agree, and it finds what is best
+// where all plans can be looked at.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "partita/base/error.h"
+#include "partita/models/testing/training.h"
+#include "partita/plan/check.h"
+#include "partita/plan/rule_planner.h"
+#include "partita/search/search_text.h"
+#include "partita/search/soap_judge.h"
+#include "partita/search/soap_starts.h"
+
+namespace partita {
+namespace {
+
+SearchResult found(const Graph& graph, const Cluster& cluster, const std::string& search, int64_t steps,
+                   uint64_t seed = 1, const Pins& pins = {}) {
+  const SearchChoice choice = parse_search(search);
+  Problem problem{.graph = graph, .cluster = cluster};
+  problem.objective = Objective::kTime;
+  problem.options = choice.options;
+  problem.pins = pins;
+  Budget budget;
+  budget.steps = steps;
+  Rng rng(seed);
+  return choice.entry->search(problem, budget, rng);
+}
+
+int64_t simulated_ns(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  const CostModel cost(cluster);
+  LocalTasks tasks(graph, cost);
+  Timeline timeline;
+  simulate_first_come(flatten(local_task_graph(graph, plan, tasks)), timeline);
+  return timeline.makespan_ns;
+}
+
+// The plan at hand changes a unit at a time; its simulated time is that of the plan that is written.
+TEST(SoapTasks, AreThoseOfThePlan) {
+  for (const char* model :
+       {"cnn?layers=2,image=6,filters=4,batch=8", "rnnlm?steps=3,layers=1,hidden=8,vocabulary=12,batch=8",
+        "inception-v3?image=75,blocks=1,classes=6,batch=8"}) {
+    const Graph graph = training(model);
+    const Cluster cluster = load_cluster("flexflow-p100", 8);
+    const Problem problem{.graph = graph, .cluster = cluster};
+    const CostModel cost(cluster);
+    const SoapSpace space = soap_space(problem, {});
+    SoapTasks tasks(problem, cost, space);
+    SoapJudge judge(SoapSimulator::kReplay, tasks);
+    Rng rng(7);
+    for (int i = 0; i < 40; ++i) {
+      std::vector<std::pair<int, int64_t>> units;
+      const int u = static_cast<int>(rng.below(space.units.size()));
+      units.emplace_back(
+          u, static_cast<int64_t>(rng.below(static_cast<uint64_t>(space.sets[static_cast<size_t>(u)].size()))));
+      const auto ns = judge.ns(tasks.propose(units));
+      ASSERT_TRUE(ns.has_value());
+      if (i % 3 == 1) continue;  // rejected
+      tasks.keep();
+      judge.keep();
+      if (i % 4 != 0) continue;
+      EXPECT_EQ(*ns, simulated_ns(graph, tasks.plan(tasks.numbers(), "test"), cluster)) << model << ", proposal " << i;
+    }
+  }
+}
+
+TEST(FlexFlow, AllSimulatorsFindTheSamePlan) {
+  for (const char* model :
+       {"alexnet?image=67,classes=12,hidden=96,batch=16", "rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=8"}) {
+    const Graph graph = training(model);
+    const Cluster cluster = load_cluster("flexflow-k80", 4);
+    const SearchResult replay = found(graph, cluster, "flexflow", 600);
+    const SearchResult full = found(graph, cluster, "flexflow?simulator=full", 600);
+    ASSERT_TRUE(replay.plan && full.plan);
+    EXPECT_EQ(*replay.plan, *full.plan) << model;
+    EXPECT_EQ(replay.counters.at("accepted"), full.counters.at("accepted"));
+    EXPECT_EQ(*replay.plan->paper_cost, static_cast<double>(simulated_ns(graph, *replay.plan, cluster)) / 1e3);
+    EXPECT_LT(simulated_ns(graph, *replay.plan, cluster),
+              simulated_ns(graph, data_parallel_plan(graph, cluster), cluster));
+    check(graph, *replay.plan, cluster);
+  }
+}
+
+TEST(FlexFlow, StaysInTheDimensionsThatAreAsked) {
+  const Graph graph = training("cnn?layers=2,image=6,filters=4,batch=8,loss=cross_entropy");
+  const Cluster cluster = load_cluster("flexflow-k80", 4);
+  for (const char* dimensions : {"s", "o", "p", "sap"}) {
+    const SearchResult of = found(graph, cluster, fmt::format("flexflow?dimensions={}", dimensions), 200);
+    ASSERT_TRUE(of.plan) << dimensions;
+    const SoapDimensions asked = parse_soap_dimensions(dimensions);
+    for (const SoapUnit& unit : soap_units(graph)) {
+      const OpChoice& leader = of.plan->ops[unit.leader.index()];
+      const std::vector<SoapDimension> classes = soap_dimensions(graph, weights(graph), graph.op(unit.leader));
+      for (const tdl::AxisStrategy& strategy : leader.strategies)
+        for (const std::string& index : strategy.names)
+          EXPECT_TRUE(asked.contains(classes[static_cast<size_t>(graph.op(unit.leader).bound->find_index(index))]))
+              << dimensions << ": " << graph.op(unit.leader).name << " is split along " << index;
+      EXPECT_TRUE(asked.operation || leader.mesh.devices[0] == slowest_link_first(cluster)[0]) << dimensions;
+    }
+  }
+}
+
+// Three units of 22 configurations or fewer on 4 devices: all plans are looked at.
+TEST(FlexFlow, FindsTheBestOfASmallSpace) {
+  const Graph graph = training("mlp?layers=2,width=64,batch=32");
+  const Cluster cluster = load_cluster("flexflow-p100", 4);
+  const Problem problem{.graph = graph, .cluster = cluster};
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  ASSERT_EQ(space.units.size(), 3u);
+  SoapTasks tasks(problem, cost, space);
+  SoapJudge judge(SoapSimulator::kFull, tasks);
+  int64_t best = INT64_MAX, plans = 0;
+  for (int64_t a = 0; a < space.sets[0].size(); ++a)
+    for (int64_t b = 0; b < space.sets[1].size(); ++b)
+      for (int64_t c = 0; c < space.sets[2].size(); ++c, ++plans)
+        best = std::min(best, *judge.ns(tasks.propose({{0, a}, {1, b}, {2, c}})));
+  int optimal = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed)
+    optimal += *found(graph, cluster, "flexflow", 3000, seed).plan->paper_cost == static_cast<double>(best) / 1e3;
+  std::printf("%ld plans, the best takes %ld ns; found by %d of 5 seeds\n", static_cast<long>(plans),
+              static_cast<long>(best), optimal);
+  EXPECT_GE(optimal, 4);
+}
+
+TEST(FlexFlow, KeepsPins) {
+  const Graph graph = training("mlp?layers=3,width=16,batch=8");
+  const Cluster cluster = load_cluster("flexflow-p100", 4);
+  Pins pins;
+  pins.ops[OpId(0)] = {Mesh{{}, {DeviceId(2)}}, {}};
+  const SearchResult of = found(graph, cluster, "flexflow", 200, 1, pins);
+  ASSERT_TRUE(of.plan);
+  EXPECT_EQ(of.plan->ops[0], pins.ops[OpId(0)]);
+  EXPECT_EQ(*of.plan->paper_cost, static_cast<double>(simulated_ns(graph, *of.plan, cluster)) / 1e3);
+}
+
+}  // namespace
+}  // namespace partita
