@@ -25,6 +25,7 @@ namespace {
 // Proposals of all chains, where there is no budget: at least, and for a unit.
 constexpr int64_t kLeastSteps = 2'000, kStepsOfAUnit = 100;
 constexpr double kTold = 0.5;  // seconds
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 struct Start {
   std::string name;
@@ -41,10 +42,10 @@ struct Run {
   SoapTasks& tasks;
   SoapJudge judge;
   double beta = 1000;
-  bool start_fits = false;  // the chain's
   SearchResult result = {};
-  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  int64_t best_ns = kNone;
   std::vector<int64_t> best = {};
+  int64_t least_missing_bytes = kNone;  // of plans that do not fit
   int64_t proposals = 0, accepted = 0;
   Watch::Clock::time_point begun = Watch::Clock::now(), told = begun;
 };
@@ -53,37 +54,37 @@ double seconds_since(Watch::Clock::time_point begun) {
   return std::chrono::duration<double>(Watch::Clock::now() - begun).count();
 }
 
-// Whether the proposal, whose configurations these are, fits: certainly, where the registers do that share no bytes;
-// else the memory planner is asked.
-bool fits(const Run& run, const std::vector<int64_t>& numbers) {
+// How far a plan is from certainly fitting.
+struct Memory {
+  bool fits = false;
+  int64_t over_bytes = 0;  // by which devices would be over their memory if no two registers shared bytes
+};
+
+int64_t over_bytes(const Run& run) {
   const std::vector<int64_t> most = run.tasks.most_bytes();
-  bool certain = true;
+  int64_t over = 0;
   for (int d = 0; d < run.problem.cluster.compute_count; ++d)
-    certain &= most[static_cast<size_t>(d)] <= run.problem.cluster.devices[static_cast<size_t>(d)].memory_bytes;
-  return certain || missing_bytes(run.problem, run.tasks.plan(numbers, "flexflow"), run.watch) <= 0;
+    over += std::max<int64_t>(
+        0, most[static_cast<size_t>(d)] - run.problem.cluster.devices[static_cast<size_t>(d)].memory_bytes);
+  return over;
 }
 
-void take_best(Run& run, int64_t ns) {
-  if (ns >= run.best_ns) return;
-  run.best_ns = ns;
-  run.best = run.tasks.numbers();
+// Of the proposal, whose configurations these are. Where it is not certain, the memory planner is asked.
+Memory memory_of(Run& run, const std::vector<int64_t>& numbers) {
+  Memory memory{true, over_bytes(run)};
+  if (memory.over_bytes == 0) return memory;
+  const int64_t missing = missing_bytes(run.problem, run.tasks.plan(numbers, "flexflow"), run.watch);
+  memory.fits = missing <= 0;
+  if (!memory.fits) run.least_missing_bytes = std::min(run.least_missing_bytes, missing);
+  return memory;
 }
 
 void tell(Run& run) {
   if (!run.problem.progress || seconds_since(run.told) < kTold) return;
   run.told = Watch::Clock::now();
-  run.problem.progress({.cost = run.best_ns, .bound = std::nullopt, .seconds = seconds_since(run.begun)});
-}
-
-// Puts the tasks at this plan; its simulated ns.
-int64_t go_to(Run& run, const std::vector<int64_t>& numbers) {
-  std::vector<std::pair<int, int64_t>> all;
-  for (size_t u = 0; u < numbers.size(); ++u) all.emplace_back(static_cast<int>(u), numbers[u]);
-  const int64_t ns = *run.judge.ns(run.tasks.propose(all));
-  run.start_fits = fits(run, numbers);
-  run.tasks.keep();
-  run.judge.keep();
-  return ns;
+  run.problem.progress({.cost = run.best_ns == kNone ? std::nullopt : std::optional(run.best_ns),
+                        .bound = std::nullopt,
+                        .seconds = seconds_since(run.begun)});
 }
 
 // What a chain may spend.
@@ -93,46 +94,74 @@ struct Allowance {
   double seconds = 0;  // 0: any number
 };
 
+struct Chain {
+  int64_t start_ns = 0, ns = 0, best_ns = kNone;
+  Memory memory;
+  int64_t steps = 0, accepted = 0;
+  int64_t best_at = 0;  // after so many steps
+  Watch::Clock::time_point begun = Watch::Clock::now(), best_since = begun;
+};
+
+// The proposal becomes the plan at hand.
+void take(Run& run, Chain& chain, int64_t ns, const Memory& memory) {
+  run.tasks.keep();
+  run.judge.keep();
+  chain.ns = ns;
+  chain.memory = memory;
+  if (!memory.fits) return;
+  if (ns < chain.best_ns) chain.best_ns = ns, chain.best_at = chain.steps, chain.best_since = Watch::Clock::now();
+  if (ns < run.best_ns) run.best_ns = ns, run.best = run.tasks.numbers();
+}
+
+Chain begin_at(Run& run, const Start& start) {
+  Chain chain;
+  std::vector<std::pair<int, int64_t>> all;
+  for (size_t u = 0; u < start.numbers.size(); ++u) all.emplace_back(static_cast<int>(u), start.numbers[u]);
+  chain.start_ns = *run.judge.ns(run.tasks.propose(all));
+  take(run, chain, chain.start_ns, memory_of(run, start.numbers));
+  return chain;
+}
+
+bool has_ended(const Chain& chain, const Allowance& allowance) {
+  if (allowance.watch.ended()) return true;
+  if (allowance.steps > 0)
+    return chain.steps >= allowance.steps || 2 * (chain.steps - chain.best_at) >= allowance.steps;
+  return 2 * seconds_since(chain.best_since) >= allowance.seconds;
+}
+
+// A plan that does not fit gives way to any that is nearer to fitting.
+void propose(Run& run, Chain& chain) {
+  ++chain.steps;
+  const size_t unit = run.rng.below(run.space.units.size());
+  const int64_t number = static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(run.space.sets[unit].size())));
+  // Accepted at a uniform number u if cost' - cost <= - ln u / beta.
+  const double more_ns = -std::log(1 - run.rng.uniform()) / run.beta * static_cast<double>(chain.start_ns);
+  const SoapTasks::Changes& changes = run.tasks.propose({{static_cast<int>(unit), number}});
+  if (!chain.memory.fits && over_bytes(run) >= chain.memory.over_bytes) return;
+  const std::optional<int64_t> ns =
+      run.judge.ns(changes, chain.memory.fits ? chain.ns + static_cast<int64_t>(more_ns) : Replay::kNoThreshold);
+  if (!ns) return;
+  std::vector<int64_t> numbers = run.tasks.numbers();
+  numbers[unit] = number;
+  const Memory memory = memory_of(run, numbers);
+  if (chain.memory.fits && !memory.fits) return;
+  ++chain.accepted;
+  take(run, chain, *ns, memory);
+}
+
 void run_chain(Run& run, const Start& start, const Allowance& allowance) {
-  int64_t current_ns = go_to(run, start.numbers);
-  const bool start_fits = run.start_fits;
-  const int64_t start_ns = current_ns;
-  if (start_fits) take_best(run, current_ns);
-  int64_t best_ns = start_fits ? current_ns : std::numeric_limits<int64_t>::max();
-  int64_t steps = 0, best_at = 0, accepted = 0;
-  const auto begun = Watch::Clock::now();
-  auto best_since = begun;
-  const size_t units = run.space.units.size();
-  while (!allowance.watch.ended() && !(allowance.steps > 0 && steps >= allowance.steps)) {
-    const bool no_better = allowance.steps > 0 ? 2 * (steps - best_at) >= allowance.steps
-                                               : 2 * seconds_since(best_since) >= allowance.seconds;
-    if (no_better) break;
-    ++steps;
-    const int unit = static_cast<int>(run.rng.below(units));
-    const SoapSet& set = run.space.sets[static_cast<size_t>(unit)];
-    const int64_t number = static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(set.size())));
-    // Accepted at a uniform number u if cost' - cost <= - ln u / beta.
-    const double over = -std::log(1 - run.rng.uniform()) / run.beta * static_cast<double>(start_ns);
-    const SoapTasks::Changes& changes = run.tasks.propose({{unit, number}});
-    const std::optional<int64_t> ns = run.judge.ns(changes, current_ns + static_cast<int64_t>(over));
-    if (!ns) continue;
-    std::vector<int64_t> numbers = run.tasks.numbers();
-    numbers[static_cast<size_t>(unit)] = number;
-    if (!fits(run, numbers)) continue;
-    run.tasks.keep();
-    run.judge.keep();
-    ++accepted;
-    current_ns = *ns;
-    take_best(run, current_ns);
-    if (current_ns < best_ns) best_ns = current_ns, best_at = steps, best_since = Watch::Clock::now();
+  Chain chain = begin_at(run, start);
+  while (!has_ended(chain, allowance)) {
+    propose(run, chain);
     tell(run);
   }
-  run.proposals += steps;
-  run.accepted += accepted;
-  run.result.notes.push_back(fmt::format(
-      "from {}: {} -> {}, {} proposals, {} accepted, {:.1f} s", start.name, time_text(static_cast<double>(start_ns)),
-      best_ns == std::numeric_limits<int64_t>::max() ? "no plan that fits" : time_text(static_cast<double>(best_ns)),
-      steps, accepted, seconds_since(begun)));
+  run.proposals += chain.steps;
+  run.accepted += chain.accepted;
+  run.result.notes.push_back(
+      fmt::format("from {}: {} -> {}, {} proposals, {} accepted, {:.1f} s", start.name,
+                  time_text(static_cast<double>(chain.start_ns)),
+                  chain.best_ns == kNone ? "no plan that fits" : time_text(static_cast<double>(chain.best_ns)),
+                  chain.steps, chain.accepted, seconds_since(chain.begun)));
   if (run.problem.tell) run.problem.tell("flexflow: " + run.result.notes.back());
 }
 
@@ -190,8 +219,9 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
                      {"op_fragments", static_cast<double>(run.tasks.counters().op_fragments)},
                      {"tensor_fragments", static_cast<double>(run.tasks.counters().tensor_fragments)}};
   if (run.best.empty()) {
-    result.reason = "no plan that it looked at fits into the memory";
     if (run.watch.ended()) run.watch.give_up("before flexflow had a plan that fits");
+    result.reason = fmt::format("no plan that it looked at fits: the nearest has {} bytes missing on one device",
+                                run.least_missing_bytes);
     return result;
   }
   result.plan = run.tasks.plan(run.best, "flexflow");
@@ -210,7 +240,8 @@ SearchEntry flexflow_search() {
           .options = {{"beta", {"1000", "N"}},
                       {"dimensions", {"soap", "s", "o", "p", "sap"}},
                       {"simulator", {"replay", "full"}}},
-          .search = search};
+          .search = search,
+          .measure = Objective::kTime};
 }
 
 }  // namespace partita

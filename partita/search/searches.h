@@ -52,9 +52,10 @@ struct SearchEntry {
   Searcher* search = nullptr;
   AutoBegin begins_auto = {};
   Sharing (*sharing)(const Problem&) = nullptr;  // null: the plan alone says it
-  bool rule = false;       // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
-  bool warm = false;       // begins with Problem::from
-  bool proves = false;     // its lower bound has a proof
+  bool rule = false;    // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
+  bool warm = false;    // begins with Problem::from
+  bool proves = false;  // its lower bound has a proof
+  Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run
 };
 

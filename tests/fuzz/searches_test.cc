@@ -202,7 +202,7 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
           try {
             const CheckReport report = check(graph, *result.plan, cluster);
             // What a search of cuts adds up is at least what moves: readers share what is converted alike.
-            if (result.plan->paper_cost) {
+            if (result.plan->paper_cost && entry.measure == Objective::kComm) {
               EXPECT_GE(*result.plan->paper_cost, static_cast<double>(report.comm_bytes));
             }
             lower(graph, *result.plan, cluster);
