@@ -201,8 +201,9 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
           if (!result.plan) continue;
           try {
             const CheckReport report = check(graph, *result.plan, cluster);
-            // What a search of cuts adds up is at least what moves: readers share what is converted alike.
-            if (result.plan->paper_cost) {
+            // What a search of cuts adds up is at least what moves: readers share what is converted alike. That of
+            // optcnn is a time.
+            if (result.plan->paper_cost && entry.name != "optcnn") {
               EXPECT_GE(*result.plan->paper_cost, static_cast<double>(report.comm_bytes));
             }
             lower(graph, *result.plan, cluster);
