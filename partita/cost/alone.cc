@@ -9,9 +9,6 @@
 
 namespace partita {
 
-namespace {
-
-// Over as few factors an axis as it can be: layouts that place alike are then the same.
 Layout coarse(const Layout& layout) {
   Layout out = layout;
   const Shape shape = layout.shape();
@@ -23,6 +20,8 @@ Layout coarse(const Layout& layout) {
   }
   return out;
 }
+
+namespace {
 
 uint64_t both(int a, int b) { return static_cast<uint64_t>(a) << 32 | static_cast<uint32_t>(b); }
 
@@ -78,8 +77,16 @@ std::vector<int64_t> ConversionTimes::table(const std::vector<Layout>& layouts, 
   const bool alike = std::all_of(all.begin(), all.end(),
                                  [&](const Layout& l) { return l.radices == all[0].radices && l.mesh == all[0].mesh; });
   if (!alike) {
+    std::vector<int> numbers(all.size(), -1);
+    auto number = [&](int l) {
+      if (numbers[l] < 0) numbers[l] = converter_.number(all[l]);
+      return numbers[l];
+    };
     for (int f : from)
-      for (int t : to) out.push_back(ns(all[f], all[t], element_bytes));
+      for (int t : to)
+        out.push_back(all[f].mesh == all[t].mesh && all[f].radices == all[t].radices
+                          ? ns(all[f], all[t], element_bytes)
+                          : time(number(f), number(t)).ns(static_cast<double>(element_bytes)));
     return out;
   }
   const auto scale = static_cast<double>(shorten(all) * element_bytes);

@@ -20,6 +20,9 @@
 
 namespace partita {
 
+// The same layout over as few factors an axis as it can be: layouts that place alike are then equal.
+Layout coarse(const Layout& layout);
+
 // Conversions in ns, with a memory. Two layouts are looked at once, and once for all shapes that differ in nothing but
 // the length of their evenly split axes. The path is convert()'s, which moves the fewest bytes, between layouts over as
 // few factors as they can be. Lowering may have to fetch instead where a reader sees an unevenly split axis in factors.

@@ -23,6 +23,7 @@ namespace partita {
   SEARCH(spartan)                \
   SEARCH(equal_chop)             \
   SEARCH(icml18)                 \
+  SEARCH(optcnn)                 \
   SEARCH(zero)                   \
   SEARCH(flexflow)               \
   SEARCH(exact)                  \
