@@ -12,42 +12,13 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// By slot: what makes a tensor before it, what reads it after it.
-std::vector<int> ranks(const TaskGraph& graph) {
-  std::vector<int> waits(graph.wires.size()), free, rank(graph.wires.size(), -1);
-  for (size_t slot = 0; slot < graph.wires.size(); ++slot) {
-    const TaskGraph::Wires& wires = graph.wires[slot];
-    waits[slot] = static_cast<int>(wires.operands.size()) + (wires.parties.size() > 1 && wires.parties[1] >= 0);
-    if (waits[slot] == 0) free.push_back(static_cast<int>(slot));
-  }
-  for (size_t next = 0; next < free.size(); ++next) {
-    const int slot = free[next];
-    rank[at(slot)] = static_cast<int>(next);
-    const auto done = [&](int to) {
-      if (--waits[at(to)] == 0) free.push_back(to);
-    };
-    const TaskGraph::Wires& wires = graph.wires[at(slot)];
-    for (const int tensor : wires.results) done(tensor);
-    for (size_t party = 2; party < wires.parties.size(); ++party) done(wires.parties[party]);
-  }
-  ensure(free.size() == rank.size(), "{} slots wait for each other", rank.size() - free.size());
-  return rank;
-}
-
 // Sets everything anew for the graph.
 void start(ReplayState& s, TaskGraph graph) {
-  static const FragmentPtr kNoTasks = std::make_shared<Fragment>();
-  const size_t slots = graph.fragments.size();
-  Replay::Exchanges all;
-  for (size_t slot = 0; slot < slots; ++slot)
-    all.push_back({static_cast<int>(slot), std::exchange(graph.fragments[slot], kNoTasks)});
   const ReplayCounts counts = s.counts;
   s = {};
-  s.graph = std::move(graph);
   s.counts = counts;
-  s.rank = ranks(s.graph);
-  s.first.resize(slots);
-  s.slots.resize(slots);
+  const Replay::Exchanges all = set_slots(s, std::move(graph));
+  const size_t slots = all.size();
   s.decrease_ns.resize(slots);
   for (std::vector<int64_t>* of : {&s.load_ns, &s.change_ns}) of->resize(at(s.graph.queue_count));
   s.held.resize(at(s.graph.queue_count));
@@ -78,6 +49,7 @@ Replay& Replay::operator=(Replay&&) noexcept = default;
 
 std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t threshold_ns) {
   ReplayState& s = *state_;
+  if (s.epoch == std::numeric_limits<uint32_t>::max()) start(s, std::move(s.graph));  // counts proposals from 0 again
   replay::begin(s, exchanges);
   if (most_load(s) > threshold_ns) {
     ++s.counts.by_loads;
@@ -100,9 +72,7 @@ void Replay::commit() {
   ReplayState& s = *state_;
   ensure(s.exact, "only a proposal that was evaluated to its end can be committed");
   replay::commit(s);
-  // Half of the memory at least is in use.
-  const int live = static_cast<int>(s.order.size());
-  if (s.task_count > 2 * live + 1000 || s.edge_count > 2 * s.live_edges + 1000) start(s, std::move(s.graph));
+  if (is_sparse(s)) start(s, std::move(s.graph));
 }
 
 int64_t Replay::lower_bound_of_loads(std::span<const Load> loads) {

@@ -10,20 +10,6 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-void touch(ReplayState& s, int slot) {
-  if (s.is_touched(slot)) return;
-  s.slots[at(slot)] = {.epoch = s.epoch, .first = s.first[at(slot)], .fragment = s.graph.fragments[at(slot)].get()};
-  s.touched.push_back(slot);
-}
-
-void touch_beside(ReplayState& s, int slot) {
-  const TaskGraph::Wires& wires = s.graph.wires[at(slot)];
-  for (size_t party = 1; party < wires.parties.size(); ++party)
-    if (wires.parties[party] >= 0) touch(s, wires.parties[party]);
-  for (const int tensor : wires.results) touch(s, tensor);
-  for (const auto& [tensor, party] : wires.operands) touch(s, tensor);
-}
-
 void change_loads(ReplayState& s, const Fragment& fragment, int64_t sign) {
   for (const auto& [queue, load_ns] : fragment.load_ns) {
     if (s.change_ns[at(queue)] == 0) s.changed_queues.push_back(queue);
@@ -31,61 +17,10 @@ void change_loads(ReplayState& s, const Fragment& fragment, int64_t sign) {
   }
 }
 
-void add_new_tasks(ReplayState& s, int slot) {
-  const Fragment& fragment = *s.slots[at(slot)].fragment;
-  const size_t first = at(s.slots[at(slot)].first);
-  const uint64_t op = static_cast<uint64_t>(slot);
-  const bool is_op = slot < s.graph.op_count;
-  for (size_t i = 0, queue = 0; i < fragment.duration_ns.size(); ++i) {
-    const uint64_t of = is_op ? op : static_cast<uint64_t>(s.graph.wires[at(slot)].parties[at(fragment.key_party[i])]);
-    s.tasks[first + i] = {.duration_ns = fragment.duration_ns[i],
-                          .key = of << kKeyBits | fragment.key[i],
-                          .queues = fragment.queues.data() + queue,
-                          .queue_count = fragment.queue_ends[i] - static_cast<int>(queue),
-                          .rank = s.rank[at(slot)]};
-    queue = at(fragment.queue_ends[i]);
-  }
-}
-
-void add_source(const ReplayState& s, std::vector<Source>& sources, int slot, int party, bool after) {
-  const Fragment& fragment = s.fragment_now(slot);
-  const std::vector<TaskLists>& lists = after ? fragment.after : fragment.before;
-  if (at(party) < lists.size() && !lists[at(party)].ends.empty()) sources.push_back({slot, &lists[at(party)]});
-}
-
-void add_edges(ReplayState& s, const std::vector<Source>& sources, int task) {
-  for (const Source& source : sources) {
-    const std::vector<int>& ends = source.lists->ends;
-    for (int e = task == 0 ? 0 : ends[at(task) - 1]; e < ends[at(task)]; ++e) {
-      const TaskOf of = source.lists->tasks[at(e)];
-      const int slot = of.party == 0 ? source.slot : s.graph.wires[at(source.slot)].parties[at(of.party)];
-      s.edges.push_back(s.first_now(slot) + of.task);
-    }
-  }
-}
-
 void gather(ReplayState& s, int slot) {
-  std::vector<Source>&after = s.sources_after, &before = s.sources_before;
-  after.clear();
-  before.clear();
-  add_source(s, after, slot, 0, true);
-  add_source(s, before, slot, 0, false);
-  const TaskGraph::Wires& wires = s.graph.wires[at(slot)];
-  for (const int tensor : wires.results) add_source(s, after, tensor, 1, true);
-  for (const auto& [tensor, party] : wires.operands) add_source(s, before, tensor, party, false);
-  const int first = s.slots[at(slot)].first, size = s.slots[at(slot)].fragment->size();
-  for (const std::vector<Source>* sources : {&after, &before})
-    for (const Source& source : *sources)
-      ensure(static_cast<int>(source.lists->ends.size()) == size, "slot {} has {} tasks, and edges of slot {} for {}",
-             slot, size, source.slot, source.lists->ends.size());
-  for (int i = 0; i < size; ++i) {
-    Now& now = s.now[at(first + i)];
-    now.edges.after = static_cast<int>(s.edges.size());
-    add_edges(s, after, i);
-    now.edges.after_end = now.edges.before = static_cast<int>(s.edges.size());
-    add_edges(s, before, i);
-    now.edges.before_end = static_cast<int>(s.edges.size());
-  }
+  gather_edges(s, slot);
+  const int first = s.slots[at(slot)].first;
+  for (size_t i = 0; i < s.gathered.size(); ++i) s.now[at(first) + i].edges = s.gathered[i];
 }
 
 // Old tasks of exchanged slots by their keys; none of them is taken.
@@ -202,52 +137,26 @@ void set_cut(ReplayState& s, const Lowest& lowest) {
   }
 }
 
-void make_room(ReplayState& s) {
-  if (s.tasks.size() >= at(s.new_count)) return;
-  const size_t size = at(s.new_count) + at(s.new_count) / 2;
-  s.tasks.resize(size);
-  s.of.resize(size);
-  s.done.resize(size);
-  s.now.resize(size);
-}
-
 }  // namespace
 
 void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
-  if (s.epoch == std::numeric_limits<uint32_t>::max()) {  // begin to count again
-    s.epoch = 0;
-    for (Now& now : s.now) now.epoch = now.tail_epoch = 0;
-    for (Touched& slot : s.slots) slot.epoch = 0;
-    for (KeyPlace& key : s.keys) key.epoch = 0;
-  }
-  ++s.epoch;
+  begin_proposal(s, exchanges);
   s.exact = false;
-  s.exchanges.clear();
-  s.touched.clear();
   for (const int queue : s.changed_queues) s.change_ns[at(queue)] = 0;
   s.changed_queues.clear();
-  s.new_count = s.task_count;
-  for (const auto& [slot, fragment] : exchanges) {
-    if (fragment == s.graph.fragments[at(slot)]) continue;
-    ensure(!s.is_touched(slot), "slot {} is exchanged twice", slot);
-    s.exchanges.push_back({slot, fragment});
-    s.slots[at(slot)] = {.epoch = s.epoch, .exchanged = true, .first = s.new_count, .fragment = fragment.get()};
-    s.touched.push_back(slot);
-    s.new_count += fragment->size();
+  for (const auto& [slot, fragment] : s.exchanges) {
     change_loads(s, *s.graph.fragments[at(slot)], -1);
     change_loads(s, *fragment, 1);
   }
 }
 
 void build(ReplayState& s) {
-  for (const auto& [slot, fragment] : s.exchanges) touch_beside(s, slot);
-  std::sort(s.touched.begin(), s.touched.end(), [&](int a, int b) { return s.rank[at(a)] > s.rank[at(b)]; });
-  make_room(s);
-  s.edges.resize(at(s.edge_count));
+  add_proposed_tasks(s);
+  s.done.resize(s.tasks.size());
+  s.now.resize(s.tasks.size());
   note_old_tasks(s);
   s.mate.resize(at(s.new_count - s.task_count));
   s.same.resize(s.mate.size());
-  for (const auto& [slot, fragment] : s.exchanges) add_new_tasks(s, slot);
   for (int task = s.task_count; task < s.new_count; ++task)
     s.mate[at(task - s.task_count)] = old_task(s, s.tasks[at(task)].key);
   for (const int slot : s.touched) gather(s, slot);
@@ -284,7 +193,7 @@ void bound_tails(ReplayState& s) {
   for (const int slot : s.touched) {
     for (; rank > s.rank[at(slot)]; --rank) s.decrease_ns[at(rank)] = decrease_ns;
     s.decrease_ns[at(rank)] = decrease_ns;
-    const int first = s.slots[at(slot)].first, size = s.slots[at(slot)].fragment->size();
+    const int first = s.slots[at(slot)].first, size = s.size_now(slot);
     for (int task = first + size - 1; task >= first; --task) {
       if (!is_late(s, task)) continue;
       const int64_t tail_ns = bound_tail(s, task);

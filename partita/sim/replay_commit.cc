@@ -53,22 +53,21 @@ void hold(ReplayState& s) {
   }
 }
 
+int edges_of(const ReplayState& s, int first, int size) {
+  int count = 0;
+  for (int task = first; task < first + size; ++task) count += s.of[at(task)].before_end - s.of[at(task)].after;
+  return count;
+}
+
 void exchange(ReplayState& s) {
   for (const int slot : s.touched) {
-    const Touched& touched = s.slots[at(slot)];
-    const int before = s.first[at(slot)], before_size = s.graph.fragments[at(slot)]->size();
-    for (int task = before; task < before + before_size; ++task)
-      s.live_edges -= s.of[at(task)].before_end - s.of[at(task)].after;
-    s.first[at(slot)] = touched.first;
-    for (int task = touched.first; task < touched.first + touched.fragment->size(); ++task) {
-      s.of[at(task)] = s.now[at(task)].edges;
-      s.live_edges += s.of[at(task)].before_end - s.of[at(task)].after;
-    }
+    s.live_edges -= edges_of(s, s.first[at(slot)], s.graph.fragments[at(slot)]->size());
+    const int first = s.slots[at(slot)].first, size = s.size_now(slot);
+    for (int task = first; task < first + size; ++task) s.of[at(task)] = s.now[at(task)].edges;
+    s.live_edges += edges_of(s, first, size);
   }
-  for (auto& [slot, fragment] : s.exchanges) std::swap(s.graph.fragments[at(slot)], fragment);
+  commit_tasks(s);
   for (const int queue : s.changed_queues) s.load_ns[at(queue)] += std::exchange(s.change_ns[at(queue)], 0);
-  s.task_count = s.new_count;
-  s.edge_count = static_cast<int>(s.edges.size());
 }
 
 // Tails of tasks of touched slots, and of those for which that changes theirs, the last taken first.
@@ -79,7 +78,7 @@ void set_tails(ReplayState& s) {
     s.dirty[place / 64] |= uint64_t{1} << place % 64;
   };
   for (const int slot : s.touched)
-    for (int i = 0; i < s.slots[at(slot)].fragment->size(); ++i) {
+    for (int i = 0; i < s.size_now(slot); ++i) {
       s.done[at(s.first[at(slot)] + i)].tail_ns = -1;
       mark(s.first[at(slot)] + i);
     }
@@ -109,9 +108,6 @@ void commit(ReplayState& s) {
   set_tails(s);
   s.makespan_ns = s.new_makespan_ns;
   s.exact = false;
-  // The slots are as before for who asks now.
-  for (const int slot : s.touched) s.slots[at(slot)].epoch = 0;
-  s.touched.clear();
   s.changed_queues.clear();
   s.exchanges.clear();
 }

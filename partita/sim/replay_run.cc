@@ -30,7 +30,7 @@ void push(ReplayState& s, int task) {
 void push_ready(ReplayState& s) {
   s.heap.clear();
   for (const int slot : s.touched) {
-    const int first = s.slots[at(slot)].first, size = s.slots[at(slot)].fragment->size();
+    const int first = s.slots[at(slot)].first, size = s.size_now(slot);
     for (int task = first; task < first + size; ++task) {
       if (!is_late(s, task)) continue;
       Now& now = s.now[at(task)];

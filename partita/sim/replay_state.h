@@ -3,25 +3,14 @@
 #include <limits>
 #include <vector>
 
+#include "partita/sim/proposed_tasks.h"
 #include "partita/sim/ready_heap.h"
 #include "partita/sim/replay.h"
 
 namespace partita::replay {
 
-// Tasks are numbered as they come: those of a slot in a row, from the slot's first on. Numbers below
-// ReplayState::task_count are the committed graph's, or out of use; a proposal's new tasks have those above. Edges are
-// kept likewise.
-struct Task {
-  int64_t duration_ns = 0;
-  uint64_t key = 0;
-  const int* queues = nullptr;  // the fragment's
-  int queue_count = 0;
-  int rank = 0;  // its slot's
-};
-
-struct Edges {
-  int after = 0, after_end = 0, before = 0, before_end = 0;  // in ReplayState::edges
-};
+using Task = ProposedTasks::Task;
+using Edges = ProposedTasks::Edges;
 
 // A task in the committed timeline. Of a proposal's new task that is the same as an old one taken before the cut, a
 // copy of that.
@@ -54,14 +43,6 @@ struct QueueNow {
   int64_t left_ns = 0;  // to be done by tasks not taken
 };
 
-// A slot that a proposal touches: one that is exchanged, or stands beside one that is.
-struct Touched {
-  uint32_t epoch = 0;
-  bool exchanged = false;
-  int first = 0;
-  const Fragment* fragment = nullptr;
-};
-
 // Old tasks of exchanged slots by their keys.
 struct KeyPlace {
   uint64_t key = 0;
@@ -69,27 +50,12 @@ struct KeyPlace {
   uint32_t epoch = 0;
 };
 
-// Where some of the edges of a slot's tasks are: in the fragment of `slot`.
-struct Source {
-  int slot = 0;
-  const TaskLists* lists = nullptr;
-};
-
 }  // namespace partita::replay
 
 namespace partita {
 
-struct ReplayState {
-  TaskGraph graph;
-  std::vector<int> first;  // by slot: its first task
-  std::vector<int> rank;   // by slot: edges lead to higher ones, or stay in a slot
+struct ReplayState : ProposedTasks {
   int64_t makespan_ns = 0;
-  int task_count = 0;  // numbers in use by the committed graph, with those out of use
-  int edge_count = 0;  // likewise
-  int live_edges = 0;  // without those out of use
-  std::vector<replay::Task> tasks;
-  std::vector<replay::Edges> of;  // by task
-  std::vector<int> edges;
   std::vector<replay::Done> done;
   std::vector<int> order;                       // by place: the task
   std::vector<int> last_before;                 // by place: the last place of what it waits for, -1: nothing
@@ -98,14 +64,9 @@ struct ReplayState {
   std::vector<int64_t> load_ns;                 // by queue
 
   // The proposal.
-  uint32_t epoch = 0;
-  bool exact = false;  // it was evaluated to its end
-  Replay::Exchanges exchanges;
-  std::vector<int> touched;            // slots, in falling rank
-  std::vector<replay::Touched> slots;  // by slot
-  std::vector<int64_t> change_ns;      // by queue: of its load
+  bool exact = false;              // it was evaluated to its end
+  std::vector<int64_t> change_ns;  // by queue: of its load
   std::vector<int> changed_queues;
-  int new_count = 0;       // tasks up to here
   std::vector<int> mate;   // by new task, from task_count on: the old one with its key; -1: none
   std::vector<char> same;  // likewise: in all equal to its mate
   std::vector<replay::KeyPlace> keys;
@@ -119,19 +80,9 @@ struct ReplayState {
   int64_t new_makespan_ns = 0;
   std::vector<int> scratch_old, scratch_new;
   std::vector<int64_t> scratch_ns;
-  std::vector<replay::Source> sources_after, sources_before;
   std::vector<uint64_t> dirty;  // by place: bits
 
   ReplayCounts counts;
-
-  bool is_touched(int slot) const { return slots[static_cast<size_t>(slot)].epoch == epoch; }
-  bool is_exchanged(int slot) const { return is_touched(slot) && slots[static_cast<size_t>(slot)].exchanged; }
-  const Fragment& fragment_now(int slot) const {
-    return is_touched(slot) ? *slots[static_cast<size_t>(slot)].fragment : *graph.fragments[static_cast<size_t>(slot)];
-  }
-  int first_now(int slot) const {
-    return is_touched(slot) ? slots[static_cast<size_t>(slot)].first : first[static_cast<size_t>(slot)];
-  }
 };
 
 }  // namespace partita

@@ -1,0 +1,76 @@
+// A task graph in arrays of which fragments can be exchanged: the tasks and edges that a proposal adds stand behind the
+// committed ones, until it is committed or the next one takes their place. For replay and algorithm2.
+//
+// Tasks are numbered as they come: those of a slot in a row, from the slot's first on. Numbers below `task_count` are
+// committed or out of use; a proposal's new tasks have those from there to `new_count`. Edges are kept likewise. A
+// proposal touches the slots that it exchanges, and those beside them, whose tasks keep their numbers.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "partita/sim/task_graph.h"
+
+namespace partita {
+
+struct ProposedTasks {
+  struct Task {
+    int64_t duration_ns = 0;
+    uint64_t key = 0;
+    const int* queues = nullptr;  // the fragment's
+    int queue_count = 0;
+    int rank = 0;  // its slot's
+  };
+  // Of a task: from `after` on those that wait for it, from `before` on those it waits for; both in `edges` below.
+  struct Edges {
+    int after = 0, after_end = 0, before = 0, before_end = 0;
+  };
+  struct Slot {
+    uint32_t epoch = 0;  // of the last proposal that touched it
+    bool exchanged = false;
+    int first = 0;
+    const Fragment* fragment = nullptr;
+  };
+  // Where some of the edges of a slot's tasks are: in the fragment of `slot`.
+  struct Source {
+    int slot = 0;
+    const TaskLists* lists = nullptr;
+  };
+
+  // What is committed.
+  TaskGraph graph;
+  std::vector<int> first;  // by slot: its first task
+  std::vector<int> rank;   // by slot: edges lead to slots of higher rank, or stay in one
+  int task_count = 0, edge_count = 0;
+  int live_tasks = 0, live_edges = 0;  // without those out of use
+  std::vector<Task> tasks;
+  std::vector<Edges> of;  // by task
+  std::vector<int> edges;
+
+  // The proposal.
+  uint32_t epoch = 0;
+  std::vector<std::pair<int, FragmentPtr>> exchanges;  // once it is committed, what was there before
+  std::vector<int> touched;                            // slots, in falling rank
+  std::vector<Slot> slots;
+  int new_count = 0;
+  std::vector<Edges> gathered;
+  std::vector<Source> sources_after, sources_before;  // scratch
+
+  bool is_touched(int slot) const { return slots[static_cast<size_t>(slot)].epoch == epoch; }
+  int size_now(int slot) const { return slots[static_cast<size_t>(slot)].fragment->size(); }  // of one that is touched
+};
+
+// The slots of this graph, all without tasks; returns what is to be exchanged to have it.
+std::vector<std::pair<int, FragmentPtr>> set_slots(ProposedTasks& p, TaskGraph graph);
+// A proposal: exchanges and new_count. Slots that get what they have are left out.
+void begin_proposal(ProposedTasks& p, const std::vector<std::pair<int, FragmentPtr>>& exchanges);
+// Its touched slots and new tasks.
+void add_proposed_tasks(ProposedTasks& p);
+// The edges of a touched slot's tasks in the proposal: sets `gathered`, by task in the slot.
+void gather_edges(ProposedTasks& p, int slot);
+// The exchanged slots, and the tasks and edges that were added, are committed; `of` of touched slots is the caller's.
+void commit_tasks(ProposedTasks& p);
+// Whether more is out of use than in use.
+bool is_sparse(const ProposedTasks& p);
+
+}  // namespace partita
