@@ -47,7 +47,7 @@ struct Algorithm2State : ProposedTasks {
   int64_t taken = 0;
   Log<Update> was_update;
   Log<Link> was_link;
-  Log<ProposedTasks::Edges> was_edges;
+  std::vector<std::pair<int, ProposedTasks::Edges>> was_edges;
   std::vector<int> was_first;  // by exchange: of its slot
   int was_tasks = 0, was_edge_count = 0, was_links = 0, was_live_edges = 0;
   bool can_undo = false;
@@ -107,8 +107,8 @@ void push_if_moved(State& s, int task) {
 
 int64_t ready_of(const State& s, int task) {
   int64_t ready_ns = 0;
-  const ProposedTasks::Edges& edges = s.of[at(task)];
-  for (int e = edges.before; e < edges.before_end; ++e)
+  const ProposedTasks::Edges& edges = s.tasks[at(task)].edges;
+  for (int e = edges.before; e < edges.end; ++e)
     ready_ns = std::max(ready_ns, s.updates[at(s.edges[at(e)])].times.end_ns);
   return ready_ns;
 }
@@ -183,8 +183,8 @@ void settle(State& s) {
     update.times.end_ns = end_ns;
     update.fresh = false;
     if (!moved) continue;
-    const ProposedTasks::Edges edges = s.of[at(top.task)];
-    for (int e = edges.after; e < edges.after_end; ++e) update_task(s, s.edges[at(e)]);
+    const ProposedTasks::Edges edges = s.tasks[at(top.task)].edges;
+    for (int e = edges.after; e < edges.before; ++e) update_task(s, s.edges[at(e)]);
     for (int q = 0; q < s.tasks[at(top.task)].queue_count; ++q)
       push_if_moved(s, s.links[at(s.links[at(s.updates[at(top.task)].link + q)].next)].task);
   }
@@ -192,7 +192,8 @@ void settle(State& s) {
 
 int edge_count_of(const State& s, int first, int size) {
   int count = 0;
-  for (int task = first; task < first + size; ++task) count += s.of[at(task)].before_end - s.of[at(task)].after;
+  for (int task = first; task < first + size; ++task)
+    count += s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after;
   return count;
 }
 
@@ -204,8 +205,9 @@ void add_links_and_edges(State& s) {
     const int first = s.slots[at(slot)].first;
     if (!s.slots[at(slot)].exchanged) s.live_edges -= edge_count_of(s, first, s.size_now(slot));
     for (int i = 0; i < s.size_now(slot); ++i) {
-      keep(s, s.was_edges, s.of, first + i, s.was_tasks);
-      s.of[at(first + i)] = s.gathered[at(i)];
+      ProposedTasks::Edges& edges = s.tasks[at(first + i)].edges;
+      if (!s.slots[at(slot)].exchanged) s.was_edges.push_back({first + i, edges});
+      edges = s.gathered[at(i)];
     }
     s.live_edges += edge_count_of(s, first, s.size_now(slot));
   }
@@ -267,7 +269,7 @@ void begin(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) 
   begin_proposal(s, exchanges);
   s.was_update.was.clear();
   s.was_link.was.clear();
-  s.was_edges.was.clear();
+  s.was_edges.clear();
   s.was_first.clear();
   for (const auto& [slot, fragment] : s.exchanges) s.was_first.push_back(s.first[at(slot)]);
   s.was_tasks = s.task_count;
@@ -331,7 +333,7 @@ void Algorithm2::undo() {
   ensure(std::exchange(s.can_undo, false), "there is no proposal to take back");
   restore(s.was_update, s.updates);
   restore(s.was_link, s.links);
-  restore(s.was_edges, s.of);
+  for (const auto& [task, edges] : s.was_edges) s.tasks[at(task)].edges = edges;
   for (size_t i = 0; i < s.exchanges.size(); ++i) {
     auto& [slot, fragment] = s.exchanges[i];
     s.first[at(slot)] = s.was_first[i];

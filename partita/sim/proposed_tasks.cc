@@ -57,6 +57,7 @@ void add_tasks(ProposedTasks& p, int slot) {
                           .key = static_cast<uint64_t>(op) << kKeyBits | fragment.key[i],
                           .queues = fragment.queues.data() + queue,
                           .queue_count = fragment.queue_ends[i] - static_cast<int>(queue),
+                          .queue = fragment.queues[queue],
                           .rank = p.rank[at(slot)]};
     queue = at(fragment.queue_ends[i]);
   }
@@ -112,10 +113,7 @@ void begin_proposal(ProposedTasks& p, const std::vector<std::pair<int, FragmentP
 void add_proposed_tasks(ProposedTasks& p) {
   for (const auto& [slot, fragment] : p.exchanges) touch_beside(p, slot);
   std::sort(p.touched.begin(), p.touched.end(), [&](int a, int b) { return p.rank[at(a)] > p.rank[at(b)]; });
-  if (p.tasks.size() < at(p.new_count)) {
-    p.tasks.resize(at(p.new_count) + at(p.new_count) / 2);
-    p.of.resize(p.tasks.size());
-  }
+  if (p.tasks.size() < at(p.new_count)) p.tasks.resize(at(p.new_count) + at(p.new_count) / 2);
   p.edges.resize(at(p.edge_count));
   for (const auto& [slot, fragment] : p.exchanges) add_tasks(p, slot);
 }
@@ -138,9 +136,9 @@ void gather_edges(ProposedTasks& p, int slot) {
     ProposedTasks::Edges edges;
     edges.after = static_cast<int>(p.edges.size());
     add_edges(p, p.sources_after, i);
-    edges.after_end = edges.before = static_cast<int>(p.edges.size());
+    edges.before = static_cast<int>(p.edges.size());
     add_edges(p, p.sources_before, i);
-    edges.before_end = static_cast<int>(p.edges.size());
+    edges.end = static_cast<int>(p.edges.size());
     p.gathered.push_back(edges);
   }
 }

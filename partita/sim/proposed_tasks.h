@@ -14,16 +14,23 @@
 namespace partita {
 
 struct ProposedTasks {
-  struct Task {
+  // Of a task: from `after` on those that wait for it, from `before` on those it waits for; both in `edges` below.
+  struct Edges {
+    int after = 0, before = 0, end = 0;
+  };
+  // One cache line.
+  struct alignas(64) Task {
     int64_t duration_ns = 0;
     uint64_t key = 0;
     const int* queues = nullptr;  // the fragment's
     int queue_count = 0;
-    int rank = 0;  // its slot's
-  };
-  // Of a task: from `after` on those that wait for it, from `before` on those it waits for; both in `edges` below.
-  struct Edges {
-    int after = 0, after_end = 0, before = 0, before_end = 0;
+    int queue = 0;  // the first of them
+    int rank = 0;   // its slot's
+    Edges edges;
+    // Replay's.
+    int64_t tail_ns = 0;   // the longest chain of tasks that wait for it
+    int place = 0;         // in the order in which tasks are taken
+    int first_before = 0;  // the least place of what it waits for; -1: nothing
   };
   struct Slot {
     uint32_t epoch = 0;  // of the last proposal that touched it
@@ -44,7 +51,6 @@ struct ProposedTasks {
   int task_count = 0, edge_count = 0;
   int live_tasks = 0, live_edges = 0;  // without those out of use
   std::vector<Task> tasks;
-  std::vector<Edges> of;  // by task
   std::vector<int> edges;
 
   // The proposal.
@@ -53,7 +59,7 @@ struct ProposedTasks {
   std::vector<int> touched;                            // slots, in falling rank
   std::vector<Slot> slots;
   int new_count = 0;
-  std::vector<Edges> gathered;
+  std::vector<Edges> gathered;                        // by task of the slot that gather_edges was last called for
   std::vector<Source> sources_after, sources_before;  // scratch
 
   bool is_touched(int slot) const { return slots[static_cast<size_t>(slot)].epoch == epoch; }
@@ -66,9 +72,9 @@ std::vector<std::pair<int, FragmentPtr>> set_slots(ProposedTasks& p, TaskGraph g
 void begin_proposal(ProposedTasks& p, const std::vector<std::pair<int, FragmentPtr>>& exchanges);
 // Its touched slots and new tasks.
 void add_proposed_tasks(ProposedTasks& p);
-// The edges of a touched slot's tasks in the proposal: sets `gathered`, by task in the slot.
+// The edges of a touched slot's tasks in the proposal: sets `gathered`.
 void gather_edges(ProposedTasks& p, int slot);
-// The exchanged slots, and the tasks and edges that were added, are committed; `of` of touched slots is the caller's.
+// The exchanged slots, and the tasks and edges that were added, are committed; Task::edges are set by the caller.
 void commit_tasks(ProposedTasks& p);
 // Whether more is out of use than in use.
 bool is_sparse(const ProposedTasks& p);

@@ -92,7 +92,8 @@ const ReplayCounts& Replay::counts() const { return state_->counts; }
 
 Replay::Times Replay::times(int slot, int task) const {
   const replay::Done& done = state_->done[at(state_->first[at(slot)] + task)];
-  return {done.ready_ns, done.start_ns, done.end_ns, done.tail_ns, done.place};
+  const replay::Task& of = state_->tasks[at(state_->first[at(slot)] + task)];
+  return {done.ready_ns, done.start_ns, done.end_ns, of.tail_ns, of.place};
 }
 
 }  // namespace partita

@@ -20,8 +20,14 @@ void change_loads(ReplayState& s, const Fragment& fragment, int64_t sign) {
 void gather(ReplayState& s, int slot) {
   gather_edges(s, slot);
   const int first = s.slots[at(slot)].first;
-  for (size_t i = 0; i < s.gathered.size(); ++i) s.now[at(first) + i].edges = s.gathered[i];
+  for (size_t i = 0; i < s.gathered.size(); ++i) {
+    s.now[at(first) + i].epoch = s.epoch;
+    s.now[at(first) + i].touched = static_cast<int>(s.touched_tasks.size());
+    s.touched_tasks.push_back({s.gathered[i]});
+  }
 }
+
+const Edges& edges_now(const ReplayState& s, int task) { return s.touched_tasks[at(s.now[at(task)].touched)].edges; }
 
 // Old tasks of exchanged slots by their keys; none of them is taken.
 void note_old_tasks(ReplayState& s) {
@@ -53,13 +59,13 @@ int mate_of(const ReplayState& s, int task) { return task < s.task_count ? task 
 
 // Whether two tasks, one before and one in the proposal, wait for the same.
 bool waits_are_same(ReplayState& s, const Edges& old_edges, const Edges& new_edges) {
-  const int count = new_edges.before_end - new_edges.before;
-  if (old_edges.before_end - old_edges.before != count) return false;
+  const int count = new_edges.end - new_edges.before;
+  if (old_edges.end - old_edges.before != count) return false;
   bool equal = true;
   for (int e = 0; e < count && equal; ++e)
     equal = mate_of(s, s.edges[at(new_edges.before + e)]) == s.edges[at(old_edges.before + e)];
   if (equal) return true;
-  s.scratch_old.assign(s.edges.begin() + old_edges.before, s.edges.begin() + old_edges.before_end);
+  s.scratch_old.assign(s.edges.begin() + old_edges.before, s.edges.begin() + old_edges.end);
   s.scratch_new.clear();
   for (int e = 0; e < count; ++e) s.scratch_new.push_back(mate_of(s, s.edges[at(new_edges.before + e)]));
   std::sort(s.scratch_old.begin(), s.scratch_old.end());
@@ -84,8 +90,8 @@ void add_old(const ReplayState& s, Lowest& lowest, int task) {
 // ones that were ready before its time here.
 void add_new(const ReplayState& s, Lowest& lowest, int task) {
   int64_t ready_ns = 0;
-  const Edges& edges = s.now[at(task)].edges;
-  for (int e = edges.before; e < edges.before_end; ++e) {
+  const Edges& edges = edges_now(s, task);
+  for (int e = edges.before; e < edges.end; ++e) {
     const int mate = mate_of(s, s.edges[at(e)]);
     if (mate < 0) return;
     ready_ns = std::max(ready_ns, s.done[at(mate)].end_ns);
@@ -97,7 +103,7 @@ bool is_same(ReplayState& s, int task, int mate) {
   const Task &mine = s.tasks[at(task)], &old = s.tasks[at(mate)];
   return mine.duration_ns == old.duration_ns && mine.queue_count == old.queue_count &&
          std::equal(mine.queues, mine.queues + mine.queue_count, old.queues) &&
-         waits_are_same(s, s.of[at(mate)], s.now[at(task)].edges);
+         waits_are_same(s, old.edges, edges_now(s, task));
 }
 
 Lowest compare_tasks(ReplayState& s) {
@@ -114,7 +120,7 @@ Lowest compare_tasks(ReplayState& s) {
     for (int task = first; task < first + size; ++task) {
       if (s.slots[at(slot)].exchanged) {
         if (s.now[at(task)].waits == 0) add_old(s, lowest, task);
-      } else if (!waits_are_same(s, s.of[at(task)], s.now[at(task)].edges)) {
+      } else if (!waits_are_same(s, s.tasks[at(task)].edges, edges_now(s, task))) {
         add_old(s, lowest, task);
         add_new(s, lowest, task);
       }
@@ -132,8 +138,14 @@ void set_cut(ReplayState& s, const Lowest& lowest) {
   s.cut_ns = lowest.ready_ns;
   for (int task = s.task_count; task < s.new_count; ++task) {
     const size_t i = at(task - s.task_count);
-    if (s.same[i] && s.done[at(s.mate[i])].place < s.cut) s.done[at(task)] = s.done[at(s.mate[i])];
-    else s.done[at(task)].place = kLate;
+    const Task& old = s.tasks[at(std::max(s.mate[i], 0))];
+    if (s.same[i] && old.place < s.cut) {
+      s.done[at(task)] = s.done[at(s.mate[i])];
+      s.tasks[at(task)].place = old.place;
+      s.tasks[at(task)].first_before = old.first_before;
+    } else {
+      s.tasks[at(task)].place = kLate;
+    }
   }
 }
 
@@ -159,6 +171,7 @@ void build(ReplayState& s) {
   s.same.resize(s.mate.size());
   for (int task = s.task_count; task < s.new_count; ++task)
     s.mate[at(task - s.task_count)] = old_task(s, s.tasks[at(task)].key);
+  s.touched_tasks.clear();
   for (const int slot : s.touched) gather(s, slot);
   set_cut(s, compare_tasks(s));
 }
@@ -167,19 +180,19 @@ namespace {
 
 // Of a late task of a touched slot, when all slots of higher rank have theirs.
 int64_t bound_tail(ReplayState& s, int task) {
-  Now& now = s.now[at(task)];
-  if (now.tail_epoch == s.epoch) return now.tail_ns;
+  const size_t mine = at(s.now[at(task)].touched);
+  if (s.touched_tasks[mine].bounded) return s.touched_tasks[mine].tail_ns;
   int64_t tail_ns = 0;
-  for (int e = now.edges.after; e < now.edges.after_end; ++e) {
+  const Edges edges = s.touched_tasks[mine].edges;
+  for (int e = edges.after; e < edges.before; ++e) {
     const int next = s.edges[at(e)];
-    int64_t of_ns;
-    if (s.now[at(next)].tail_epoch == s.epoch) of_ns = s.now[at(next)].tail_ns;
-    else if (next >= s.task_count || s.tasks[at(next)].rank == s.tasks[at(task)].rank) of_ns = bound_tail(s, next);
-    else of_ns = s.done[at(next)].tail_ns - s.decrease_ns[at(s.tasks[at(next)].rank)];
-    tail_ns = std::max(tail_ns, s.tasks[at(next)].duration_ns + of_ns);
+    const Task& then = s.tasks[at(next)];
+    const bool is_touched = s.now[at(next)].epoch == s.epoch;  // no other has been met yet
+    tail_ns = std::max(
+        tail_ns, then.duration_ns + (is_touched ? bound_tail(s, next) : then.tail_ns - s.decrease_ns[at(then.rank)]));
   }
-  now.tail_ns = tail_ns;
-  now.tail_epoch = s.epoch;
+  s.touched_tasks[mine].tail_ns = tail_ns;
+  s.touched_tasks[mine].bounded = true;
   return tail_ns;
 }
 
@@ -197,7 +210,7 @@ void bound_tails(ReplayState& s) {
     for (int task = first + size - 1; task >= first; --task) {
       if (!is_late(s, task)) continue;
       const int64_t tail_ns = bound_tail(s, task);
-      if (!s.slots[at(slot)].exchanged) decrease_ns = std::max(decrease_ns, s.done[at(task)].tail_ns - tail_ns);
+      if (!s.slots[at(slot)].exchanged) decrease_ns = std::max(decrease_ns, s.tasks[at(task)].tail_ns - tail_ns);
     }
   }
   for (; rank >= 0; --rank) s.decrease_ns[at(rank)] = decrease_ns;

@@ -12,24 +12,33 @@ namespace partita::replay {
 using Task = ProposedTasks::Task;
 using Edges = ProposedTasks::Edges;
 
-// A task in the committed timeline. Of a proposal's new task that is the same as an old one taken before the cut, a
-// copy of that.
+// When a task runs in the committed timeline. Of a proposal's new task that is the same as an old one taken before the
+// cut, a copy of that.
 struct Done {
-  int64_t ready_ns = 0, start_ns = 0, end_ns = 0, tail_ns = 0;
-  int place = 0;
+  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
 };
 constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's other new tasks
 
 // A task in the proposal; of it if `epoch` is the proposal's.
-struct alignas(64) Now {
-  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
-  int64_t tail_ns = 0;  // of late tasks of touched slots: a lower bound
-  Edges edges;
-  int waits = 0;        // for late tasks not taken; of an old task of an exchanged slot: whether a new one is the same
-  int last_before = 0;  // the place of what it waited for last; kBeforeCut: before the cut
-  uint32_t epoch = 0, tail_epoch = 0;
+struct alignas(32) Now {
+  int64_t ready_ns = 0;
+  uint32_t epoch = 0;
+  int waits = 0;     // for late tasks not taken; of an old task of an exchanged slot: whether a new one is the same
+  int touched = -1;  // in ReplayState::touched_tasks; -1: its slot is not touched
 };
-constexpr int kBeforeCut = -2;
+
+// A task of a touched slot.
+struct TouchedTask {
+  Edges edges;
+  bool bounded = false;
+  int64_t tail_ns = 0;  // if bounded, of a late one: a lower bound
+};
+
+// A task that has been taken after the cut.
+struct Taken {
+  int task = 0;
+  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
+};
 
 // A task taken on a queue.
 struct Held {
@@ -38,9 +47,11 @@ struct Held {
   int64_t load_ns = 0;  // of the queue's tasks up to it
 };
 
+// In the proposal; of it if `epoch` is the proposal's.
 struct QueueNow {
   int64_t end_ns = 0;
   int64_t left_ns = 0;  // to be done by tasks not taken
+  uint32_t epoch = 0;
 };
 
 // Old tasks of exchanged slots by their keys.
@@ -76,8 +87,10 @@ struct ReplayState : ProposedTasks {
   std::vector<replay::Now> now;      // by task
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
-  std::vector<int> taken;
+  std::vector<replay::TouchedTask> touched_tasks;
+  std::vector<replay::Taken> taken;
   int64_t new_makespan_ns = 0;
+  int was_count = 0;  // task_count before it was committed
   std::vector<int> scratch_old, scratch_new;
   std::vector<int64_t> scratch_ns;
   std::vector<uint64_t> dirty;  // by place: bits
@@ -94,7 +107,7 @@ namespace partita::replay {
 void begin(ReplayState& s, const Replay::Exchanges& exchanges);
 // Its new tasks, the edges of touched slots, and where the committed timeline is cut.
 void build(ReplayState& s);
-// Whether the bound at the cut is within the threshold; the queues as they are there.
+// Whether the bounds at the cut of the queues whose loads change are within the threshold.
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
 // Lower bounds of tails, of late tasks of touched slots, and how much less others may be.
 void bound_tails(ReplayState& s);
@@ -102,6 +115,6 @@ void bound_tails(ReplayState& s);
 bool run(ReplayState& s, int64_t threshold_ns);
 void commit(ReplayState& s);
 
-inline bool is_late(const ReplayState& s, int task) { return s.done[static_cast<size_t>(task)].place >= s.cut; }
+inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut; }
 
 }  // namespace partita::replay
