@@ -49,7 +49,7 @@ struct Algorithm2State : ProposedTasks {
   Log<Link> was_link;
   std::vector<std::pair<int, ProposedTasks::Edges>> was_edges;
   std::vector<int> was_first;  // by exchange: of its slot
-  int was_tasks = 0, was_edge_count = 0, was_links = 0, was_live_edges = 0;
+  int was_tasks = 0, was_cells = 0, was_edge_count = 0, was_links = 0, was_live_edges = 0;
   bool can_undo = false;
   std::vector<int> pushed;  // scratch: tasks whose start may have changed
   std::vector<int> near;    // scratch: by queue, a link in or out of its list
@@ -190,26 +190,24 @@ void settle(State& s) {
   }
 }
 
-int edge_count_of(const State& s, int first, int size) {
-  int count = 0;
-  for (int task = first; task < first + size; ++task)
-    count += s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after;
-  return count;
-}
+int edges_of(const State& s, int task) { return s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after; }
 
 // Edges of touched slots, and links of new tasks, which stand in no list yet.
 void add_links_and_edges(State& s) {
   s.updates.resize(s.tasks.size());
+  for (const int task : s.removed) s.live_edges -= edges_of(s, task);
   for (const int slot : s.touched) {
     gather_edges(s, slot);
-    const int first = s.slots[at(slot)].first;
-    if (!s.slots[at(slot)].exchanged) s.live_edges -= edge_count_of(s, first, s.size_now(slot));
     for (int i = 0; i < s.size_now(slot); ++i) {
-      ProposedTasks::Edges& edges = s.tasks[at(first + i)].edges;
-      if (!s.slots[at(slot)].exchanged) s.was_edges.push_back({first + i, edges});
+      const int task = s.task_now(slot, i);
+      ProposedTasks::Edges& edges = s.tasks[at(task)].edges;
+      if (task < s.task_count) {
+        s.was_edges.push_back({task, edges});
+        s.live_edges -= edges_of(s, task);
+      }
       edges = s.gathered[at(i)];
+      s.live_edges += edges_of(s, task);
     }
-    s.live_edges += edge_count_of(s, first, s.size_now(slot));
   }
   for (int task = s.task_count; task < s.new_count; ++task) {
     s.updates[at(task)] = {.times = {.start_ns = -1}, .link = s.link_count, .fresh = true};
@@ -219,30 +217,25 @@ void add_links_and_edges(State& s) {
   for (int link = s.was_links; link < s.link_count; ++link) s.links[at(link)] = {};
 }
 
-// The tasks of exchanged slots leave; in `near`, by queue, one of their links.
+// In `near`, by queue, a link of a task that has left it.
 void remove_tasks(State& s) {
-  for (const auto& [slot, fragment] : s.exchanges) {
-    const int first = s.first[at(slot)], size = s.graph.fragments[at(slot)]->size();
-    s.live_edges -= edge_count_of(s, first, size);
-    for (int task = first; task < first + size; ++task) {
-      leave(s, task);
-      update_of(s, task).queued_ns = -1;
-      for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) {
-        const int link = s.updates[at(task)].link + q;
-        link_of(s, link).task = kGone;
-        s.near[at(s.tasks[at(task)].queues[q])] = link;
-      }
+  for (const int task : s.removed) {
+    leave(s, task);
+    update_of(s, task).queued_ns = -1;
+    for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) {
+      const int link = s.updates[at(task)].link + q;
+      link_of(s, link).task = kGone;
+      s.near[at(s.tasks[at(task)].queues[q])] = link;
     }
   }
 }
 
 // New tasks take places in the lists by when they would be ready if no queue were taken, near those that went.
 void insert_tasks(State& s) {
-  for (size_t i = s.touched.size(); i-- > 0;) {
-    const int slot = s.touched[i];
-    if (!s.slots[at(slot)].exchanged) continue;
-    const int first = s.slots[at(slot)].first;
-    for (int task = first; task < first + s.size_now(slot); ++task) {
+  for (size_t i = s.touched.size(); i-- > 0;)
+    for (int j = 0; j < s.size_now(s.touched[i]); ++j) {
+      const int task = s.task_now(s.touched[i], j);
+      if (task < s.task_count) continue;
       Algorithm2::Times& times = s.updates[at(task)].times;
       times.ready_ns = ready_of(s, task);
       times.end_ns = times.ready_ns + s.tasks[at(task)].duration_ns;
@@ -253,7 +246,6 @@ void insert_tasks(State& s) {
       }
       push(s, task);
     }
-  }
 }
 
 int64_t latest_end(const State& s) {
@@ -273,6 +265,7 @@ void begin(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) 
   s.was_first.clear();
   for (const auto& [slot, fragment] : s.exchanges) s.was_first.push_back(s.first[at(slot)]);
   s.was_tasks = s.task_count;
+  s.was_cells = s.cell_count;
   s.was_edge_count = s.edge_count;
   s.was_live_edges = s.live_edges;
   s.was_links = s.link_count;
@@ -316,11 +309,11 @@ int64_t Algorithm2::propose(const std::vector<std::pair<int, FragmentPtr>>& exch
   for (size_t queue = 0; queue < s.near.size(); ++queue) s.near[queue] = static_cast<int>(queue);
   remove_tasks(s);
   insert_tasks(s);
-  for (size_t i = s.touched.size(); i-- > 0;) {
-    const int slot = s.touched[i], first = s.slots[at(slot)].first;
-    if (s.slots[at(slot)].exchanged) continue;
-    for (int task = first; task < first + s.size_now(slot); ++task) update_task(s, task);
-  }
+  for (size_t i = s.touched.size(); i-- > 0;)
+    for (int j = 0; j < s.size_now(s.touched[i]); ++j) {
+      const int task = s.task_now(s.touched[i], j);
+      if (task < s.task_count) update_task(s, task);
+    }
   push_pushed(s);
   commit_tasks(s);
   settle(s);
@@ -339,7 +332,9 @@ void Algorithm2::undo() {
     s.first[at(slot)] = s.was_first[i];
     s.live_tasks += fragment->size() - s.graph.fragments[at(slot)]->size();
     std::swap(s.graph.fragments[at(slot)], fragment);
+    set_queues(s, slot);
   }
+  s.cell_count = s.was_cells;
   s.task_count = s.was_tasks;
   s.edge_count = s.was_edge_count;
   s.live_edges = s.was_live_edges;
@@ -350,7 +345,7 @@ int64_t Algorithm2::makespan_ns() const { return latest_end(*state_); }
 int64_t Algorithm2::updates() const { return state_->taken; }
 
 Algorithm2::Times Algorithm2::times(int slot, int task) const {
-  return state_->updates[at(state_->first[at(slot)] + task)].times;
+  return state_->updates[at(state_->task_of(slot, task))].times;
 }
 
 }  // namespace partita

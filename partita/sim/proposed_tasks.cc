@@ -48,18 +48,59 @@ void touch_beside(ProposedTasks& p, int slot) {
   for (const auto& [tensor, party] : wires.operands) touch(p, tensor);
 }
 
+size_t place_of(const ProposedTasks& p, uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 20 & (p.keys.size() - 1); }
+
+void note_old_tasks(ProposedTasks& p) {
+  p.old_tasks.clear();
+  for (const auto& [slot, fragment] : p.exchanges)
+    for (int i = 0; i < p.graph.fragments[at(slot)]->size(); ++i) p.old_tasks.push_back(p.task_of(slot, i));
+  p.kept.assign(p.old_tasks.size(), 0);
+  size_t size = std::max<size_t>(p.keys.size(), 64);
+  while (size < 2 * p.old_tasks.size()) size *= 2;
+  if (size > p.keys.size()) p.keys.assign(size, {});
+  for (size_t i = 0; i < p.old_tasks.size(); ++i) {
+    const uint64_t key = p.tasks[at(p.old_tasks[i])].key;
+    size_t place = place_of(p, key);
+    while (p.keys[place].epoch == p.epoch) place = (place + 1) & (size - 1);
+    p.keys[place] = {key, static_cast<int>(i), p.epoch};
+  }
+}
+
+// The old task that this one is, or -1.
+int keep(ProposedTasks& p, const ProposedTasks::Task& task) {
+  for (size_t place = place_of(p, task.key); p.keys[place].epoch == p.epoch;
+       place = (place + 1) & (p.keys.size() - 1)) {
+    if (p.keys[place].key != task.key) continue;
+    const size_t old = at(p.keys[place].old);
+    const ProposedTasks::Task& of = p.tasks[at(p.old_tasks[old])];
+    if (of.duration_ns != task.duration_ns || of.rank != task.rank || of.queue_count != task.queue_count ||
+        !std::equal(of.queues, of.queues + of.queue_count, task.queues))
+      return -1;
+    p.kept[old] = 1;
+    return p.old_tasks[old];
+  }
+  return -1;
+}
+
 void add_tasks(ProposedTasks& p, int slot) {
   const Fragment& fragment = *p.slots[at(slot)].fragment;
   const size_t first = at(p.slots[at(slot)].first);
   for (size_t i = 0, queue = 0; i < fragment.duration_ns.size(); ++i) {
     const int op = slot < p.graph.op_count ? slot : p.graph.wires[at(slot)].parties[at(fragment.key_party[i])];
-    p.tasks[first + i] = {.duration_ns = fragment.duration_ns[i],
-                          .key = static_cast<uint64_t>(op) << kKeyBits | fragment.key[i],
-                          .queues = fragment.queues.data() + queue,
-                          .queue_count = fragment.queue_ends[i] - static_cast<int>(queue),
-                          .queue = fragment.queues[queue],
-                          .rank = p.rank[at(slot)]};
+    const ProposedTasks::Task task{.duration_ns = fragment.duration_ns[i],
+                                   .key = static_cast<uint64_t>(op) << kKeyBits | fragment.key[i],
+                                   .queues = fragment.queues.data() + queue,
+                                   .queue_count = fragment.queue_ends[i] - static_cast<int>(queue),
+                                   .queue = fragment.queues[queue],
+                                   .rank = p.rank[at(slot)]};
     queue = at(fragment.queue_ends[i]);
+    int number = keep(p, task);
+    if (number < 0) {
+      number = p.new_count++;
+      if (p.tasks.size() < at(p.new_count)) p.tasks.resize(at(p.new_count) + at(p.new_count) / 2);
+      p.tasks[at(number)] = task;
+    }
+    p.task_at[first + i] = number;
   }
 }
 
@@ -75,7 +116,8 @@ void add_edges(ProposedTasks& p, const std::vector<ProposedTasks::Source>& sourc
     for (int e = task == 0 ? 0 : ends[at(task) - 1]; e < ends[at(task)]; ++e) {
       const TaskOf of = source.lists->tasks[at(e)];
       const int slot = of.party == 0 ? source.slot : p.graph.wires[at(source.slot)].parties[at(of.party)];
-      p.edges.push_back((p.is_touched(slot) ? p.slots[at(slot)].first : p.first[at(slot)]) + of.task);
+      const int first = p.is_touched(slot) ? p.slots[at(slot)].first : p.first[at(slot)];
+      p.edges.push_back(p.task_at[at(first + of.task)]);
     }
   }
 }
@@ -100,22 +142,27 @@ void begin_proposal(ProposedTasks& p, const std::vector<std::pair<int, FragmentP
   p.exchanges.clear();
   p.touched.clear();
   p.new_count = p.task_count;
+  p.new_cells = p.cell_count;
   for (const auto& [slot, fragment] : exchanges) {
     if (fragment == p.graph.fragments[at(slot)]) continue;
     ensure(!p.is_touched(slot), "slot {} is exchanged twice", slot);
     p.exchanges.push_back({slot, fragment});
-    p.slots[at(slot)] = {.epoch = p.epoch, .exchanged = true, .first = p.new_count, .fragment = fragment.get()};
+    p.slots[at(slot)] = {.epoch = p.epoch, .exchanged = true, .first = p.new_cells, .fragment = fragment.get()};
     p.touched.push_back(slot);
-    p.new_count += fragment->size();
+    p.new_cells += fragment->size();
   }
 }
 
 void add_proposed_tasks(ProposedTasks& p) {
   for (const auto& [slot, fragment] : p.exchanges) touch_beside(p, slot);
   std::sort(p.touched.begin(), p.touched.end(), [&](int a, int b) { return p.rank[at(a)] > p.rank[at(b)]; });
-  if (p.tasks.size() < at(p.new_count)) p.tasks.resize(at(p.new_count) + at(p.new_count) / 2);
+  if (p.task_at.size() < at(p.new_cells)) p.task_at.resize(at(p.new_cells) + at(p.new_cells) / 2);
   p.edges.resize(at(p.edge_count));
+  note_old_tasks(p);
   for (const auto& [slot, fragment] : p.exchanges) add_tasks(p, slot);
+  p.removed.clear();
+  for (size_t i = 0; i < p.old_tasks.size(); ++i)
+    if (!p.kept[i]) p.removed.push_back(p.old_tasks[i]);
 }
 
 void gather_edges(ProposedTasks& p, int slot) {
@@ -143,18 +190,26 @@ void gather_edges(ProposedTasks& p, int slot) {
   }
 }
 
+void set_queues(ProposedTasks& p, int slot) {
+  const Fragment& fragment = *p.graph.fragments[at(slot)];
+  for (int i = 0; i < fragment.size(); ++i)
+    p.tasks[at(p.task_of(slot, i))].queues = fragment.queues.data() + (i == 0 ? 0 : fragment.queue_ends[at(i) - 1]);
+}
+
 void commit_tasks(ProposedTasks& p) {
   for (auto& [slot, fragment] : p.exchanges) {
     p.first[at(slot)] = p.slots[at(slot)].first;
     p.live_tasks += fragment->size() - p.graph.fragments[at(slot)]->size();
     std::swap(p.graph.fragments[at(slot)], fragment);
+    set_queues(p, slot);
   }
   p.task_count = p.new_count;
+  p.cell_count = p.new_cells;
   p.edge_count = static_cast<int>(p.edges.size());
 }
 
 bool is_sparse(const ProposedTasks& p) {
-  return p.task_count > 2 * p.live_tasks + 1000 || p.edge_count > 2 * p.live_edges + 1000;
+  return std::max(p.task_count, p.cell_count) > 2 * p.live_tasks + 1000 || p.edge_count > 2 * p.live_edges + 1000;
 }
 
 }  // namespace partita

@@ -91,8 +91,9 @@ const std::vector<int64_t>& Replay::load_ns() const { return state_->load_ns; }
 const ReplayCounts& Replay::counts() const { return state_->counts; }
 
 Replay::Times Replay::times(int slot, int task) const {
-  const replay::Done& done = state_->done[at(state_->first[at(slot)] + task)];
-  const replay::Task& of = state_->tasks[at(state_->first[at(slot)] + task)];
+  const size_t number = at(state_->task_of(slot, task));
+  const replay::Done& done = state_->done[number];
+  const replay::Task& of = state_->tasks[number];
   return {done.ready_ns, done.start_ns, done.end_ns, of.tail_ns, of.place};
 }
 

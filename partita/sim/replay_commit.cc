@@ -25,10 +25,7 @@ void set_places(ReplayState& s, int place, Task& task) {
   s.last_before[at(place)] = last;
 }
 
-// The tasks of exchanged slots that were taken before the cut have new numbers; the others come as they were taken.
 void take(ReplayState& s) {
-  for (int task = s.was_count; task < s.task_count; ++task)
-    if (!is_late(s, task)) s.order[at(s.tasks[at(task)].place)] = task;
   s.order.resize(at(s.cut));
   s.last_before.resize(at(s.cut) + s.taken.size());
   s.end_ns.resize(s.last_before.size());
@@ -55,22 +52,17 @@ void hold(ReplayState& s) {
   }
 }
 
-int edges_of(const ReplayState& s, int first, int size) {
-  int count = 0;
-  for (int task = first; task < first + size; ++task)
-    count += s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after;
-  return count;
-}
+int edges_of(const ReplayState& s, int task) { return s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after; }
 
 void exchange(ReplayState& s) {
-  for (const int slot : s.touched) {
-    s.live_edges -= edges_of(s, s.first[at(slot)], s.graph.fragments[at(slot)]->size());
-    const int first = s.slots[at(slot)].first, size = s.size_now(slot);
-    for (int task = first; task < first + size; ++task)
+  for (const int task : s.removed) s.live_edges -= edges_of(s, task);
+  for (const int slot : s.touched)
+    for (int i = 0; i < s.size_now(slot); ++i) {
+      const int task = s.task_now(slot, i);
+      if (task < s.task_count) s.live_edges -= edges_of(s, task);
       s.tasks[at(task)].edges = s.touched_tasks[at(s.now[at(task)].touched)].edges;
-    s.live_edges += edges_of(s, first, size);
-  }
-  s.was_count = s.task_count;
+      s.live_edges += edges_of(s, task);
+    }
   commit_tasks(s);
   for (const int queue : s.changed_queues) s.load_ns[at(queue)] += std::exchange(s.change_ns[at(queue)], 0);
 }
@@ -84,8 +76,9 @@ void set_tails(ReplayState& s) {
   };
   for (const int slot : s.touched)
     for (int i = 0; i < s.size_now(slot); ++i) {
-      s.tasks[at(s.first[at(slot)] + i)].tail_ns = -1;
-      mark(s.first[at(slot)] + i);
+      const int task = s.task_now(slot, i);
+      s.tasks[at(task)].tail_ns = -1;
+      mark(task);
     }
   for (size_t word = s.dirty.size(); word-- > 0;)
     while (s.dirty[word] != 0) {

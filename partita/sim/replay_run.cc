@@ -34,15 +34,14 @@ void meet(ReplayState& s, Now& now, const Task& task) {
 // The tasks that are ready when the first late one is taken.
 void push_ready(ReplayState& s) {
   s.heap.clear();
-  for (const int slot : s.touched) {
-    const int first = s.slots[at(slot)].first, size = s.size_now(slot);
-    for (int task = first; task < first + size; ++task) {
+  for (const int slot : s.touched)
+    for (int i = 0; i < s.size_now(slot); ++i) {
+      const int task = s.task_now(slot, i);
       if (!is_late(s, task)) continue;
       Now& now = s.now[at(task)];
       wait(s, now, s.touched_tasks[at(now.touched)].edges);
       if (now.waits == 0) s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
     }
-  }
   const int count = static_cast<int>(s.order.size());
   const int* const last_before = s.last_before.data();
   for (int block = s.cut; block < count; block += 64) {

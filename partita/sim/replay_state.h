@@ -12,18 +12,17 @@ namespace partita::replay {
 using Task = ProposedTasks::Task;
 using Edges = ProposedTasks::Edges;
 
-// When a task runs in the committed timeline. Of a proposal's new task that is the same as an old one taken before the
-// cut, a copy of that.
+// When a task runs in the committed timeline.
 struct Done {
   int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
 };
-constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's other new tasks
+constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
 
 // A task in the proposal; of it if `epoch` is the proposal's.
 struct alignas(32) Now {
   int64_t ready_ns = 0;
   uint32_t epoch = 0;
-  int waits = 0;     // for late tasks not taken; of an old task of an exchanged slot: whether a new one is the same
+  int waits = 0;     // for late tasks not taken
   int touched = -1;  // in ReplayState::touched_tasks; -1: its slot is not touched
 };
 
@@ -54,13 +53,6 @@ struct QueueNow {
   uint32_t epoch = 0;
 };
 
-// Old tasks of exchanged slots by their keys.
-struct KeyPlace {
-  uint64_t key = 0;
-  int task = 0;
-  uint32_t epoch = 0;
-};
-
 }  // namespace partita::replay
 
 namespace partita {
@@ -78,9 +70,6 @@ struct ReplayState : ProposedTasks {
   bool exact = false;              // it was evaluated to its end
   std::vector<int64_t> change_ns;  // by queue: of its load
   std::vector<int> changed_queues;
-  std::vector<int> mate;   // by new task, from task_count on: the old one with its key; -1: none
-  std::vector<char> same;  // likewise: in all equal to its mate
-  std::vector<replay::KeyPlace> keys;
   std::vector<int64_t> decrease_ns;  // by rank: by how much tails of untouched slots may be less at most
   int cut = 0;                       // the first place that is simulated again
   int64_t cut_ns = 0;                // when what stood or stands there is ready
@@ -90,7 +79,6 @@ struct ReplayState : ProposedTasks {
   std::vector<replay::TouchedTask> touched_tasks;
   std::vector<replay::Taken> taken;
   int64_t new_makespan_ns = 0;
-  int was_count = 0;  // task_count before it was committed
   std::vector<int> scratch_old, scratch_new;
   std::vector<int64_t> scratch_ns;
   std::vector<uint64_t> dirty;  // by place: bits
