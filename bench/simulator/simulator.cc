@@ -31,7 +31,7 @@ TaskGraphRecipe recipe_of(TaskGraphRecipe::Shape shape, int tasks) {
   TaskGraphRecipe recipe;
   recipe.shape = shape;
   recipe.devices = kDevices;
-  recipe.configurations = 8;
+  recipe.configurations = 32;
   recipe.ops = 8;
   const int few = flatten(RandomTaskGraph(recipe, 1).graph()).size();
   recipe.ops = 80;
@@ -192,7 +192,7 @@ void compare_at(const std::string& graph) {
     Descent descent(recipe_of(shape, tasks));
     const int proposals = std::min(500, 3'000'000 / tasks);
     descent.compare(fmt::format("{} early", name_of(shape)), proposals);
-    descent.descend(2 * descent.random.ops(), 10 * descent.random.ops());
+    descent.descend(8 * descent.random.ops(), 100 * descent.random.ops());
     descent.compare(fmt::format("{} late", name_of(shape)), proposals);
     return;
   }

@@ -15,14 +15,17 @@ size_t at(int i) { return static_cast<size_t>(i); }
 // Sets everything anew for the graph.
 void start(ReplayState& s, TaskGraph graph) {
   const ReplayCounts counts = s.counts;
+  const ReplayOptions options = s.options;
   s = {};
   s.counts = counts;
+  s.options = options;
   const Replay::Exchanges all = set_slots(s, std::move(graph));
   const size_t slots = all.size();
   s.decrease_ns.resize(slots);
   for (std::vector<int64_t>* of : {&s.load_ns, &s.change_ns}) of->resize(at(s.graph.queue_count));
   s.held.resize(at(s.graph.queue_count));
   s.queues.resize(at(s.graph.queue_count));
+  s.swept_queues.resize(at(s.graph.queue_count));
   replay::begin(s, all);
   replay::build(s);
   replay::cut_queues(s, Replay::kNoThreshold);
@@ -31,6 +34,10 @@ void start(ReplayState& s, TaskGraph graph) {
   ensure(static_cast<int>(s.taken.size()) == s.new_count, "{} of {} tasks wait for each other",
          s.new_count - static_cast<int>(s.taken.size()), s.new_count);
   replay::commit(s);
+}
+
+int64_t sweep_budget(const ReplayState& s) {
+  return s.options.least_events + (static_cast<int64_t>(s.order.size()) - s.cut) / s.options.tasks_an_event;
 }
 
 int64_t most_load(const ReplayState& s) {
@@ -42,7 +49,10 @@ int64_t most_load(const ReplayState& s) {
 
 }  // namespace
 
-Replay::Replay(TaskGraph graph) : state_(std::make_unique<ReplayState>()) { start(*state_, std::move(graph)); }
+Replay::Replay(TaskGraph graph, const ReplayOptions& options) : state_(std::make_unique<ReplayState>()) {
+  state_->options = options;
+  start(*state_, std::move(graph));
+}
 Replay::~Replay() = default;
 Replay::Replay(Replay&&) noexcept = default;
 Replay& Replay::operator=(Replay&&) noexcept = default;
@@ -61,8 +71,12 @@ std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t thre
     return std::nullopt;
   }
   replay::bound_tails(s);
-  s.exact = replay::run(s, threshold_ns);
-  s.counts.taken += static_cast<int64_t>(s.taken.size());
+  const replay::Verdict verdict = replay::sweep(s, threshold_ns, sweep_budget(s));
+  s.exact = verdict == replay::Verdict::kWithin;
+  if (verdict == replay::Verdict::kUndecided) {
+    s.exact = replay::run(s, threshold_ns);
+    s.counts.taken += static_cast<int64_t>(s.taken.size());
+  }
   if (!s.exact) return std::nullopt;
   ++s.counts.exact;
   return s.new_makespan_ns;

@@ -71,6 +71,7 @@ void add_new(const ReplayState& s, Lowest& lowest, int task) {
 
 Lowest compare_tasks(ReplayState& s) {
   Lowest lowest;
+  s.changed.clear();
   for (const int task : s.removed) add_old(s, lowest, task);
   for (const int slot : s.touched)
     for (int i = 0; i < s.size_now(slot); ++i) {
@@ -78,6 +79,7 @@ Lowest compare_tasks(ReplayState& s) {
       if (task < s.task_count && waits_are_same(s, task)) continue;
       if (task < s.task_count) add_old(s, lowest, task);
       add_new(s, lowest, task);
+      s.changed.push_back(task);
     }
   return lowest;
 }
@@ -96,7 +98,7 @@ void set_cut(ReplayState& s, const Lowest& lowest) {
 
 void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
   begin_proposal(s, exchanges);
-  s.exact = false;
+  s.exact = s.has_run = false;
   for (const int queue : s.changed_queues) s.change_ns[at(queue)] = 0;
   s.changed_queues.clear();
   for (const auto& [slot, fragment] : s.exchanges) {
@@ -109,6 +111,7 @@ void build(ReplayState& s) {
   add_proposed_tasks(s);
   s.done.resize(s.tasks.size());
   s.now.resize(s.tasks.size());
+  s.swept.resize(s.tasks.size());
   for (const int task : s.removed) s.now[at(task)].epoch = s.epoch;  // not to be met
   s.touched_tasks.clear();
   for (const int slot : s.touched) gather(s, slot);

@@ -46,8 +46,9 @@ void hold(ReplayState& s) {
     const Task& task = s.tasks[at(s.order[at(place)])];
     for (int q = 0; q < task.queue_count; ++q) {
       std::vector<Held>& held = s.held[at(task.queues[q])];
-      held.push_back(
-          {place, s.done[at(s.order[at(place)])].end_ns, (held.empty() ? 0 : held.back().load_ns) + task.duration_ns});
+      const Done& done = s.done[at(s.order[at(place)])];
+      const int64_t before_ns = held.empty() ? 0 : held.back().load_ns;
+      held.push_back({done.ready_ns, task.key, s.order[at(place)], place, done.end_ns, before_ns + task.duration_ns});
     }
   }
 }
@@ -100,6 +101,7 @@ void set_tails(ReplayState& s) {
 }  // namespace
 
 void commit(ReplayState& s) {
+  if (!s.has_run) run(s, Replay::kNoThreshold);  // the sweep was enough to evaluate it
   exchange(s);
   take(s);
   hold(s);

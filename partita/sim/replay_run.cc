@@ -77,8 +77,7 @@ QueueNow& queue_now(ReplayState& s, int queue) {
 }  // namespace
 
 bool cut_queues(ReplayState& s, int64_t threshold_ns) {
-  s.new_makespan_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
-  int64_t bound_ns = s.new_makespan_ns;
+  int64_t bound_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
   for (const int queue : s.changed_queues) {
     const QueueNow& now = queue_now(s, queue);
     if (now.left_ns > 0) bound_ns = std::max(bound_ns, std::max(now.end_ns, s.cut_ns) + now.left_ns);
@@ -112,7 +111,7 @@ std::pair<int64_t, int64_t> hold_queues(ReplayState& s, const Task& task, int64_
 bool run(ReplayState& s, int64_t threshold_ns) {
   push_ready(s);
   s.taken.clear();
-  int64_t makespan_ns = s.new_makespan_ns;
+  int64_t makespan_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
   while (!s.heap.empty()) {
     const int t = s.heap.top().task;
     const Task& task = s.tasks[at(t)];
@@ -139,7 +138,7 @@ bool run(ReplayState& s, int64_t threshold_ns) {
     if (at_top) s.heap.pop();
   }
   s.new_makespan_ns = makespan_ns;
-  return true;
+  return s.has_run = true;
 }
 
 }  // namespace partita::replay

@@ -41,6 +41,9 @@ struct Taken {
 
 // A task taken on a queue.
 struct Held {
+  int64_t ready_ns = 0;
+  uint64_t key = 0;
+  int task = 0;
   int place = 0;
   int64_t end_ns = 0;
   int64_t load_ns = 0;  // of the queue's tasks up to it
@@ -53,11 +56,33 @@ struct QueueNow {
   uint32_t epoch = 0;
 };
 
+// What the sweep knows of a task; of the proposal if `epoch` is its.
+struct Swept {
+  int64_t ready_ns = 0;  // if it waits for nothing that is held up
+  int64_t end_ns = 0;    // if it has arrived
+  uint32_t epoch = 0;
+  int waits = 0;           // for new tasks that have not arrived, and those that have departed and not arrived
+  bool has_event = false;  // at its old place
+  bool removed = false, departed = false, arrived = false;
+  bool in_place = false;  // arrived at its old place
+};
+
+// And of a queue.
+struct SweptQueue {
+  size_t next = 0;       // the first in its old order that has not been passed
+  int64_t end_ns = 0;    // of what was taken last
+  int64_t moved_ns = 0;  // what arrived less what departed
+  uint32_t epoch = 0;
+};
+
+enum class Verdict { kWithin, kAbove, kUndecided };
+
 }  // namespace partita::replay
 
 namespace partita {
 
 struct ReplayState : ProposedTasks {
+  ReplayOptions options;
   int64_t makespan_ns = 0;
   std::vector<replay::Done> done;
   std::vector<int> order;                       // by place: the task
@@ -78,6 +103,10 @@ struct ReplayState : ProposedTasks {
   ReadyHeap heap;
   std::vector<replay::TouchedTask> touched_tasks;
   std::vector<replay::Taken> taken;
+  std::vector<int> changed;  // new tasks, and those that wait for others than before
+  std::vector<replay::Swept> swept;
+  std::vector<replay::SweptQueue> swept_queues;
+  bool has_run = false;  // `taken` is all that is late
   int64_t new_makespan_ns = 0;
   std::vector<int> scratch_old, scratch_new;
   std::vector<int64_t> scratch_ns;
@@ -99,6 +128,8 @@ void build(ReplayState& s);
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
 // Lower bounds of tails, of late tasks of touched slots, and how much less others may be.
 void bound_tails(ReplayState& s);
+// Looks at the tasks that the proposal affects alone, `budget` at most. Within: new_makespan_ns.
+Verdict sweep(ReplayState& s, int64_t threshold_ns, int64_t budget);
 // Takes the late tasks; whether the makespan, new_makespan_ns, is within the threshold.
 bool run(ReplayState& s, int64_t threshold_ns);
 void commit(ReplayState& s);

@@ -64,12 +64,19 @@ void expect_committed(const Replay& replay, const Whole& whole) {
   ASSERT_EQ(replay.load_ns(), load_ns);
 }
 
+// No sweeps, all of them short, as they are used, and all to their end.
+ReplayOptions options_of(uint64_t seed) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const ReplayOptions all[] = {{0, kMany}, {8, kMany}, {}, {kMany, 1}};
+  return all[seed % 4];
+}
+
 // `count` proposals to the graph of a seed, some of which are committed, with thresholds about the true makespan.
 void propose(uint64_t seed, int count) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   RandomTaskGraph random(testing::small_recipe(seed), seed);
   Rng rng(seed);
-  Replay replay(random.graph());
+  Replay replay(random.graph(), options_of(seed));
   TaskGraph committed = random.graph();
   ASSERT_NO_FATAL_FAILURE(expect_committed(replay, Whole(committed)));
   for (int i = 0; i < count; ++i) {
