@@ -192,7 +192,7 @@ void compare_at(const std::string& graph) {
     Descent descent(recipe_of(shape, tasks));
     const int proposals = std::min(500, 3'000'000 / tasks);
     descent.compare(fmt::format("{} early", name_of(shape)), proposals);
-    descent.descend(8 * descent.random.ops(), 100 * descent.random.ops());
+    descent.descend(8 * descent.random.ops(), std::min(20'000, 50 * descent.random.ops()));
     descent.compare(fmt::format("{} late", name_of(shape)), proposals);
     return;
   }

@@ -39,7 +39,8 @@ void propose(uint64_t seed, int count) {
   for (int i = 0; i < count; ++i) {
     SCOPED_TRACE(fmt::format("proposal {}", i));
     const auto drawn = random.draw(rng, static_cast<int>(rng.between(1, 4)));
-    const Exchanges exchanges = random.exchanges(drawn);
+    Exchanges exchanges = random.exchanges(drawn);
+    for (auto& [slot, fragment] : exchanges) fragment = std::make_shared<Fragment>(*fragment);  // kept by nobody else
     TaskGraph graph = committed;
     for (const auto& [slot, fragment] : exchanges) graph.fragments[static_cast<size_t>(slot)] = fragment;
     const int64_t makespan_ns = delta.propose(exchanges);

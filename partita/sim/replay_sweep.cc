@@ -46,7 +46,7 @@ void push_old_place(ReplayState& s, int task, Swept& swept) {
 void schedule(ReplayState& s, int task, Swept& swept) {
   push_old_place(s, task, swept);
   if (swept.waits > 0) return;
-  if (is_new(s, task) || swept.departed || swept.ready_ns != s.done[at(task)].ready_ns)
+  if (is_new(s, task) || swept.ready_ns != s.done[at(task)].ready_ns)
     s.heap.push({swept.ready_ns, s.tasks[at(task)].key, task});
 }
 
