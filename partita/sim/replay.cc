@@ -12,46 +12,20 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// By slot: what makes a tensor before it, what reads it after it.
-std::vector<int> ranks(const TaskGraph& graph) {
-  std::vector<int> waits(graph.wires.size()), free, rank(graph.wires.size(), -1);
-  for (size_t slot = 0; slot < graph.wires.size(); ++slot) {
-    const TaskGraph::Wires& wires = graph.wires[slot];
-    waits[slot] = static_cast<int>(wires.operands.size()) + (wires.parties.size() > 1 && wires.parties[1] >= 0);
-    if (waits[slot] == 0) free.push_back(static_cast<int>(slot));
-  }
-  for (size_t next = 0; next < free.size(); ++next) {
-    const int slot = free[next];
-    rank[at(slot)] = static_cast<int>(next);
-    const auto done = [&](int to) {
-      if (--waits[at(to)] == 0) free.push_back(to);
-    };
-    const TaskGraph::Wires& wires = graph.wires[at(slot)];
-    for (const int tensor : wires.results) done(tensor);
-    for (size_t party = 2; party < wires.parties.size(); ++party) done(wires.parties[party]);
-  }
-  ensure(free.size() == rank.size(), "{} slots wait for each other", rank.size() - free.size());
-  return rank;
-}
-
 // Sets everything anew for the graph.
 void start(ReplayState& s, TaskGraph graph) {
-  static const FragmentPtr kNoTasks = std::make_shared<Fragment>();
-  const size_t slots = graph.fragments.size();
-  Replay::Exchanges all;
-  for (size_t slot = 0; slot < slots; ++slot)
-    all.push_back({static_cast<int>(slot), std::exchange(graph.fragments[slot], kNoTasks)});
   const ReplayCounts counts = s.counts;
+  const ReplayOptions options = s.options;
   s = {};
-  s.graph = std::move(graph);
   s.counts = counts;
-  s.rank = ranks(s.graph);
-  s.first.resize(slots);
-  s.slots.resize(slots);
+  s.options = options;
+  const Replay::Exchanges all = set_slots(s, std::move(graph));
+  const size_t slots = all.size();
   s.decrease_ns.resize(slots);
   for (std::vector<int64_t>* of : {&s.load_ns, &s.change_ns}) of->resize(at(s.graph.queue_count));
   s.held.resize(at(s.graph.queue_count));
   s.queues.resize(at(s.graph.queue_count));
+  s.swept_queues.resize(at(s.graph.queue_count));
   replay::begin(s, all);
   replay::build(s);
   replay::cut_queues(s, Replay::kNoThreshold);
@@ -60,6 +34,10 @@ void start(ReplayState& s, TaskGraph graph) {
   ensure(static_cast<int>(s.taken.size()) == s.new_count, "{} of {} tasks wait for each other",
          s.new_count - static_cast<int>(s.taken.size()), s.new_count);
   replay::commit(s);
+}
+
+int64_t sweep_budget(const ReplayState& s) {
+  return s.options.least_events + (static_cast<int64_t>(s.order.size()) - s.cut) / s.options.tasks_an_event;
 }
 
 int64_t most_load(const ReplayState& s) {
@@ -71,13 +49,17 @@ int64_t most_load(const ReplayState& s) {
 
 }  // namespace
 
-Replay::Replay(TaskGraph graph) : state_(std::make_unique<ReplayState>()) { start(*state_, std::move(graph)); }
+Replay::Replay(TaskGraph graph, const ReplayOptions& options) : state_(std::make_unique<ReplayState>()) {
+  state_->options = options;
+  start(*state_, std::move(graph));
+}
 Replay::~Replay() = default;
 Replay::Replay(Replay&&) noexcept = default;
 Replay& Replay::operator=(Replay&&) noexcept = default;
 
 std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t threshold_ns) {
   ReplayState& s = *state_;
+  if (s.epoch == std::numeric_limits<uint32_t>::max()) start(s, std::move(s.graph));  // counts proposals from 0 again
   replay::begin(s, exchanges);
   if (most_load(s) > threshold_ns) {
     ++s.counts.by_loads;
@@ -89,8 +71,12 @@ std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t thre
     return std::nullopt;
   }
   replay::bound_tails(s);
-  s.exact = replay::run(s, threshold_ns);
-  s.counts.taken += static_cast<int64_t>(s.taken.size());
+  const replay::Verdict verdict = replay::sweep(s, threshold_ns, sweep_budget(s));
+  s.exact = verdict == replay::Verdict::kWithin;
+  if (verdict == replay::Verdict::kUndecided) {
+    s.exact = replay::run(s, threshold_ns);
+    s.counts.taken += static_cast<int64_t>(s.taken.size());
+  }
   if (!s.exact) return std::nullopt;
   ++s.counts.exact;
   return s.new_makespan_ns;
@@ -100,9 +86,7 @@ void Replay::commit() {
   ReplayState& s = *state_;
   ensure(s.exact, "only a proposal that was evaluated to its end can be committed");
   replay::commit(s);
-  // Half of the memory at least is in use.
-  const int live = static_cast<int>(s.order.size());
-  if (s.task_count > 2 * live + 1000 || s.edge_count > 2 * s.live_edges + 1000) start(s, std::move(s.graph));
+  if (is_sparse(s)) start(s, std::move(s.graph));
 }
 
 int64_t Replay::lower_bound_of_loads(std::span<const Load> loads) {
@@ -121,8 +105,10 @@ const std::vector<int64_t>& Replay::load_ns() const { return state_->load_ns; }
 const ReplayCounts& Replay::counts() const { return state_->counts; }
 
 Replay::Times Replay::times(int slot, int task) const {
-  const replay::Done& done = state_->done[at(state_->first[at(slot)] + task)];
-  return {done.ready_ns, done.start_ns, done.end_ns, done.tail_ns, done.place};
+  const size_t number = at(state_->task_of(slot, task));
+  const replay::Done& done = state_->done[number];
+  const replay::Task& of = state_->tasks[number];
+  return {done.ready_ns, done.start_ns, done.end_ns, of.tail_ns, of.place};
 }
 
 }  // namespace partita

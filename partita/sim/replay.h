@@ -35,12 +35,22 @@ struct ReplayCounts {
   int64_t by_tails = 0;   // while tasks were taken, by the chain behind one
   int64_t by_queues = 0;  // and by what a queue had still to do
   int64_t exact = 0;
-  int64_t taken = 0;
+  int64_t swept = 0;  // events of affected tasks
+  int64_t taken = 0;  // tasks simulated again from the cut on
+};
+
+// A proposal is first looked at through the tasks alone that it affects, in the order of time (replay_sweep.cc): few,
+// if much of the graph stays as it is, or a bound is soon above the threshold. An event there takes about as long as
+// two or three tasks do in the replay of all that comes after K, which is what is done after this many events. It
+// changes how long a proposal takes, and nothing else.
+struct ReplayOptions {
+  int64_t least_events = 64;
+  int64_t tasks_an_event = 32;  // and one more for so many tasks after K
 };
 
 class Replay {
  public:
-  explicit Replay(TaskGraph graph);
+  explicit Replay(TaskGraph graph, const ReplayOptions& options = {});
   ~Replay();
   Replay(Replay&&) noexcept;
   Replay& operator=(Replay&&) noexcept;

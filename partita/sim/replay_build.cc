@@ -10,20 +10,6 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-void touch(ReplayState& s, int slot) {
-  if (s.is_touched(slot)) return;
-  s.slots[at(slot)] = {.epoch = s.epoch, .first = s.first[at(slot)], .fragment = s.graph.fragments[at(slot)].get()};
-  s.touched.push_back(slot);
-}
-
-void touch_beside(ReplayState& s, int slot) {
-  const TaskGraph::Wires& wires = s.graph.wires[at(slot)];
-  for (size_t party = 1; party < wires.parties.size(); ++party)
-    if (wires.parties[party] >= 0) touch(s, wires.parties[party]);
-  for (const int tensor : wires.results) touch(s, tensor);
-  for (const auto& [tensor, party] : wires.operands) touch(s, tensor);
-}
-
 void change_loads(ReplayState& s, const Fragment& fragment, int64_t sign) {
   for (const auto& [queue, load_ns] : fragment.load_ns) {
     if (s.change_ns[at(queue)] == 0) s.changed_queues.push_back(queue);
@@ -31,102 +17,27 @@ void change_loads(ReplayState& s, const Fragment& fragment, int64_t sign) {
   }
 }
 
-void add_new_tasks(ReplayState& s, int slot) {
-  const Fragment& fragment = *s.slots[at(slot)].fragment;
-  const size_t first = at(s.slots[at(slot)].first);
-  const uint64_t op = static_cast<uint64_t>(slot);
-  const bool is_op = slot < s.graph.op_count;
-  for (size_t i = 0, queue = 0; i < fragment.duration_ns.size(); ++i) {
-    const uint64_t of = is_op ? op : static_cast<uint64_t>(s.graph.wires[at(slot)].parties[at(fragment.key_party[i])]);
-    s.tasks[first + i] = {.duration_ns = fragment.duration_ns[i],
-                          .key = of << kKeyBits | fragment.key[i],
-                          .queues = fragment.queues.data() + queue,
-                          .queue_count = fragment.queue_ends[i] - static_cast<int>(queue),
-                          .rank = s.rank[at(slot)]};
-    queue = at(fragment.queue_ends[i]);
-  }
-}
-
-void add_source(const ReplayState& s, std::vector<Source>& sources, int slot, int party, bool after) {
-  const Fragment& fragment = s.fragment_now(slot);
-  const std::vector<TaskLists>& lists = after ? fragment.after : fragment.before;
-  if (at(party) < lists.size() && !lists[at(party)].ends.empty()) sources.push_back({slot, &lists[at(party)]});
-}
-
-void add_edges(ReplayState& s, const std::vector<Source>& sources, int task) {
-  for (const Source& source : sources) {
-    const std::vector<int>& ends = source.lists->ends;
-    for (int e = task == 0 ? 0 : ends[at(task) - 1]; e < ends[at(task)]; ++e) {
-      const TaskOf of = source.lists->tasks[at(e)];
-      const int slot = of.party == 0 ? source.slot : s.graph.wires[at(source.slot)].parties[at(of.party)];
-      s.edges.push_back(s.first_now(slot) + of.task);
-    }
-  }
-}
-
 void gather(ReplayState& s, int slot) {
-  std::vector<Source>&after = s.sources_after, &before = s.sources_before;
-  after.clear();
-  before.clear();
-  add_source(s, after, slot, 0, true);
-  add_source(s, before, slot, 0, false);
-  const TaskGraph::Wires& wires = s.graph.wires[at(slot)];
-  for (const int tensor : wires.results) add_source(s, after, tensor, 1, true);
-  for (const auto& [tensor, party] : wires.operands) add_source(s, before, tensor, party, false);
-  const int first = s.slots[at(slot)].first, size = s.slots[at(slot)].fragment->size();
-  for (const std::vector<Source>* sources : {&after, &before})
-    for (const Source& source : *sources)
-      ensure(static_cast<int>(source.lists->ends.size()) == size, "slot {} has {} tasks, and edges of slot {} for {}",
-             slot, size, source.slot, source.lists->ends.size());
-  for (int i = 0; i < size; ++i) {
-    Now& now = s.now[at(first + i)];
-    now.edges.after = static_cast<int>(s.edges.size());
-    add_edges(s, after, i);
-    now.edges.after_end = now.edges.before = static_cast<int>(s.edges.size());
-    add_edges(s, before, i);
-    now.edges.before_end = static_cast<int>(s.edges.size());
+  gather_edges(s, slot);
+  for (int i = 0; i < s.size_now(slot); ++i) {
+    Now& now = s.now[at(s.task_now(slot, i))];
+    now.epoch = s.epoch;
+    now.touched = static_cast<int>(s.touched_tasks.size());
+    s.touched_tasks.push_back({s.gathered[at(i)]});
   }
 }
 
-// Old tasks of exchanged slots by their keys; none of them is taken.
-void note_old_tasks(ReplayState& s) {
-  size_t count = 0;
-  for (const auto& [slot, fragment] : s.exchanges) count += s.graph.fragments[at(slot)]->duration_ns.size();
-  size_t size = std::max<size_t>(s.keys.size(), 64);
-  while (size < 2 * count) size *= 2;
-  if (size > s.keys.size()) s.keys.assign(size, {});
-  for (const auto& [slot, fragment] : s.exchanges)
-    for (int i = 0; i < s.graph.fragments[at(slot)]->size(); ++i) {
-      const int task = s.first[at(slot)] + i;
-      s.now[at(task)].epoch = s.epoch;
-      s.now[at(task)].waits = 0;
-      size_t place = s.tasks[at(task)].key * 0x9e3779b97f4a7c15u >> 20 & (size - 1);
-      while (s.keys[place].epoch == s.epoch) place = (place + 1) & (size - 1);
-      s.keys[place] = {s.tasks[at(task)].key, task, s.epoch};
-    }
-}
+const Edges& edges_now(const ReplayState& s, int task) { return s.touched_tasks[at(s.now[at(task)].touched)].edges; }
 
-int old_task(const ReplayState& s, uint64_t key) {
-  const size_t size = s.keys.size();
-  for (size_t place = key * 0x9e3779b97f4a7c15u >> 20 & (size - 1); s.keys[place].epoch == s.epoch;
-       place = (place + 1) & (size - 1))
-    if (s.keys[place].key == key) return s.keys[place].task;
-  return -1;
-}
-
-int mate_of(const ReplayState& s, int task) { return task < s.task_count ? task : s.mate[at(task - s.task_count)]; }
-
-// Whether two tasks, one before and one in the proposal, wait for the same.
-bool waits_are_same(ReplayState& s, const Edges& old_edges, const Edges& new_edges) {
-  const int count = new_edges.before_end - new_edges.before;
-  if (old_edges.before_end - old_edges.before != count) return false;
-  bool equal = true;
-  for (int e = 0; e < count && equal; ++e)
-    equal = mate_of(s, s.edges[at(new_edges.before + e)]) == s.edges[at(old_edges.before + e)];
-  if (equal) return true;
-  s.scratch_old.assign(s.edges.begin() + old_edges.before, s.edges.begin() + old_edges.before_end);
-  s.scratch_new.clear();
-  for (int e = 0; e < count; ++e) s.scratch_new.push_back(mate_of(s, s.edges[at(new_edges.before + e)]));
+// Whether a task waits in the proposal for what it waits for in the committed graph.
+bool waits_are_same(ReplayState& s, int task) {
+  const Edges &old_edges = s.tasks[at(task)].edges, &new_edges = edges_now(s, task);
+  const auto old_before = s.edges.begin() + old_edges.before, old_end = s.edges.begin() + old_edges.end;
+  const auto new_before = s.edges.begin() + new_edges.before, new_end = s.edges.begin() + new_edges.end;
+  if (old_end - old_before != new_end - new_before) return false;
+  if (std::equal(old_before, old_end, new_before)) return true;
+  s.scratch_old.assign(old_before, old_end);
+  s.scratch_new.assign(new_before, new_end);
   std::sort(s.scratch_old.begin(), s.scratch_old.end());
   std::sort(s.scratch_new.begin(), s.scratch_new.end());
   return s.scratch_old == s.scratch_new;
@@ -145,46 +56,31 @@ void add_old(const ReplayState& s, Lowest& lowest, int task) {
   lowest.add(s.done[at(task)].ready_ns, s.tasks[at(task)].key);
 }
 
-// If it waits for new tasks of new keys it is later than them. If it waits for other new tasks, these have been old
-// ones that were ready before its time here.
+// If it waits for new tasks it is later than them. If it waits for tasks that go and are new, these were ready before
+// its time here.
 void add_new(const ReplayState& s, Lowest& lowest, int task) {
   int64_t ready_ns = 0;
-  const Edges& edges = s.now[at(task)].edges;
-  for (int e = edges.before; e < edges.before_end; ++e) {
-    const int mate = mate_of(s, s.edges[at(e)]);
-    if (mate < 0) return;
-    ready_ns = std::max(ready_ns, s.done[at(mate)].end_ns);
+  const Edges& edges = edges_now(s, task);
+  for (int e = edges.before; e < edges.end; ++e) {
+    const int from = s.edges[at(e)];
+    if (from >= s.task_count) return;
+    ready_ns = std::max(ready_ns, s.done[at(from)].end_ns);
   }
   lowest.add(ready_ns, s.tasks[at(task)].key);
 }
 
-bool is_same(ReplayState& s, int task, int mate) {
-  const Task &mine = s.tasks[at(task)], &old = s.tasks[at(mate)];
-  return mine.duration_ns == old.duration_ns && mine.queue_count == old.queue_count &&
-         std::equal(mine.queues, mine.queues + mine.queue_count, old.queues) &&
-         waits_are_same(s, s.of[at(mate)], s.now[at(task)].edges);
-}
-
 Lowest compare_tasks(ReplayState& s) {
   Lowest lowest;
-  for (int task = s.task_count; task < s.new_count; ++task) {
-    const int mate = s.mate[at(task - s.task_count)];
-    const bool same = mate >= 0 && is_same(s, task, mate);
-    s.same[at(task - s.task_count)] = same;
-    if (same) s.now[at(mate)].waits = 1;
-    else add_new(s, lowest, task);
-  }
-  for (const int slot : s.touched) {
-    const int first = s.first[at(slot)], size = s.graph.fragments[at(slot)]->size();
-    for (int task = first; task < first + size; ++task) {
-      if (s.slots[at(slot)].exchanged) {
-        if (s.now[at(task)].waits == 0) add_old(s, lowest, task);
-      } else if (!waits_are_same(s, s.of[at(task)], s.now[at(task)].edges)) {
-        add_old(s, lowest, task);
-        add_new(s, lowest, task);
-      }
+  s.changed.clear();
+  for (const int task : s.removed) add_old(s, lowest, task);
+  for (const int slot : s.touched)
+    for (int i = 0; i < s.size_now(slot); ++i) {
+      const int task = s.task_now(slot, i);
+      if (task < s.task_count && waits_are_same(s, task)) continue;
+      if (task < s.task_count) add_old(s, lowest, task);
+      add_new(s, lowest, task);
+      s.changed.push_back(task);
     }
-  }
   return lowest;
 }
 
@@ -195,61 +91,29 @@ void set_cut(ReplayState& s, const Lowest& lowest) {
   });
   s.cut = static_cast<int>(first - s.order.begin());
   s.cut_ns = lowest.ready_ns;
-  for (int task = s.task_count; task < s.new_count; ++task) {
-    const size_t i = at(task - s.task_count);
-    if (s.same[i] && s.done[at(s.mate[i])].place < s.cut) s.done[at(task)] = s.done[at(s.mate[i])];
-    else s.done[at(task)].place = kLate;
-  }
-}
-
-void make_room(ReplayState& s) {
-  if (s.tasks.size() >= at(s.new_count)) return;
-  const size_t size = at(s.new_count) + at(s.new_count) / 2;
-  s.tasks.resize(size);
-  s.of.resize(size);
-  s.done.resize(size);
-  s.now.resize(size);
+  for (int task = s.task_count; task < s.new_count; ++task) s.tasks[at(task)].place = kLate;
 }
 
 }  // namespace
 
 void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
-  if (s.epoch == std::numeric_limits<uint32_t>::max()) {  // begin to count again
-    s.epoch = 0;
-    for (Now& now : s.now) now.epoch = now.tail_epoch = 0;
-    for (Touched& slot : s.slots) slot.epoch = 0;
-    for (KeyPlace& key : s.keys) key.epoch = 0;
-  }
-  ++s.epoch;
-  s.exact = false;
-  s.exchanges.clear();
-  s.touched.clear();
+  begin_proposal(s, exchanges);
+  s.exact = s.has_run = false;
   for (const int queue : s.changed_queues) s.change_ns[at(queue)] = 0;
   s.changed_queues.clear();
-  s.new_count = s.task_count;
-  for (const auto& [slot, fragment] : exchanges) {
-    if (fragment == s.graph.fragments[at(slot)]) continue;
-    ensure(!s.is_touched(slot), "slot {} is exchanged twice", slot);
-    s.exchanges.push_back({slot, fragment});
-    s.slots[at(slot)] = {.epoch = s.epoch, .exchanged = true, .first = s.new_count, .fragment = fragment.get()};
-    s.touched.push_back(slot);
-    s.new_count += fragment->size();
+  for (const auto& [slot, fragment] : s.exchanges) {
     change_loads(s, *s.graph.fragments[at(slot)], -1);
     change_loads(s, *fragment, 1);
   }
 }
 
 void build(ReplayState& s) {
-  for (const auto& [slot, fragment] : s.exchanges) touch_beside(s, slot);
-  std::sort(s.touched.begin(), s.touched.end(), [&](int a, int b) { return s.rank[at(a)] > s.rank[at(b)]; });
-  make_room(s);
-  s.edges.resize(at(s.edge_count));
-  note_old_tasks(s);
-  s.mate.resize(at(s.new_count - s.task_count));
-  s.same.resize(s.mate.size());
-  for (const auto& [slot, fragment] : s.exchanges) add_new_tasks(s, slot);
-  for (int task = s.task_count; task < s.new_count; ++task)
-    s.mate[at(task - s.task_count)] = old_task(s, s.tasks[at(task)].key);
+  add_proposed_tasks(s);
+  s.done.resize(s.tasks.size());
+  s.now.resize(s.tasks.size());
+  s.swept.resize(s.tasks.size());
+  for (const int task : s.removed) s.now[at(task)].epoch = s.epoch;  // not to be met
+  s.touched_tasks.clear();
   for (const int slot : s.touched) gather(s, slot);
   set_cut(s, compare_tasks(s));
 }
@@ -258,19 +122,19 @@ namespace {
 
 // Of a late task of a touched slot, when all slots of higher rank have theirs.
 int64_t bound_tail(ReplayState& s, int task) {
-  Now& now = s.now[at(task)];
-  if (now.tail_epoch == s.epoch) return now.tail_ns;
+  const size_t mine = at(s.now[at(task)].touched);
+  if (s.touched_tasks[mine].bounded) return s.touched_tasks[mine].tail_ns;
   int64_t tail_ns = 0;
-  for (int e = now.edges.after; e < now.edges.after_end; ++e) {
+  const Edges edges = s.touched_tasks[mine].edges;
+  for (int e = edges.after; e < edges.before; ++e) {
     const int next = s.edges[at(e)];
-    int64_t of_ns;
-    if (s.now[at(next)].tail_epoch == s.epoch) of_ns = s.now[at(next)].tail_ns;
-    else if (next >= s.task_count || s.tasks[at(next)].rank == s.tasks[at(task)].rank) of_ns = bound_tail(s, next);
-    else of_ns = s.done[at(next)].tail_ns - s.decrease_ns[at(s.tasks[at(next)].rank)];
-    tail_ns = std::max(tail_ns, s.tasks[at(next)].duration_ns + of_ns);
+    const Task& then = s.tasks[at(next)];
+    const bool is_touched = s.now[at(next)].epoch == s.epoch;  // no other has been met yet
+    tail_ns = std::max(
+        tail_ns, then.duration_ns + (is_touched ? bound_tail(s, next) : then.tail_ns - s.decrease_ns[at(then.rank)]));
   }
-  now.tail_ns = tail_ns;
-  now.tail_epoch = s.epoch;
+  s.touched_tasks[mine].tail_ns = tail_ns;
+  s.touched_tasks[mine].bounded = true;
   return tail_ns;
 }
 
@@ -284,11 +148,11 @@ void bound_tails(ReplayState& s) {
   for (const int slot : s.touched) {
     for (; rank > s.rank[at(slot)]; --rank) s.decrease_ns[at(rank)] = decrease_ns;
     s.decrease_ns[at(rank)] = decrease_ns;
-    const int first = s.slots[at(slot)].first, size = s.slots[at(slot)].fragment->size();
-    for (int task = first + size - 1; task >= first; --task) {
+    for (int i = s.size_now(slot) - 1; i >= 0; --i) {
+      const int task = s.task_now(slot, i);
       if (!is_late(s, task)) continue;
       const int64_t tail_ns = bound_tail(s, task);
-      if (!s.slots[at(slot)].exchanged) decrease_ns = std::max(decrease_ns, s.done[at(task)].tail_ns - tail_ns);
+      if (!s.slots[at(slot)].exchanged) decrease_ns = std::max(decrease_ns, s.tasks[at(task)].tail_ns - tail_ns);
     }
   }
   for (; rank >= 0; --rank) s.decrease_ns[at(rank)] = decrease_ns;

@@ -1,6 +1,7 @@
 // A proposal becomes what is committed.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -12,31 +13,29 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-int last_before(const ReplayState& s, const Edges& edges) {
-  int place = -1;
-  for (int e = edges.before; e < edges.before_end; ++e) place = std::max(place, s.done[at(s.edges[at(e)])].place);
-  return place;
+// The places of what a task waits for, which was taken before it.
+void set_places(ReplayState& s, int place, Task& task) {
+  int first = std::numeric_limits<int>::max(), last = -1;
+  for (int e = task.edges.before; e < task.edges.end; ++e) {
+    const int from = s.tasks[at(s.edges[at(e)])].place;
+    first = std::min(first, from);
+    last = std::max(last, from);
+  }
+  task.first_before = last < 0 ? -1 : first;
+  s.last_before[at(place)] = last;
 }
 
-// The tasks of touched slots that were taken before the cut have new numbers; the others come as they were taken.
 void take(ReplayState& s) {
-  for (int task = s.task_count; task < s.new_count; ++task)
-    if (!is_late(s, task)) s.order[at(s.done[at(task)].place)] = task;
   s.order.resize(at(s.cut));
-  s.order.insert(s.order.end(), s.taken.begin(), s.taken.end());
-  s.last_before.resize(s.order.size());
-  s.end_ns.resize(s.order.size());
-  for (int place = s.cut; place < static_cast<int>(s.order.size()); ++place) {
-    const int task = s.order[at(place)];
-    const Now& now = s.now[at(task)];
-    Done& done = s.done[at(task)];
-    done.ready_ns = now.ready_ns;
-    done.start_ns = now.start_ns;
-    done.end_ns = now.end_ns;
-    done.place = place;
-    // What it waited for last was taken before it, so its place is known.
-    s.last_before[at(place)] = now.last_before == kBeforeCut ? last_before(s, now.edges) : now.last_before;
-    s.end_ns[at(place)] = std::max(place == 0 ? 0 : s.end_ns[at(place) - 1], now.end_ns);
+  s.last_before.resize(at(s.cut) + s.taken.size());
+  s.end_ns.resize(s.last_before.size());
+  for (const Taken& taken : s.taken) {
+    const int place = static_cast<int>(s.order.size());
+    s.order.push_back(taken.task);
+    s.done[at(taken.task)] = {taken.ready_ns, taken.start_ns, taken.end_ns};
+    s.tasks[at(taken.task)].place = place;
+    set_places(s, place, s.tasks[at(taken.task)]);
+    s.end_ns[at(place)] = std::max(place == 0 ? 0 : s.end_ns[at(place) - 1], taken.end_ns);
   }
 }
 
@@ -47,71 +46,68 @@ void hold(ReplayState& s) {
     const Task& task = s.tasks[at(s.order[at(place)])];
     for (int q = 0; q < task.queue_count; ++q) {
       std::vector<Held>& held = s.held[at(task.queues[q])];
-      held.push_back(
-          {place, s.done[at(s.order[at(place)])].end_ns, (held.empty() ? 0 : held.back().load_ns) + task.duration_ns});
+      const Done& done = s.done[at(s.order[at(place)])];
+      const int64_t before_ns = held.empty() ? 0 : held.back().load_ns;
+      held.push_back({done.ready_ns, task.key, s.order[at(place)], place, done.end_ns, before_ns + task.duration_ns});
     }
   }
 }
 
+int edges_of(const ReplayState& s, int task) { return s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after; }
+
 void exchange(ReplayState& s) {
-  for (const int slot : s.touched) {
-    const Touched& touched = s.slots[at(slot)];
-    const int before = s.first[at(slot)], before_size = s.graph.fragments[at(slot)]->size();
-    for (int task = before; task < before + before_size; ++task)
-      s.live_edges -= s.of[at(task)].before_end - s.of[at(task)].after;
-    s.first[at(slot)] = touched.first;
-    for (int task = touched.first; task < touched.first + touched.fragment->size(); ++task) {
-      s.of[at(task)] = s.now[at(task)].edges;
-      s.live_edges += s.of[at(task)].before_end - s.of[at(task)].after;
+  for (const int task : s.removed) s.live_edges -= edges_of(s, task);
+  for (const int slot : s.touched)
+    for (int i = 0; i < s.size_now(slot); ++i) {
+      const int task = s.task_now(slot, i);
+      if (task < s.task_count) s.live_edges -= edges_of(s, task);
+      s.tasks[at(task)].edges = s.touched_tasks[at(s.now[at(task)].touched)].edges;
+      s.live_edges += edges_of(s, task);
     }
-  }
-  for (auto& [slot, fragment] : s.exchanges) std::swap(s.graph.fragments[at(slot)], fragment);
+  commit_tasks(s);
   for (const int queue : s.changed_queues) s.load_ns[at(queue)] += std::exchange(s.change_ns[at(queue)], 0);
-  s.task_count = s.new_count;
-  s.edge_count = static_cast<int>(s.edges.size());
 }
 
 // Tails of tasks of touched slots, and of those for which that changes theirs, the last taken first.
 void set_tails(ReplayState& s) {
   s.dirty.assign(s.order.size() / 64 + 1, 0);
   const auto mark = [&](int task) {
-    const size_t place = at(s.done[at(task)].place);
+    const size_t place = at(s.tasks[at(task)].place);
     s.dirty[place / 64] |= uint64_t{1} << place % 64;
   };
   for (const int slot : s.touched)
-    for (int i = 0; i < s.slots[at(slot)].fragment->size(); ++i) {
-      s.done[at(s.first[at(slot)] + i)].tail_ns = -1;
-      mark(s.first[at(slot)] + i);
+    for (int i = 0; i < s.size_now(slot); ++i) {
+      const int task = s.task_now(slot, i);
+      s.tasks[at(task)].tail_ns = -1;
+      mark(task);
     }
   for (size_t word = s.dirty.size(); word-- > 0;)
     while (s.dirty[word] != 0) {
       const size_t bit = 63 - static_cast<size_t>(std::countl_zero(s.dirty[word]));
       s.dirty[word] ^= uint64_t{1} << bit;
       const int task = s.order[word * 64 + bit];
-      const Edges& edges = s.of[at(task)];
+      const Edges& edges = s.tasks[at(task)].edges;
       int64_t tail_ns = 0;
-      for (int e = edges.after; e < edges.after_end; ++e) {
+      for (int e = edges.after; e < edges.before; ++e) {
         const int next = s.edges[at(e)];
-        tail_ns = std::max(tail_ns, s.tasks[at(next)].duration_ns + s.done[at(next)].tail_ns);
+        tail_ns = std::max(tail_ns, s.tasks[at(next)].duration_ns + s.tasks[at(next)].tail_ns);
       }
-      if (tail_ns == s.done[at(task)].tail_ns) continue;
-      s.done[at(task)].tail_ns = tail_ns;
-      for (int e = edges.before; e < edges.before_end; ++e) mark(s.edges[at(e)]);
+      if (tail_ns == s.tasks[at(task)].tail_ns) continue;
+      s.tasks[at(task)].tail_ns = tail_ns;
+      for (int e = edges.before; e < edges.end; ++e) mark(s.edges[at(e)]);
     }
 }
 
 }  // namespace
 
 void commit(ReplayState& s) {
-  take(s);
+  if (!s.has_run) run(s, Replay::kNoThreshold);  // the sweep was enough to evaluate it
   exchange(s);
+  take(s);
   hold(s);
   set_tails(s);
   s.makespan_ns = s.new_makespan_ns;
   s.exact = false;
-  // The slots are as before for who asks now.
-  for (const int slot : s.touched) s.slots[at(slot)].epoch = 0;
-  s.touched.clear();
   s.changed_queues.clear();
   s.exchanges.clear();
 }

@@ -1,5 +1,6 @@
 // What comes after the cut, simulated again.
 #include <algorithm>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/sim/replay_state.h"
@@ -10,35 +11,37 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// Sets what a late task waits for, and when it is ready if that is nothing late. `edges` are its own in the proposal.
-void wait(ReplayState& s, Now& now) {
+// What a late task waits for, and when it is ready if that is nothing late.
+void wait(ReplayState& s, Now& now, const Edges& edges) {
   now.waits = 0;
   now.ready_ns = 0;
-  for (int e = now.edges.before; e < now.edges.before_end; ++e) {
-    const Done& done = s.done[at(s.edges[at(e)])];
-    if (done.place < s.cut) now.ready_ns = std::max(now.ready_ns, done.end_ns);
-    else ++now.waits;
+  for (int e = edges.before; e < edges.end; ++e) {
+    const int from = s.edges[at(e)];
+    if (is_late(s, from)) ++now.waits;
+    else now.ready_ns = std::max(now.ready_ns, s.done[at(from)].end_ns);
   }
 }
 
-void push(ReplayState& s, int task) {
-  s.now[at(task)].last_before = kBeforeCut;
-  s.heap.push({s.now[at(task)].ready_ns, s.tasks[at(task)].key, task});
+// A late task of an untouched slot, when it is met first.
+void meet(ReplayState& s, Now& now, const Task& task) {
+  now.epoch = s.epoch;
+  now.touched = -1;
+  now.ready_ns = 0;
+  if (task.first_before >= s.cut) now.waits = task.edges.end - task.edges.before;
+  else wait(s, now, task.edges);
 }
 
 // The tasks that are ready when the first late one is taken.
 void push_ready(ReplayState& s) {
   s.heap.clear();
-  for (const int slot : s.touched) {
-    const int first = s.slots[at(slot)].first, size = s.slots[at(slot)].fragment->size();
-    for (int task = first; task < first + size; ++task) {
+  for (const int slot : s.touched)
+    for (int i = 0; i < s.size_now(slot); ++i) {
+      const int task = s.task_now(slot, i);
       if (!is_late(s, task)) continue;
       Now& now = s.now[at(task)];
-      now.epoch = s.epoch;
-      wait(s, now);
-      if (now.waits == 0) push(s, task);
+      wait(s, now, s.touched_tasks[at(now.touched)].edges);
+      if (now.waits == 0) s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
     }
-  }
   const int count = static_cast<int>(s.order.size());
   const int* const last_before = s.last_before.data();
   for (int block = s.cut; block < count; block += 64) {
@@ -48,74 +51,86 @@ void push_ready(ReplayState& s) {
     if (least == s.cut) continue;
     for (int place = block; place < end; ++place) {
       const int task = s.order[at(place)];
-      if (last_before[place] >= s.cut || s.now[at(task)].epoch == s.epoch) continue;
       Now& now = s.now[at(task)];
+      if (last_before[place] >= s.cut || now.epoch == s.epoch) continue;
       now.epoch = s.epoch;
-      now.edges = s.of[at(task)];
+      now.touched = -1;
       now.ready_ns = s.done[at(task)].ready_ns;
-      push(s, task);
+      s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
     }
   }
 }
 
-int64_t tail_ns(const ReplayState& s, int task) {
-  return s.now[at(task)].tail_epoch == s.epoch ? s.now[at(task)].tail_ns
-                                               : s.done[at(task)].tail_ns - s.decrease_ns[at(s.tasks[at(task)].rank)];
+// The queue as it is at the cut.
+void cut_queue(ReplayState& s, size_t queue) {
+  const std::vector<Held>& held = s.held[queue];
+  const auto late = std::partition_point(held.begin(), held.end(), [&](const Held& of) { return of.place < s.cut; });
+  const Held before = late == held.begin() ? Held{} : *(late - 1);
+  s.queues[queue] = {before.end_ns, s.load_ns[queue] + s.change_ns[queue] - before.load_ns, s.epoch};
+}
+
+QueueNow& queue_now(ReplayState& s, int queue) {
+  if (s.queues[at(queue)].epoch != s.epoch) cut_queue(s, at(queue));
+  return s.queues[at(queue)];
 }
 
 }  // namespace
 
 bool cut_queues(ReplayState& s, int64_t threshold_ns) {
-  s.new_makespan_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
-  int64_t bound_ns = s.new_makespan_ns;
-  for (size_t queue = 0; queue < s.queues.size(); ++queue) {
-    const std::vector<Held>& held = s.held[queue];
-    const auto late =
-        std::partition_point(held.begin(), held.end(), [&](const Held& task) { return task.place < s.cut; });
-    const Held before = late == held.begin() ? Held{} : *(late - 1);
-    const int64_t left_ns = s.load_ns[queue] + s.change_ns[queue] - before.load_ns;
-    s.queues[queue] = {before.end_ns, left_ns};
-    if (left_ns > 0) bound_ns = std::max(bound_ns, std::max(before.end_ns, s.cut_ns) + left_ns);
+  int64_t bound_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
+  for (const int queue : s.changed_queues) {
+    const QueueNow& now = queue_now(s, queue);
+    if (now.left_ns > 0) bound_ns = std::max(bound_ns, std::max(now.end_ns, s.cut_ns) + now.left_ns);
   }
   return bound_ns <= threshold_ns;
 }
 
+namespace {
+
+// Starts the task on all its queues and ends it; returns its end, and what is left to be done on the queue with most.
+std::pair<int64_t, int64_t> hold_queues(ReplayState& s, const Task& task, int64_t ready_ns) {
+  if (task.queue_count == 1) {
+    QueueNow& queue = queue_now(s, task.queue);
+    queue.end_ns = std::max(ready_ns, queue.end_ns) + task.duration_ns;
+    queue.left_ns -= task.duration_ns;
+    return {queue.end_ns, queue.left_ns};
+  }
+  int64_t start_ns = ready_ns, left_ns = 0;
+  for (int q = 0; q < task.queue_count; ++q) start_ns = std::max(start_ns, queue_now(s, task.queues[q]).end_ns);
+  for (int q = 0; q < task.queue_count; ++q) {
+    QueueNow& queue = s.queues[at(task.queues[q])];
+    queue.end_ns = start_ns + task.duration_ns;
+    queue.left_ns -= task.duration_ns;
+    left_ns = std::max(left_ns, queue.left_ns);
+  }
+  return {start_ns + task.duration_ns, left_ns};
+}
+
+}  // namespace
+
 bool run(ReplayState& s, int64_t threshold_ns) {
   push_ready(s);
   s.taken.clear();
-  int64_t makespan_ns = s.new_makespan_ns;
+  int64_t makespan_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
   while (!s.heap.empty()) {
-    const int task = s.heap.top().task;
-    const Task& of = s.tasks[at(task)];
-    Now& now = s.now[at(task)];
-    int64_t start_ns = now.ready_ns, left_ns = 0;
-    for (int q = 0; q < of.queue_count; ++q) start_ns = std::max(start_ns, s.queues[at(of.queues[q])].end_ns);
-    const int64_t end_ns = start_ns + of.duration_ns;
-    for (int q = 0; q < of.queue_count; ++q) {
-      QueueNow& queue = s.queues[at(of.queues[q])];
-      queue.end_ns = end_ns;
-      queue.left_ns -= of.duration_ns;
-      left_ns = std::max(left_ns, queue.left_ns);
-    }
-    now.start_ns = start_ns;
-    now.end_ns = end_ns;
-    const int place = s.cut + static_cast<int>(s.taken.size());
-    s.taken.push_back(task);
-    if (end_ns + tail_ns(s, task) > threshold_ns) return ++s.counts.by_tails, false;
+    const int t = s.heap.top().task;
+    const Task& task = s.tasks[at(t)];
+    const Now& now = s.now[at(t)];
+    const TouchedTask* const touched = now.touched < 0 ? nullptr : &s.touched_tasks[at(now.touched)];
+    const auto [end_ns, left_ns] = hold_queues(s, task, now.ready_ns);
+    s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
+    const int64_t tail_ns = touched ? touched->tail_ns : task.tail_ns - s.decrease_ns[at(task.rank)];
+    if (end_ns + tail_ns > threshold_ns) return ++s.counts.by_tails, false;
     if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
     makespan_ns = std::max(makespan_ns, end_ns);
+    const Edges& edges = touched ? touched->edges : task.edges;
     bool at_top = true;
-    for (int e = now.edges.after; e < now.edges.after_end; ++e) {
+    for (int e = edges.after; e < edges.before; ++e) {
       const int next = s.edges[at(e)];
       Now& then = s.now[at(next)];
-      if (then.epoch != s.epoch) {
-        then.epoch = s.epoch;
-        then.edges = s.of[at(next)];
-        wait(s, then);
-      }
+      if (then.epoch != s.epoch) meet(s, then, s.tasks[at(next)]);
       then.ready_ns = std::max(then.ready_ns, end_ns);
       if (--then.waits > 0) continue;
-      then.last_before = place;
       const ReadyTask ready{then.ready_ns, s.tasks[at(next)].key, next};
       at_top ? s.heap.replace_top(ready) : s.heap.push(ready);
       at_top = false;
@@ -123,7 +138,7 @@ bool run(ReplayState& s, int64_t threshold_ns) {
     if (at_top) s.heap.pop();
   }
   s.new_makespan_ns = makespan_ns;
-  return true;
+  return s.has_run = true;
 }
 
 }  // namespace partita::replay

@@ -3,93 +3,87 @@
 #include <limits>
 #include <vector>
 
+#include "partita/sim/proposed_tasks.h"
 #include "partita/sim/ready_heap.h"
 #include "partita/sim/replay.h"
 
 namespace partita::replay {
 
-// Tasks are numbered as they come: those of a slot in a row, from the slot's first on. Numbers below
-// ReplayState::task_count are the committed graph's, or out of use; a proposal's new tasks have those above. Edges are
-// kept likewise.
-struct Task {
-  int64_t duration_ns = 0;
-  uint64_t key = 0;
-  const int* queues = nullptr;  // the fragment's
-  int queue_count = 0;
-  int rank = 0;  // its slot's
-};
+using Task = ProposedTasks::Task;
+using Edges = ProposedTasks::Edges;
 
-struct Edges {
-  int after = 0, after_end = 0, before = 0, before_end = 0;  // in ReplayState::edges
-};
-
-// A task in the committed timeline. Of a proposal's new task that is the same as an old one taken before the cut, a
-// copy of that.
+// When a task runs in the committed timeline.
 struct Done {
-  int64_t ready_ns = 0, start_ns = 0, end_ns = 0, tail_ns = 0;
-  int place = 0;
+  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
 };
-constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's other new tasks
+constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
 
 // A task in the proposal; of it if `epoch` is the proposal's.
-struct alignas(64) Now {
-  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
-  int64_t tail_ns = 0;  // of late tasks of touched slots: a lower bound
-  Edges edges;
-  int waits = 0;        // for late tasks not taken; of an old task of an exchanged slot: whether a new one is the same
-  int last_before = 0;  // the place of what it waited for last; kBeforeCut: before the cut
-  uint32_t epoch = 0, tail_epoch = 0;
+struct alignas(32) Now {
+  int64_t ready_ns = 0;
+  uint32_t epoch = 0;
+  int waits = 0;     // for late tasks not taken
+  int touched = -1;  // in ReplayState::touched_tasks; -1: its slot is not touched
 };
-constexpr int kBeforeCut = -2;
+
+// A task of a touched slot.
+struct TouchedTask {
+  Edges edges;
+  bool bounded = false;
+  int64_t tail_ns = 0;  // if bounded, of a late one: a lower bound
+};
+
+// A task that has been taken after the cut.
+struct Taken {
+  int task = 0;
+  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
+};
 
 // A task taken on a queue.
 struct Held {
+  int64_t ready_ns = 0;
+  uint64_t key = 0;
+  int task = 0;
   int place = 0;
   int64_t end_ns = 0;
   int64_t load_ns = 0;  // of the queue's tasks up to it
 };
 
+// In the proposal; of it if `epoch` is the proposal's.
 struct QueueNow {
   int64_t end_ns = 0;
   int64_t left_ns = 0;  // to be done by tasks not taken
-};
-
-// A slot that a proposal touches: one that is exchanged, or stands beside one that is.
-struct Touched {
-  uint32_t epoch = 0;
-  bool exchanged = false;
-  int first = 0;
-  const Fragment* fragment = nullptr;
-};
-
-// Old tasks of exchanged slots by their keys.
-struct KeyPlace {
-  uint64_t key = 0;
-  int task = 0;
   uint32_t epoch = 0;
 };
 
-// Where some of the edges of a slot's tasks are: in the fragment of `slot`.
-struct Source {
-  int slot = 0;
-  const TaskLists* lists = nullptr;
+// What the sweep knows of a task; of the proposal if `epoch` is its.
+struct Swept {
+  int64_t ready_ns = 0;  // if it waits for nothing that is held up
+  int64_t end_ns = 0;    // if it has arrived
+  uint32_t epoch = 0;
+  int waits = 0;           // for new tasks that have not arrived, and those that have departed and not arrived
+  bool has_event = false;  // at its old place
+  bool removed = false, departed = false, arrived = false;
+  bool in_place = false;  // arrived at its old place
 };
+
+// And of a queue.
+struct SweptQueue {
+  size_t next = 0;       // the first in its old order that has not been passed
+  int64_t end_ns = 0;    // of what was taken last
+  int64_t moved_ns = 0;  // what arrived less what departed
+  uint32_t epoch = 0;
+};
+
+enum class Verdict { kWithin, kAbove, kUndecided };
 
 }  // namespace partita::replay
 
 namespace partita {
 
-struct ReplayState {
-  TaskGraph graph;
-  std::vector<int> first;  // by slot: its first task
-  std::vector<int> rank;   // by slot: edges lead to higher ones, or stay in a slot
+struct ReplayState : ProposedTasks {
+  ReplayOptions options;
   int64_t makespan_ns = 0;
-  int task_count = 0;  // numbers in use by the committed graph, with those out of use
-  int edge_count = 0;  // likewise
-  int live_edges = 0;  // without those out of use
-  std::vector<replay::Task> tasks;
-  std::vector<replay::Edges> of;  // by task
-  std::vector<int> edges;
   std::vector<replay::Done> done;
   std::vector<int> order;                       // by place: the task
   std::vector<int> last_before;                 // by place: the last place of what it waits for, -1: nothing
@@ -98,40 +92,27 @@ struct ReplayState {
   std::vector<int64_t> load_ns;                 // by queue
 
   // The proposal.
-  uint32_t epoch = 0;
-  bool exact = false;  // it was evaluated to its end
-  Replay::Exchanges exchanges;
-  std::vector<int> touched;            // slots, in falling rank
-  std::vector<replay::Touched> slots;  // by slot
-  std::vector<int64_t> change_ns;      // by queue: of its load
+  bool exact = false;              // it was evaluated to its end
+  std::vector<int64_t> change_ns;  // by queue: of its load
   std::vector<int> changed_queues;
-  int new_count = 0;       // tasks up to here
-  std::vector<int> mate;   // by new task, from task_count on: the old one with its key; -1: none
-  std::vector<char> same;  // likewise: in all equal to its mate
-  std::vector<replay::KeyPlace> keys;
   std::vector<int64_t> decrease_ns;  // by rank: by how much tails of untouched slots may be less at most
   int cut = 0;                       // the first place that is simulated again
   int64_t cut_ns = 0;                // when what stood or stands there is ready
   std::vector<replay::Now> now;      // by task
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
-  std::vector<int> taken;
+  std::vector<replay::TouchedTask> touched_tasks;
+  std::vector<replay::Taken> taken;
+  std::vector<int> changed;  // new tasks, and those that wait for others than before
+  std::vector<replay::Swept> swept;
+  std::vector<replay::SweptQueue> swept_queues;
+  bool has_run = false;  // `taken` is all that is late
   int64_t new_makespan_ns = 0;
   std::vector<int> scratch_old, scratch_new;
   std::vector<int64_t> scratch_ns;
-  std::vector<replay::Source> sources_after, sources_before;
   std::vector<uint64_t> dirty;  // by place: bits
 
   ReplayCounts counts;
-
-  bool is_touched(int slot) const { return slots[static_cast<size_t>(slot)].epoch == epoch; }
-  bool is_exchanged(int slot) const { return is_touched(slot) && slots[static_cast<size_t>(slot)].exchanged; }
-  const Fragment& fragment_now(int slot) const {
-    return is_touched(slot) ? *slots[static_cast<size_t>(slot)].fragment : *graph.fragments[static_cast<size_t>(slot)];
-  }
-  int first_now(int slot) const {
-    return is_touched(slot) ? slots[static_cast<size_t>(slot)].first : first[static_cast<size_t>(slot)];
-  }
 };
 
 }  // namespace partita
@@ -143,14 +124,16 @@ namespace partita::replay {
 void begin(ReplayState& s, const Replay::Exchanges& exchanges);
 // Its new tasks, the edges of touched slots, and where the committed timeline is cut.
 void build(ReplayState& s);
-// Whether the bound at the cut is within the threshold; the queues as they are there.
+// Whether the bounds at the cut of the queues whose loads change are within the threshold.
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
 // Lower bounds of tails, of late tasks of touched slots, and how much less others may be.
 void bound_tails(ReplayState& s);
+// Looks at the tasks that the proposal affects alone, `budget` at most. Within: new_makespan_ns.
+Verdict sweep(ReplayState& s, int64_t threshold_ns, int64_t budget);
 // Takes the late tasks; whether the makespan, new_makespan_ns, is within the threshold.
 bool run(ReplayState& s, int64_t threshold_ns);
 void commit(ReplayState& s);
 
-inline bool is_late(const ReplayState& s, int task) { return s.done[static_cast<size_t>(task)].place >= s.cut; }
+inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut; }
 
 }  // namespace partita::replay

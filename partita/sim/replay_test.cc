@@ -40,6 +40,14 @@ std::vector<int64_t> tails(const Whole& whole) {
   return tails;
 }
 
+std::vector<int64_t> loads_of(const Whole& whole) {
+  std::vector<int64_t> load_ns(static_cast<size_t>(whole.flat.queue_count));
+  for (size_t t = 0; t + 1 < whole.flat.tasks.size(); ++t)
+    for (int q = whole.flat.tasks[t].queue; q < whole.flat.tasks[t + 1].queue; ++q)
+      load_ns[static_cast<size_t>(whole.flat.queues[static_cast<size_t>(q)])] += whole.flat.tasks[t].duration_ns;
+  return load_ns;
+}
+
 // Event for event.
 void expect_committed(const Replay& replay, const Whole& whole) {
   const std::vector<int64_t> tail_ns = tails(whole);
@@ -57,52 +65,86 @@ void expect_committed(const Replay& replay, const Whole& whole) {
       ASSERT_EQ(of.tail_ns, tail_ns[t]) << "slot " << slot;
       ASSERT_EQ(of.place, place[t]) << "slot " << slot;
     }
-  std::vector<int64_t> load_ns(static_cast<size_t>(whole.flat.queue_count));
-  for (size_t t = 0; t + 1 < whole.flat.tasks.size(); ++t)
-    for (int q = whole.flat.tasks[t].queue; q < whole.flat.tasks[t + 1].queue; ++q)
-      load_ns[static_cast<size_t>(whole.flat.queues[static_cast<size_t>(q)])] += whole.flat.tasks[t].duration_ns;
-  ASSERT_EQ(replay.load_ns(), load_ns);
+  ASSERT_EQ(replay.load_ns(), loads_of(whole));
 }
 
-// `count` proposals to the graph of a seed, some of which are committed, with thresholds about the true makespan.
-void propose(uint64_t seed, int count) {
+// No sweeps, all of them short, as they are used, and all to their end.
+ReplayOptions options_of(uint64_t seed) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const ReplayOptions all[] = {{0, kMany}, {8, kMany}, {}, {kMany, 1}};
+  return all[seed % 4];
+}
+
+// Fragments that nobody else keeps.
+Exchanges copies(const Exchanges& exchanges) {
+  Exchanges copies;
+  for (const auto& [slot, fragment] : exchanges) copies.push_back({slot, std::make_shared<Fragment>(*fragment)});
+  return copies;
+}
+
+int64_t bound_of_loads(Replay& replay, const Exchanges& exchanges) {
+  std::vector<Replay::Load> loads;
+  for (const auto& [slot, fragment] : exchanges) loads.push_back({slot, fragment->load_ns});
+  return replay.lower_bound_of_loads(loads);
+}
+
+// Below the makespan, by a little and by much, nothing is returned, and the makespan from it on.
+void expect_makespan(Replay& replay, const Exchanges& exchanges, const Whole& whole, Rng& rng) {
+  const int64_t makespan_ns = whole.timeline.makespan_ns;
+  const std::vector<int64_t> load_ns = loads_of(whole);
+  ASSERT_EQ(bound_of_loads(replay, exchanges), *std::max_element(load_ns.begin(), load_ns.end()));
+  const int64_t below_ns = rng.between(makespan_ns / 2, makespan_ns - 1);
+  ASSERT_EQ(replay.evaluate(exchanges, below_ns), std::nullopt) << "threshold " << below_ns << " of " << makespan_ns;
+  ASSERT_EQ(replay.evaluate(exchanges, makespan_ns - 1), std::nullopt);
+  if (rng.below(2) == 0) {
+    ASSERT_EQ(replay.evaluate(exchanges), makespan_ns);
+  }
+  ASSERT_EQ(replay.evaluate(exchanges, makespan_ns + rng.between(0, 1)), makespan_ns);
+}
+
+// `count` proposals to the graph of a seed, some of which are committed.
+void propose(uint64_t seed, int count, ReplayCounts& counts) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   RandomTaskGraph random(testing::small_recipe(seed), seed);
   Rng rng(seed);
-  Replay replay(random.graph());
+  Replay replay(random.graph(), options_of(seed));
   TaskGraph committed = random.graph();
   ASSERT_NO_FATAL_FAILURE(expect_committed(replay, Whole(committed)));
   for (int i = 0; i < count; ++i) {
     SCOPED_TRACE(fmt::format("proposal {}", i));
     const auto drawn = random.draw(rng, static_cast<int>(rng.between(1, 4)));
-    const Exchanges exchanges = random.exchanges(drawn);
+    const Exchanges drawn_exchanges = random.exchanges(drawn);
+    const Exchanges exchanges = rng.below(2) == 0 ? drawn_exchanges : copies(drawn_exchanges);
     const TaskGraph graph = exchanged(committed, exchanges);
     const Whole whole(graph);
-    const int64_t makespan_ns = whole.timeline.makespan_ns;
-    std::vector<Replay::Load> loads;
-    for (const auto& [slot, fragment] : exchanges) loads.push_back({slot, fragment->load_ns});
-    ASSERT_LE(replay.lower_bound_of_loads(loads), makespan_ns);
-    const int64_t below_ns = rng.between(makespan_ns / 2, makespan_ns - 1);
-    ASSERT_EQ(replay.evaluate(exchanges, below_ns), std::nullopt) << "threshold " << below_ns << " of " << makespan_ns;
-    ASSERT_EQ(replay.evaluate(exchanges, makespan_ns - 1), std::nullopt);
-    if (rng.below(2) == 0) {
-      ASSERT_EQ(replay.evaluate(exchanges), makespan_ns);
-    }
-    ASSERT_EQ(replay.evaluate(exchanges, makespan_ns + rng.between(0, 1)), makespan_ns);
+    ASSERT_NO_FATAL_FAILURE(expect_makespan(replay, exchanges, whole, rng));
     if (rng.below(3) > 0) continue;
     replay.commit();
     committed = graph;
     for (const auto& [op, configuration] : drawn) random.choose(op, configuration);
     ASSERT_NO_FATAL_FAILURE(expect_committed(replay, whole));
   }
+  counts.by_loads += replay.counts().by_loads;
+  counts.by_cut += replay.counts().by_cut;
+  counts.by_tails += replay.counts().by_tails;
+  counts.by_queues += replay.counts().by_queues;
+  counts.exact += replay.counts().exact;
+  counts.swept += replay.counts().swept;
+  counts.taken += replay.counts().taken;
 }
 
 TEST(Replay, IsTheFullSimulation) {
-  for (uint64_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) propose(seed, 20);
+  ReplayCounts counts;
+  for (uint64_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) propose(seed, 20, counts);
+  // Every bound has been used, and both ways to the makespan.
+  for (const int64_t count :
+       {counts.by_loads, counts.by_cut, counts.by_tails, counts.by_queues, counts.exact, counts.swept, counts.taken})
+    EXPECT_GT(count, 300);
 }
 
 TEST(ManyReplay, IsTheFullSimulation) {
-  for (uint64_t seed = 1000; seed < 3000 && !HasFatalFailure(); ++seed) propose(seed, 50);
+  ReplayCounts counts;
+  for (uint64_t seed = 1000; seed < 3000 && !HasFatalFailure(); ++seed) propose(seed, 50, counts);
 }
 
 TEST(Replay, CommitsOnlyWhatWasEvaluatedToItsEnd) {

@@ -264,6 +264,7 @@ FragmentPtr RandomTaskGraph::tensor_fragment(int slot, const std::vector<int>& c
   std::vector<int> of = {slot};
   if (writer_[tensor] >= 0) of.push_back(chosen[static_cast<size_t>(writer_[tensor])]);
   for (const int reader : readers_[tensor]) of.push_back(chosen[static_cast<size_t>(reader)]);
+  if (tensor_fragments_.size() > 20'000) tensor_fragments_.clear();  // what is in use is kept by who uses it
   FragmentPtr& fragment = tensor_fragments_[of];
   if (!fragment) fragment = make_tensor_fragment(slot, chosen);
   return fragment;
