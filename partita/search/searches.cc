@@ -26,6 +26,7 @@ namespace partita {
   SEARCH(optcnn)                 \
   SEARCH(zero)                   \
   SEARCH(flexflow)               \
+  SEARCH(soap)                   \
   SEARCH(exact)                  \
   SEARCH(auto)
 

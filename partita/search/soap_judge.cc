@@ -5,13 +5,23 @@
 
 namespace partita {
 
+SoapSimulator parse_soap_simulator(std::string_view text) {
+  return text == "full" ? SoapSimulator::kFull : text == "delta" ? SoapSimulator::kDelta : SoapSimulator::kReplay;
+}
+
 SoapJudge::SoapJudge(SoapSimulator simulator, const SoapTasks& tasks) : simulator_(simulator) {
   if (simulator_ == SoapSimulator::kReplay) replay_.emplace(tasks.graph());
+  else if (simulator_ == SoapSimulator::kDelta) delta_.emplace(tasks.graph());
   else graph_ = tasks.graph();
 }
 
 std::optional<int64_t> SoapJudge::ns(const SoapTasks::Changes& changes, int64_t threshold_ns) {
   if (simulator_ == SoapSimulator::kReplay) return replay_->evaluate(changes, threshold_ns);
+  if (simulator_ == SoapSimulator::kDelta) {
+    if (std::exchange(proposed_, true)) delta_->undo();
+    const int64_t ns = delta_->propose(changes);
+    return ns <= threshold_ns ? std::optional(ns) : std::nullopt;
+  }
   for (auto& [slot, fragment] : before_) graph_.fragments[static_cast<size_t>(slot)] = std::move(fragment);
   before_.clear();
   for (const auto& [slot, fragment] : changes)
@@ -24,6 +34,7 @@ std::optional<int64_t> SoapJudge::ns(const SoapTasks::Changes& changes, int64_t 
 void SoapJudge::keep() {
   if (simulator_ == SoapSimulator::kReplay) replay_->commit();
   before_.clear();
+  proposed_ = false;
 }
 
 }  // namespace partita

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "partita/search/soap_tasks.h"
+#include "partita/sim/algorithm2.h"
 #include "partita/sim/first_come.h"
 #include "partita/sim/replay.h"
 
@@ -14,7 +15,9 @@ namespace partita {
 enum class SoapSimulator {
   kReplay,  // from where the proposal changes the timeline, no further than the threshold (partita/sim/replay.h)
   kFull,    // Algorithm 1, from the beginning
+  kDelta,   // FlexFlow's Algorithm 2, corrected (partita/sim/algorithm2.h)
 };
+SoapSimulator parse_soap_simulator(std::string_view text);  // "replay", "full", "delta"
 
 class SoapJudge {
  public:
@@ -29,7 +32,9 @@ class SoapJudge {
  private:
   SoapSimulator simulator_;
   std::optional<Replay> replay_;
-  TaskGraph graph_;  // kFull: at hand, and of the last proposal
+  std::optional<Algorithm2> delta_;
+  bool proposed_ = false;  // kDelta: a proposal that has not been kept
+  TaskGraph graph_;        // kFull: at hand, and of the last proposal
   SoapTasks::Changes before_;
   FlatTasks flat_;
   Timeline timeline_;

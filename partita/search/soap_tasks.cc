@@ -23,6 +23,13 @@ int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration) {
   return -1;
 }
 
+std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations) {
+  std::vector<int64_t> numbers;
+  for (size_t u = 0; u < space.units.size(); ++u)
+    numbers.push_back(std::max<int64_t>(0, number_of(space.sets[u], configurations[u])));
+  return numbers;
+}
+
 SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space)
     : problem_(problem),
       space_(space),

@@ -24,6 +24,8 @@ struct SoapSpace {
 SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions);
 // The number of a configuration in a set; -1: it is not there.
 int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration);
+// Of a plan, by unit; where a configuration is not in its set, the set's first.
+std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations);
 
 class SoapTasks {
  public:

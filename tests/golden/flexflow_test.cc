@@ -71,10 +71,13 @@ TEST(FlexFlow, AllSimulatorsFindTheSamePlan) {
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("flexflow-k80", 4);
     const SearchResult replay = found(graph, cluster, "flexflow", 600);
-    const SearchResult full = found(graph, cluster, "flexflow?simulator=full", 600);
-    ASSERT_TRUE(replay.plan && full.plan);
-    EXPECT_EQ(*replay.plan, *full.plan) << model;
-    EXPECT_EQ(replay.counters.at("accepted"), full.counters.at("accepted"));
+    ASSERT_TRUE(replay.plan);
+    for (const char* other : {"flexflow?simulator=full", "flexflow?simulator=delta"}) {
+      const SearchResult same = found(graph, cluster, other, 600);
+      ASSERT_TRUE(same.plan);
+      EXPECT_EQ(*replay.plan, *same.plan) << model << " by " << other;
+      EXPECT_EQ(replay.counters.at("accepted"), same.counters.at("accepted"));
+    }
     EXPECT_EQ(*replay.plan->paper_cost, static_cast<double>(simulated_ns(graph, *replay.plan, cluster)) / 1e3);
     EXPECT_LT(simulated_ns(graph, *replay.plan, cluster),
               simulated_ns(graph, data_parallel_plan(graph, cluster), cluster));

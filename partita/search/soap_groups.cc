@@ -1,0 +1,76 @@
+// Finds units that are alike, and neighbours.
+#include "partita/search/soap_groups.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+
+namespace partita {
+
+namespace {
+
+// Degrees by sample, attribute and parameter.
+std::array<int, 3> degrees_by_dimension(const SoapUnit& unit, const SoapConfiguration& c) {
+  std::array<int, 3> product{1, 1, 1};
+  for (size_t d = 0; d < c.degrees.size(); ++d) product[static_cast<size_t>(unit.dimensions[d])] *= c.degrees[d];
+  return product;
+}
+
+}  // namespace
+
+SoapNeighbourhood soap_neighbourhood(const Graph& graph, const SoapSpace& space) {
+  SoapNeighbourhood out;
+  std::map<std::tuple<int, const tdl::Bound*, size_t, std::vector<std::vector<int>>>, int> known;
+  std::vector<int> unit_of(graph.ops.size(), 0);
+  for (size_t u = 0; u < space.units.size(); ++u) {
+    const Op& leader = graph.op(space.units[u].leader);
+    const bool of_cell = leader.cell >= 0 && leader.time_step >= 0;
+    const auto [group, fresh] = known.try_emplace({of_cell ? leader.cell : -1, leader.bound.get(),
+                                                   of_cell ? 0 : space.units[u].ops.size(), space.sets[u].degrees},
+                                                  static_cast<int>(known.size()));
+    if (fresh) out.groups.emplace_back();
+    out.groups[static_cast<size_t>(group->second)].push_back(static_cast<int>(u));
+    out.group_of.push_back(group->second);
+    for (const OpId op : space.units[u].ops) unit_of[op.index()] = static_cast<int>(u);
+  }
+  out.beside.resize(space.units.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    if (graph.ops[i].phase != Phase::kForward) continue;
+    for (const TensorId t : graph.ops[i].operands) {
+      const OpId producer = graph.tensor(t).producer;
+      if (!producer.valid() || unit_of[producer.index()] == unit_of[i]) continue;
+      out.beside[static_cast<size_t>(unit_of[i])].push_back(unit_of[producer.index()]);
+      out.beside[static_cast<size_t>(unit_of[producer.index()])].push_back(unit_of[i]);
+    }
+  }
+  for (std::vector<int>& units : out.beside) {
+    std::ranges::sort(units);
+    units.erase(std::unique(units.begin(), units.end()), units.end());
+  }
+  return out;
+}
+
+int64_t most_alike(const SoapSpace& space, int unit, int other, int64_t configuration) {
+  const SoapUnit &of = space.units[static_cast<size_t>(unit)], &that = space.units[static_cast<size_t>(other)];
+  const SoapConfiguration wanted = space.sets[static_cast<size_t>(other)].at(configuration);
+  const std::array<int, 3> degrees = degrees_by_dimension(that, wanted);
+  const SoapSet& set = space.sets[static_cast<size_t>(unit)];
+  int64_t best = -1;
+  int least = 0;
+  for (size_t d = 0; d < set.degrees.size(); ++d) {
+    int64_t parts = 1;
+    for (const int degree : set.degrees[d]) parts *= degree;
+    if (parts != static_cast<int64_t>(wanted.devices.size())) continue;
+    const std::array<int, 3> its = degrees_by_dimension(of, {set.degrees[d], {}});
+    int apart = 0;
+    for (size_t k = 0; k < its.size(); ++k) apart += std::abs(its[k] - degrees[k]);
+    if (best >= 0 && apart >= least) continue;
+    for (int64_t i = d == 0 ? 0 : set.ends[d - 1]; i < set.ends[d]; ++i)
+      if (set.at(i).devices == wanted.devices) best = i, least = apart;
+  }
+  return best;
+}
+
+}  // namespace partita

@@ -1,0 +1,311 @@
+// `soap`: a portfolio over FlexFlow's space by the simulated time of the local task graph, since no single method wins
+// on every network. Everything that it looks at is compared with the plan at hand, and given up once it is proved to
+// take longer (partita/sim/replay.h).
+//
+// 1. Starts: data parallelism, the expert's strategy, OptCNN's plan where it is quick, and plain plans: all units along
+//    samples, along parameters or both, on the first p devices.
+// 2. From the best of them, groups of units that are alike (all time steps of a cell, equal layers) take one
+//    configuration together.
+// 3. A walk that accepts a little more than it has, less and less: moves of a unit on the critical path or of any, of a
+//    group, of a run of neighbours; drawn, or like a neighbour's.
+// 4. Descent: each unit in each configuration of its set, until no change of one unit is shorter.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/base/units.h"
+#include "partita/search/searches.h"
+#include "partita/search/soap_groups.h"
+#include "partita/search/soap_starts.h"
+#include "partita/search/soap_walk.h"
+#include "partita/sim/critical.h"
+
+namespace partita {
+
+namespace {
+
+using Units = SoapWalk::Units;
+
+// Changes that are looked at, where there is no budget: at least, and for a unit.
+constexpr int64_t kLeastSteps = 2'000, kStepsOfAUnit = 100;
+// Parts of the budget that the groups and the walk may take; what they leave is the descent's.
+constexpr double kGroups = 0.3, kWalk = 0.7;
+constexpr int64_t kOfAGroup = 64;   // configurations that a group tries at a time
+constexpr double kHeat = 0.002;     // of the step, that the walk accepts at first
+constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
+constexpr size_t kLongestRun = 6;   // units of a run of neighbours
+constexpr int kStartsToImprove = 2;
+
+// One call of `soap`.
+struct Run {
+  const Problem& problem;
+  const Budget& budget;
+  const Watch watch;
+  Rng& rng;
+  const SoapSpace& space;
+  const SoapNeighbourhood near;
+  SoapWalk& walk;
+  int64_t steps = 0;               // that it may take
+  std::vector<int> critical = {};  // units on the critical path, once for each task
+  int64_t critical_at = -1;        // of the walk's accepted changes
+  std::vector<std::string> notes = {};
+
+  bool ended(double part = 1) const {
+    return watch.ended() || static_cast<double>(walk.proposals()) >= part * static_cast<double>(steps);
+  }
+};
+
+void note(Run& run, std::string text) {
+  if (run.problem.tell) run.problem.tell("soap: " + text);
+  run.notes.push_back(std::move(text));
+}
+
+std::string time_of(const Run& run) {
+  return run.walk.fits() ? time_text(static_cast<double>(run.walk.ns())) : "a plan that does not fit";
+}
+
+// ---------------------------------------------------------------- starts
+
+// All units in `samples` parts along samples and `parameters` along parameters, as far as their sets have it, on the
+// first devices.
+std::vector<int64_t> plain_plan(const SoapSpace& space, int samples, int parameters) {
+  std::vector<int64_t> numbers;
+  for (size_t u = 0; u < space.units.size(); ++u) {
+    const SoapUnit& unit = space.units[u];
+    const SoapSet& set = space.sets[u];
+    size_t best = 0;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (size_t d = 0; d < set.degrees.size(); ++d) {
+      int64_t s = 1, p = 1, rest = 1;
+      for (size_t i = 0; i < set.degrees[d].size(); ++i)
+        (unit.dimensions[i] == SoapDimension::kSample      ? s
+         : unit.dimensions[i] == SoapDimension::kParameter ? p
+                                                           : rest) *= set.degrees[d][i];
+      const int64_t apart = std::abs(s - samples) + std::abs(p - parameters) + rest - 1;
+      if (apart < least) least = apart, best = d;
+    }
+    numbers.push_back(best == 0 ? 0 : set.ends[best - 1]);
+  }
+  return numbers;
+}
+
+std::vector<std::vector<int64_t>> starts_of(Run& run) {
+  const Graph& graph = run.problem.graph;
+  const Cluster& cluster = run.problem.cluster;
+  std::vector<std::vector<int64_t>> starts{
+      numbers_of(run.space, data_parallel_configurations(graph, cluster, run.space.units)),
+      numbers_of(run.space, expert_configurations(graph, cluster, run.space.units))};
+  const int n = cluster.compute_count;
+  for (int p = n; p >= 1; --p)
+    for (int s = p; n % p == 0 && s >= 1; --s)
+      if (p % s == 0) starts.push_back(plain_plan(run.space, s, p / s));
+  return starts;
+}
+
+// The best of the starts, the first of them best.
+std::vector<std::vector<int64_t>> best_starts(Run& run) {
+  std::vector<std::tuple<bool, int64_t, size_t>> judged;
+  const std::vector<std::vector<int64_t>> starts = starts_of(run);
+  for (size_t i = 0; i < starts.size() && (i == 0 || !run.ended(kGroups)); ++i) {
+    run.walk.go_to(starts[i]);
+    judged.emplace_back(!run.walk.fits(), run.walk.ns(), i);
+    run.walk.tell();
+  }
+  std::ranges::sort(judged);
+  std::vector<std::vector<int64_t>> best;
+  for (const auto& [unfit, ns, i] : judged)
+    if (std::ranges::find(best, starts[i]) == best.end() && best.size() < kStartsToImprove) best.push_back(starts[i]);
+  return best;
+}
+
+// ---------------------------------------------------------------- moves
+
+const SoapSet& set_of(const Run& run, int unit) { return run.space.sets[static_cast<size_t>(unit)]; }
+
+int64_t drawn(Run& run, int unit) {
+  return static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(set_of(run, unit).size())));
+}
+
+Units all_of(const std::vector<int>& group, int64_t number) {
+  Units units;
+  for (const int unit : group) units.emplace_back(unit, number);
+  return units;
+}
+
+// By unit: those that its tasks on the critical path make it worth to look at.
+void find_critical(Run& run) {
+  if (run.critical_at >= 0 && run.walk.accepted() < run.critical_at + kPathSteps) return;
+  run.critical_at = run.walk.accepted();
+  run.critical.clear();
+  const TaskGraph& graph = run.walk.graph();
+  FlatTasks flat = flatten(graph);
+  Timeline timeline;
+  simulate_first_come(flat, timeline);
+  std::vector<int> unit_of(static_cast<size_t>(graph.op_count), 0);
+  for (size_t u = 0; u < run.space.units.size(); ++u)
+    for (const OpId op : run.space.units[u].ops) unit_of[op.index()] = static_cast<int>(u);
+  for (const int task : critical_path(flat, timeline)) {
+    const auto slot = std::ranges::upper_bound(flat.first, task) - flat.first.begin() - 1;
+    if (slot < graph.op_count) {
+      run.critical.push_back(unit_of[static_cast<size_t>(slot)]);
+      continue;
+    }
+    for (const int party : graph.wires[static_cast<size_t>(slot)].parties)
+      if (party >= 0 && party < graph.op_count) run.critical.push_back(unit_of[static_cast<size_t>(party)]);
+  }
+}
+
+int some_unit(Run& run) {
+  if (run.rng.below(2) == 0 && !run.critical.empty()) return run.critical[run.rng.below(run.critical.size())];
+  return static_cast<int>(run.rng.below(run.space.units.size()));
+}
+
+// A neighbour's configuration, or a drawn one where none is like it.
+int64_t like_a_neighbour(Run& run, int unit) {
+  const std::vector<int>& beside = run.near.beside[static_cast<size_t>(unit)];
+  if (beside.empty()) return drawn(run, unit);
+  const int other = beside[run.rng.below(beside.size())];
+  const int64_t number = most_alike(run.space, unit, other, run.walk.numbers()[static_cast<size_t>(other)]);
+  return number < 0 ? drawn(run, unit) : number;
+}
+
+// Units that follow each other along what they share take one configuration, that of the first.
+Units run_of_neighbours(Run& run, int unit, int64_t number) {
+  Units units{{unit, number}};
+  std::set<int> seen{unit};
+  const size_t length = 2 + run.rng.below(kLongestRun - 1);
+  for (int at = unit; units.size() < length;) {
+    const std::vector<int>& beside = run.near.beside[static_cast<size_t>(at)];
+    const auto next = std::ranges::find_if(beside, [&](int v) { return v > at && !seen.contains(v); });
+    if (next == beside.end()) break;
+    const int64_t same = most_alike(run.space, *next, unit, number);
+    if (same < 0) break;
+    units.emplace_back(*next, same);
+    seen.insert(*next);
+    at = *next;
+  }
+  return units;
+}
+
+Units drawn_move(Run& run) {
+  const int unit = some_unit(run);
+  switch (run.rng.below(8)) {
+    case 0:
+      return all_of(run.near.groups[static_cast<size_t>(run.near.group_of[static_cast<size_t>(unit)])],
+                    drawn(run, unit));
+    case 1:
+      return run_of_neighbours(run, unit, run.walk.numbers()[static_cast<size_t>(unit)]);
+    case 2:
+      return run_of_neighbours(run, unit, drawn(run, unit));
+    case 3:
+    case 4:
+      return {{unit, like_a_neighbour(run, unit)}};
+    default:
+      return {{unit, drawn(run, unit)}};
+  }
+}
+
+// ---------------------------------------------------------------- phases
+
+// Groups in turn, the largest first, until none is shorter in what it tries, or the part of the budget is spent.
+void improve_groups(Run& run, double part) {
+  std::vector<size_t> order(run.near.groups.size());
+  for (size_t g = 0; g < order.size(); ++g) order[g] = g;
+  std::ranges::stable_sort(order,
+                           [&](size_t a, size_t b) { return run.near.groups[a].size() > run.near.groups[b].size(); });
+  for (bool shorter = true; shorter && !run.ended(part);) {
+    shorter = false;
+    for (const size_t g : order) {
+      const std::vector<int>& group = run.near.groups[g];
+      const int64_t size = set_of(run, group[0]).size();
+      for (int64_t k = 0; k < std::min(size, kOfAGroup) && !run.ended(part); ++k) {
+        const int64_t number = size <= kOfAGroup ? k : drawn(run, group[0]);
+        shorter |= run.walk.try_change(all_of(group, number), run.walk.ns() - 1);
+        run.walk.tell();
+      }
+    }
+  }
+}
+
+void wander(Run& run, double part) {
+  const double begin = static_cast<double>(run.walk.proposals()), end = part * static_cast<double>(run.steps);
+  const double seconds = run.walk.seconds(), left = run.watch.left().value_or(0) * part;
+  while (!run.ended(part)) {
+    if (run.watch.deadline && run.walk.seconds() - seconds >= left) break;
+    find_critical(run);
+    double done = end > begin ? (static_cast<double>(run.walk.proposals()) - begin) / (end - begin) : 1;
+    if (run.watch.deadline && left > 0) done = std::max(done, (run.walk.seconds() - seconds) / left);
+    const double heat = kHeat * (1 - done) * (1 - done) * static_cast<double>(run.walk.ns());
+    const auto more = static_cast<int64_t>(-std::log(1 - run.rng.uniform()) * heat);
+    run.walk.try_change(drawn_move(run), run.walk.ns() + more);
+    run.walk.tell();
+  }
+}
+
+// Whether it came to its end: no change of one unit is shorter.
+bool descend(Run& run) {
+  if (!run.walk.fits()) return false;
+  const size_t units = run.space.units.size();
+  size_t as_they_are = 0;  // units in turn of which no change is shorter
+  for (size_t u = 0; as_they_are < units; u = (u + 1) % units) {
+    bool shorter = false;
+    for (int64_t c = 0; c < run.space.sets[u].size(); ++c) {
+      if (run.ended()) return false;
+      shorter |= run.walk.try_change({{static_cast<int>(u), c}}, run.walk.ns() - 1);
+      run.walk.tell();
+    }
+    as_they_are = shorter ? 0 : as_they_are + 1;
+  }
+  return true;
+}
+
+void search_from(Run& run) {
+  std::vector<int64_t> best;
+  int64_t best_ns = SoapWalk::kNone;
+  const std::vector<std::vector<int64_t>> starts = best_starts(run);
+  run.walk.go_to(starts[0]);
+  note(run, fmt::format("the best start: {}", time_of(run)));
+  for (size_t i = 0; i < starts.size(); ++i) {
+    run.walk.go_to(starts[i]);
+    improve_groups(run, kGroups * static_cast<double>(i + 1) / static_cast<double>(starts.size()));
+    if (run.walk.ns() < best_ns || best.empty()) best_ns = run.walk.ns(), best = run.walk.numbers();
+  }
+  run.walk.go_to(best);
+  note(run, fmt::format("groups: {}", time_of(run)));
+  wander(run, kWalk);
+  if (!run.walk.best().empty()) run.walk.go_to(run.walk.best());
+  note(run, fmt::format("walk: {}", time_of(run)));
+  const bool local = descend(run);
+  note(run, fmt::format("descent: {}, {}", time_of(run),
+                        local ? "no change of one unit is shorter" : "not every change of one unit was looked at"));
+}
+
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  const Watch watch = budget.watch();
+  const CostModel cost(problem.cluster);
+  const SoapSpace space = soap_space(problem, {});
+  SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
+  Run run{problem, budget, watch, rng, space, soap_neighbourhood(problem.graph, space), walk};
+  run.steps = budget.steps.value_or(
+      watch.deadline ? std::numeric_limits<int64_t>::max()
+                     : std::max(kLeastSteps, kStepsOfAUnit * static_cast<int64_t>(space.units.size())));
+  search_from(run);
+  SearchResult result = walk.result("soap");
+  result.notes = std::move(run.notes);
+  return result;
+}
+
+}  // namespace
+
+SearchEntry soap_search() {
+  return {.name = "soap",
+          .source = "ours",
+          .summary =
+              "a portfolio over FlexFlow's space by the simulated time: plain starts, equal layers together, a walk "
+              "along the critical path, descent",
+          .search = search,
+          .measure = Objective::kTime};
+}
+
+}  // namespace partita

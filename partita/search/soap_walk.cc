@@ -1,0 +1,106 @@
+// Goes from plan to plan of the SOAP space.
+#include "partita/search/soap_walk.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/search/refine.h"
+
+namespace partita {
+
+namespace {
+constexpr double kTold = 0.5;  // seconds
+}
+
+SoapWalk::SoapWalk(const Problem& problem, const SoapSpace& space, const CostModel& cost, SoapSimulator simulator,
+                   const Watch& watch)
+    : problem_(problem),
+      space_(space),
+      watch_(watch),
+      tasks_(problem, cost, space),
+      judge_(simulator, tasks_),
+      begun_(Watch::Clock::now()),
+      told_(begun_) {
+  go_to(tasks_.numbers());
+}
+
+double SoapWalk::seconds() const { return std::chrono::duration<double>(Watch::Clock::now() - begun_).count(); }
+
+int64_t SoapWalk::over_bytes() const {
+  const std::vector<int64_t> most = tasks_.most_bytes();
+  int64_t over = 0;
+  for (int d = 0; d < problem_.cluster.compute_count; ++d)
+    over += std::max<int64_t>(
+        0, most[static_cast<size_t>(d)] - problem_.cluster.devices[static_cast<size_t>(d)].memory_bytes);
+  return over;
+}
+
+// Of the proposal, whose configurations these are. Where it is not certain, the memory planner is asked.
+SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
+  Memory memory{true, over_bytes()};
+  if (memory.over_bytes == 0) return memory;
+  const int64_t missing = missing_bytes(problem_, tasks_.plan(numbers, "soap"), watch_);
+  memory.fits = missing <= 0;
+  if (!memory.fits) least_missing_bytes_ = std::min(least_missing_bytes_, missing);
+  return memory;
+}
+
+void SoapWalk::take(int64_t ns, const Memory& memory) {
+  tasks_.keep();
+  judge_.keep();
+  ns_ = ns;
+  memory_ = memory;
+  if (memory.fits && ns < best_ns_) best_ns_ = ns, best_ = tasks_.numbers();
+}
+
+void SoapWalk::go_to(const std::vector<int64_t>& numbers) {
+  Units all;
+  for (size_t u = 0; u < numbers.size(); ++u) all.emplace_back(static_cast<int>(u), numbers[u]);
+  const int64_t ns = *judge_.ns(tasks_.propose(all));
+  take(ns, memory_of(numbers));
+}
+
+bool SoapWalk::try_change(const Units& units, int64_t threshold_ns) {
+  ++proposals_;
+  const SoapTasks::Changes& changes = tasks_.propose(units);
+  if (!memory_.fits && over_bytes() >= memory_.over_bytes) return false;
+  const std::optional<int64_t> ns = judge_.ns(changes, memory_.fits ? threshold_ns : Replay::kNoThreshold);
+  if (!ns) return false;
+  std::vector<int64_t> changed = tasks_.numbers();
+  for (const auto& [unit, number] : units) changed[static_cast<size_t>(unit)] = number;
+  const Memory memory = memory_of(changed);
+  if (memory_.fits && !memory.fits) return false;
+  ++accepted_;
+  take(*ns, memory);
+  return true;
+}
+
+void SoapWalk::tell() {
+  if (!problem_.progress) return;
+  const auto now = Watch::Clock::now();
+  if (std::chrono::duration<double>(now - told_).count() < kTold) return;
+  told_ = now;
+  problem_.progress({.cost = best_ns_ == kNone ? std::nullopt : std::optional(best_ns_),
+                     .bound = std::nullopt,
+                     .seconds = seconds()});
+}
+
+SearchResult SoapWalk::result(std::string_view search) const {
+  SearchResult result;
+  result.counters = {{"units", static_cast<double>(space_.units.size())},
+                     {"proposals", static_cast<double>(proposals_)},
+                     {"accepted", static_cast<double>(accepted_)},
+                     {"op_fragments", static_cast<double>(tasks_.counters().op_fragments)},
+                     {"tensor_fragments", static_cast<double>(tasks_.counters().tensor_fragments)}};
+  if (best_ns_ == kNone) {
+    if (watch_.ended()) watch_.give_up("before there was a plan that fits");
+    result.reason = fmt::format("no plan that it looked at fits: the nearest has {} bytes missing on one device",
+                                least_missing_bytes_);
+    return result;
+  }
+  result.plan = tasks_.plan(best_, search);
+  result.plan->paper_cost = static_cast<double>(best_ns_) / 1e3;
+  return result;
+}
+
+}  // namespace partita

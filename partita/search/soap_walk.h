@@ -1,0 +1,73 @@
+// A walk through the plans of the SOAP space: where it is, what the simulator says of a change, whether that fits, and
+// the best plan so far. What searches share that go from plan to plan; where to go next is theirs.
+//
+// Worked example: at a plan of 10 ms, try_change({{3, 17}}, 10'100'000) asks for unit 3 in configuration 17 of its set.
+// If the step then takes 10.05 ms and fits, the walk is there, and says so.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "partita/search/search.h"
+#include "partita/search/soap_judge.h"
+
+namespace partita {
+
+class SoapWalk {
+ public:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  using Units = std::vector<std::pair<int, int64_t>>;  // with the numbers of configurations of their sets
+
+  SoapWalk(const Problem& problem, const SoapSpace& space, const CostModel& cost, SoapSimulator simulator,
+           const Watch& watch);
+
+  // Puts it at this plan, whatever it takes.
+  void go_to(const std::vector<int64_t>& numbers);
+  // Goes there if the step takes no longer than this, and fits. A plan that does not fit gives way to any that is
+  // nearer to fitting. Whether it went.
+  bool try_change(const Units& units, int64_t threshold_ns);
+
+  const std::vector<int64_t>& numbers() const { return tasks_.numbers(); }
+  int64_t ns() const { return ns_; }
+  bool fits() const { return memory_.fits; }
+  const TaskGraph& graph() const { return tasks_.graph(); }
+
+  // Of all plans that fit.
+  int64_t best_ns() const { return best_ns_; }  // kNone: there is none
+  const std::vector<int64_t>& best() const { return best_; }
+  int64_t least_missing_bytes() const { return least_missing_bytes_; }  // of plans that do not fit
+  int64_t proposals() const { return proposals_; }
+  int64_t accepted() const { return accepted_; }
+  double seconds() const;  // since the walk began
+
+  // The best plan, or the reason why there is none, and the counters. Throws where the watch has ended before there is
+  // a plan.
+  SearchResult result(std::string_view search) const;
+  // Calls Problem::progress where it has been quiet for a while.
+  void tell();
+
+ private:
+  // How far a plan is from certainly fitting.
+  struct Memory {
+    bool fits = false;
+    int64_t over_bytes = 0;  // by which devices would be over their memory if no two registers shared bytes
+  };
+  int64_t over_bytes() const;
+  Memory memory_of(const std::vector<int64_t>& numbers);
+  void take(int64_t ns, const Memory& memory);
+
+  const Problem& problem_;
+  const SoapSpace& space_;
+  const Watch watch_;
+  SoapTasks tasks_;
+  SoapJudge judge_;
+  int64_t ns_ = 0;
+  Memory memory_;
+  int64_t best_ns_ = kNone, least_missing_bytes_ = kNone;
+  std::vector<int64_t> best_;
+  int64_t proposals_ = 0, accepted_ = 0;
+  Watch::Clock::time_point begun_, told_;
+};
+
+}  // namespace partita
