@@ -36,10 +36,6 @@ void start(ReplayState& s, TaskGraph graph) {
   replay::commit(s);
 }
 
-int64_t sweep_budget(const ReplayState& s) {
-  return s.options.least_events + (static_cast<int64_t>(s.order.size()) - s.cut) / s.options.tasks_an_event;
-}
-
 int64_t most_load(const ReplayState& s) {
   int64_t most_ns = 0;
   for (size_t queue = 0; queue < s.load_ns.size(); ++queue)
@@ -59,7 +55,7 @@ Replay& Replay::operator=(Replay&&) noexcept = default;
 
 std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t threshold_ns) {
   ReplayState& s = *state_;
-  if (s.epoch == std::numeric_limits<uint32_t>::max()) start(s, std::move(s.graph));  // counts proposals from 0 again
+  if (s.epoch >= std::numeric_limits<uint32_t>::max() - 2) start(s, std::move(s.graph));  // counts from 0 again
   replay::begin(s, exchanges);
   if (most_load(s) > threshold_ns) {
     ++s.counts.by_loads;
@@ -71,7 +67,7 @@ std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t thre
     return std::nullopt;
   }
   replay::bound_tails(s);
-  const replay::Verdict verdict = replay::sweep(s, threshold_ns, sweep_budget(s));
+  const replay::Verdict verdict = replay::sweep(s, threshold_ns);
   s.exact = verdict == replay::Verdict::kWithin;
   if (verdict == replay::Verdict::kUndecided) {
     s.exact = replay::run(s, threshold_ns);

@@ -40,12 +40,11 @@ struct ReplayCounts {
 };
 
 // A proposal is first looked at through the tasks alone that it affects, in the order of time (replay_sweep.cc): few,
-// if much of the graph stays as it is, or a bound is soon above the threshold. An event there takes about as long as
-// two or three tasks do in the replay of all that comes after K, which is what is done after this many events. It
-// changes how long a proposal takes, and nothing else.
+// if much of the graph stays as it is, or a bound is soon above the threshold. Where these become many, all that comes
+// after is replayed. The numbers change how long that takes, and nothing else.
 struct ReplayOptions {
-  int64_t least_events = 64;
-  int64_t tasks_an_event = 32;  // and one more for so many tasks after K
+  int64_t least_events = 64;  // are looked at,
+  int tasks_an_event = 3;     // and as many as are passed while they take as long as the replay of what they pass
 };
 
 class Replay {

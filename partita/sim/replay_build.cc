@@ -85,16 +85,19 @@ Lowest compare_tasks(ReplayState& s) {
 }
 
 void set_cut(ReplayState& s, const Lowest& lowest) {
-  const auto first = std::partition_point(s.order.begin(), s.order.end(), [&](int task) {
-    const int64_t ready_ns = s.done[at(task)].ready_ns;
-    return ready_ns != lowest.ready_ns ? ready_ns < lowest.ready_ns : s.tasks[at(task)].key < lowest.key;
-  });
-  s.cut = static_cast<int>(first - s.order.begin());
-  s.cut_ns = lowest.ready_ns;
+  s.from = s.cut = {place_of(s, lowest.ready_ns, lowest.key), lowest.ready_ns, lowest.key};
   for (int task = s.task_count; task < s.new_count; ++task) s.tasks[at(task)].place = kLate;
 }
 
 }  // namespace
+
+int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key) {
+  const auto first = std::partition_point(s.order.begin(), s.order.end(), [&](int task) {
+    const int64_t of_ns = s.done[at(task)].ready_ns;
+    return of_ns != ready_ns ? of_ns < ready_ns : s.tasks[at(task)].key < key;
+  });
+  return static_cast<int>(first - s.order.begin());
+}
 
 void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
   begin_proposal(s, exchanges);

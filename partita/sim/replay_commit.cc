@@ -26,8 +26,8 @@ void set_places(ReplayState& s, int place, Task& task) {
 }
 
 void take(ReplayState& s) {
-  s.order.resize(at(s.cut));
-  s.last_before.resize(at(s.cut) + s.taken.size());
+  s.order.resize(at(s.cut.place));
+  s.last_before.resize(at(s.cut.place) + s.taken.size());
   s.end_ns.resize(s.last_before.size());
   for (const Taken& taken : s.taken) {
     const int place = static_cast<int>(s.order.size());
@@ -41,8 +41,8 @@ void take(ReplayState& s) {
 
 void hold(ReplayState& s) {
   for (std::vector<Held>& held : s.held)
-    while (!held.empty() && held.back().place >= s.cut) held.pop_back();
-  for (int place = s.cut; place < static_cast<int>(s.order.size()); ++place) {
+    while (!held.empty() && held.back().place >= s.cut.place) held.pop_back();
+  for (int place = s.cut.place; place < static_cast<int>(s.order.size()); ++place) {
     const Task& task = s.tasks[at(s.order[at(place)])];
     for (int q = 0; q < task.queue_count; ++q) {
       std::vector<Held>& held = s.held[at(task.queues[q])];
@@ -98,10 +98,20 @@ void set_tails(ReplayState& s) {
     }
 }
 
+// All tasks from the cut on, where the proposal has been evaluated by less.
+void run_from_cut(ReplayState& s) {
+  ++s.epoch;
+  for (const int task : s.removed) s.now[at(task)].epoch = s.epoch;
+  for (const int slot : s.touched)
+    for (int i = 0; i < s.size_now(slot); ++i) s.now[at(s.task_now(slot, i))].epoch = s.epoch;
+  s.from = s.cut;
+  run(s, Replay::kNoThreshold);
+}
+
 }  // namespace
 
 void commit(ReplayState& s) {
-  if (!s.has_run) run(s, Replay::kNoThreshold);  // the sweep was enough to evaluate it
+  if (!s.has_run) run_from_cut(s);
   exchange(s);
   take(s);
   hold(s);

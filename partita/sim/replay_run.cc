@@ -11,48 +11,76 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// What a late task waits for, and when it is ready if that is nothing late.
+// Not taken before `from`.
+bool is_open(const ReplayState& s, int task) {
+  if (s.from.after_sweep && s.swept[at(task)].epoch == s.epoch) {
+    const Swept& swept = s.swept[at(task)];
+    if (swept.arrived || swept.removed) return false;
+    if (swept.departed) return true;
+  }
+  return s.tasks[at(task)].place >= s.from.place;
+}
+
+int64_t end_of(const ReplayState& s, int task) {
+  const Swept& swept = s.swept[at(task)];
+  return s.from.after_sweep && swept.epoch == s.epoch && swept.arrived ? swept.end_ns : s.done[at(task)].end_ns;
+}
+
+// What an open task waits for, and when it is ready if that is nothing open.
 void wait(ReplayState& s, Now& now, const Edges& edges) {
   now.waits = 0;
   now.ready_ns = 0;
   for (int e = edges.before; e < edges.end; ++e) {
     const int from = s.edges[at(e)];
-    if (is_late(s, from)) ++now.waits;
-    else now.ready_ns = std::max(now.ready_ns, s.done[at(from)].end_ns);
+    if (is_open(s, from)) ++now.waits;
+    else now.ready_ns = std::max(now.ready_ns, end_of(s, from));
   }
 }
 
-// A late task of an untouched slot, when it is met first.
+// An open task of an untouched slot that the sweep has not met, when it is met first. What it waits for is where it
+// was.
 void meet(ReplayState& s, Now& now, const Task& task) {
   now.epoch = s.epoch;
   now.touched = -1;
   now.ready_ns = 0;
-  if (task.first_before >= s.cut) now.waits = task.edges.end - task.edges.before;
+  if (task.first_before >= s.from.place) now.waits = task.edges.end - task.edges.before;
   else wait(s, now, task.edges);
 }
 
-// The tasks that are ready when the first late one is taken.
+void open(ReplayState& s, int task, const Edges& edges) {
+  if (!is_open(s, task)) return;
+  Now& now = s.now[at(task)];
+  wait(s, now, edges);
+  if (now.waits == 0) s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
+}
+
+// The open tasks that are ready when the first one is taken.
 void push_ready(ReplayState& s) {
   s.heap.clear();
   for (const int slot : s.touched)
     for (int i = 0; i < s.size_now(slot); ++i) {
       const int task = s.task_now(slot, i);
-      if (!is_late(s, task)) continue;
+      open(s, task, s.touched_tasks[at(s.now[at(task)].touched)].edges);
+    }
+  if (s.from.after_sweep)
+    for (const int task : s.met) {
       Now& now = s.now[at(task)];
-      wait(s, now, s.touched_tasks[at(now.touched)].edges);
-      if (now.waits == 0) s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
+      if (now.epoch == s.epoch) continue;  // touched or removed
+      now.epoch = s.epoch;
+      now.touched = -1;
+      open(s, task, s.tasks[at(task)].edges);
     }
   const int count = static_cast<int>(s.order.size());
   const int* const last_before = s.last_before.data();
-  for (int block = s.cut; block < count; block += 64) {
+  for (int block = s.from.place; block < count; block += 64) {
     const int end = std::min(block + 64, count);
-    int least = s.cut;
+    int least = s.from.place;
     for (int place = block; place < end; ++place) least = std::min(least, last_before[place]);
-    if (least == s.cut) continue;
+    if (least == s.from.place) continue;
     for (int place = block; place < end; ++place) {
       const int task = s.order[at(place)];
       Now& now = s.now[at(task)];
-      if (last_before[place] >= s.cut || now.epoch == s.epoch) continue;
+      if (last_before[place] >= s.from.place || now.epoch == s.epoch) continue;
       now.epoch = s.epoch;
       now.touched = -1;
       now.ready_ns = s.done[at(task)].ready_ns;
@@ -61,10 +89,17 @@ void push_ready(ReplayState& s) {
   }
 }
 
-// The queue as it is at the cut.
+// The queue as it is at `from`.
 void cut_queue(ReplayState& s, size_t queue) {
+  if (s.from.after_sweep) {
+    const int number = static_cast<int>(queue);
+    const int64_t end_ns = queue_before(s, number, s.from.ready_ns, s.from.key).end_ns;
+    s.queues[queue] = {end_ns, left_of(s, number), s.epoch};
+    return;
+  }
   const std::vector<Held>& held = s.held[queue];
-  const auto late = std::partition_point(held.begin(), held.end(), [&](const Held& of) { return of.place < s.cut; });
+  const auto late =
+      std::partition_point(held.begin(), held.end(), [&](const Held& of) { return of.place < s.from.place; });
   const Held before = late == held.begin() ? Held{} : *(late - 1);
   s.queues[queue] = {before.end_ns, s.load_ns[queue] + s.change_ns[queue] - before.load_ns, s.epoch};
 }
@@ -77,10 +112,10 @@ QueueNow& queue_now(ReplayState& s, int queue) {
 }  // namespace
 
 bool cut_queues(ReplayState& s, int64_t threshold_ns) {
-  int64_t bound_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
+  int64_t bound_ns = s.cut.place == 0 ? 0 : s.end_ns[at(s.cut.place) - 1];
   for (const int queue : s.changed_queues) {
     const QueueNow& now = queue_now(s, queue);
-    if (now.left_ns > 0) bound_ns = std::max(bound_ns, std::max(now.end_ns, s.cut_ns) + now.left_ns);
+    if (now.left_ns > 0) bound_ns = std::max(bound_ns, std::max(now.end_ns, s.cut.ready_ns) + now.left_ns);
   }
   return bound_ns <= threshold_ns;
 }
@@ -109,9 +144,10 @@ std::pair<int64_t, int64_t> hold_queues(ReplayState& s, const Task& task, int64_
 }  // namespace
 
 bool run(ReplayState& s, int64_t threshold_ns) {
+  if (s.from.after_sweep)
+    for (const int queue : s.changed_queues) s.queues[at(queue)].epoch = 0;  // known at the cut
   push_ready(s);
   s.taken.clear();
-  int64_t makespan_ns = s.cut == 0 ? 0 : s.end_ns[at(s.cut) - 1];
   while (!s.heap.empty()) {
     const int t = s.heap.top().task;
     const Task& task = s.tasks[at(t)];
@@ -122,7 +158,6 @@ bool run(ReplayState& s, int64_t threshold_ns) {
     const int64_t tail_ns = touched ? touched->tail_ns : task.tail_ns - s.decrease_ns[at(task.rank)];
     if (end_ns + tail_ns > threshold_ns) return ++s.counts.by_tails, false;
     if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
-    makespan_ns = std::max(makespan_ns, end_ns);
     const Edges& edges = touched ? touched->edges : task.edges;
     bool at_top = true;
     for (int e = edges.after; e < edges.before; ++e) {
@@ -137,8 +172,11 @@ bool run(ReplayState& s, int64_t threshold_ns) {
     }
     if (at_top) s.heap.pop();
   }
-  s.new_makespan_ns = makespan_ns;
-  return s.has_run = true;
+  s.new_makespan_ns = 0;
+  for (size_t queue = 0; queue < s.queues.size(); ++queue)
+    s.new_makespan_ns = std::max(s.new_makespan_ns, queue_now(s, static_cast<int>(queue)).end_ns);
+  s.has_run = !s.from.after_sweep;
+  return s.new_makespan_ns <= threshold_ns;
 }
 
 }  // namespace partita::replay

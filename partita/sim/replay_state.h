@@ -77,6 +77,15 @@ struct SweptQueue {
 
 enum class Verdict { kWithin, kAbove, kUndecided };
 
+// Where the replay begins: the first place, and the (ready time, key) below which all stays. After a sweep it is where
+// that has stopped, and tasks that it has met stand elsewhere than in the committed timeline.
+struct Start {
+  int place = 0;
+  int64_t ready_ns = 0;
+  uint64_t key = 0;
+  bool after_sweep = false;
+};
+
 }  // namespace partita::replay
 
 namespace partita {
@@ -96,8 +105,8 @@ struct ReplayState : ProposedTasks {
   std::vector<int64_t> change_ns;  // by queue: of its load
   std::vector<int> changed_queues;
   std::vector<int64_t> decrease_ns;  // by rank: by how much tails of untouched slots may be less at most
-  int cut = 0;                       // the first place that is simulated again
-  int64_t cut_ns = 0;                // when what stood or stands there is ready
+  replay::Start cut;                 // K
+  replay::Start from;                // the cut, or where the sweep has stopped
   std::vector<replay::Now> now;      // by task
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
@@ -106,6 +115,7 @@ struct ReplayState : ProposedTasks {
   std::vector<int> changed;  // new tasks, and those that wait for others than before
   std::vector<replay::Swept> swept;
   std::vector<replay::SweptQueue> swept_queues;
+  std::vector<int> met;  // by the sweep
   bool has_run = false;  // `taken` is all that is late
   int64_t new_makespan_ns = 0;
   std::vector<int> scratch_old, scratch_new;
@@ -128,12 +138,20 @@ void build(ReplayState& s);
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
 // Lower bounds of tails, of late tasks of touched slots, and how much less others may be.
 void bound_tails(ReplayState& s);
-// Looks at the tasks that the proposal affects alone, `budget` at most. Within: new_makespan_ns.
-Verdict sweep(ReplayState& s, int64_t threshold_ns, int64_t budget);
-// Takes the late tasks; whether the makespan, new_makespan_ns, is within the threshold.
+// Looks at the tasks alone that the proposal affects, until these are many. Within: new_makespan_ns. Undecided: sets
+// `from` to where it has stopped.
+Verdict sweep(ReplayState& s, int64_t threshold_ns);
+// Takes the tasks from `from` on; whether the makespan, new_makespan_ns, is within the threshold.
 bool run(ReplayState& s, int64_t threshold_ns);
 void commit(ReplayState& s);
 
-inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut; }
+// The place that a task of this ready time and key would have.
+int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);
+// The queue, as the sweep knows it, just before a task of this ready time and key is taken; and what is left to be done
+// on it then.
+SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key);
+int64_t left_of(const ReplayState& s, int queue);
+
+inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut.place; }
 
 }  // namespace partita::replay

@@ -24,6 +24,30 @@ size_t at(int i) { return static_cast<size_t>(i); }
 
 bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
+}  // namespace
+
+// Tasks between the last event and now stay.
+SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key) {
+  SweptQueue& swept = s.swept_queues[at(queue)];
+  const std::vector<Held>& held = s.held[at(queue)];
+  const auto before = [&](const Held& of) { return of.ready_ns != ready_ns ? of.ready_ns < ready_ns : of.key < key; };
+  const bool known = swept.epoch == s.epoch;
+  if (!known) swept = {.epoch = s.epoch};
+  if (known && (swept.next == held.size() || !before(held[swept.next]))) return swept;
+  swept.next = static_cast<size_t>(
+      std::partition_point(held.begin() + static_cast<std::ptrdiff_t>(swept.next), held.end(), before) - held.begin());
+  swept.end_ns = swept.next == 0 ? 0 : held[swept.next - 1].end_ns;
+  return swept;
+}
+
+int64_t left_of(const ReplayState& s, int queue) {
+  const SweptQueue& swept = s.swept_queues[at(queue)];
+  const int64_t before_ns = swept.next == 0 ? 0 : s.held[at(queue)][swept.next - 1].load_ns;
+  return s.load_ns[at(queue)] + s.change_ns[at(queue)] - before_ns - swept.moved_ns;
+}
+
+namespace {
+
 const Edges& edges_of(const ReplayState& s, int task) {
   const Now& now = s.now[at(task)];
   return now.epoch == s.epoch ? s.touched_tasks[at(now.touched)].edges : s.tasks[at(task)].edges;
@@ -32,7 +56,9 @@ const Edges& edges_of(const ReplayState& s, int task) {
 // Until something else is known, it is ready when it was.
 Swept& meet(ReplayState& s, int task) {
   Swept& swept = s.swept[at(task)];
-  if (swept.epoch != s.epoch) swept = {.ready_ns = is_new(s, task) ? 0 : s.done[at(task)].ready_ns, .epoch = s.epoch};
+  if (swept.epoch == s.epoch) return swept;
+  s.met.push_back(task);
+  swept = {.ready_ns = is_new(s, task) ? 0 : s.done[at(task)].ready_ns, .epoch = s.epoch};
   return swept;
 }
 
@@ -63,20 +89,6 @@ int64_t ready_of(const ReplayState& s, int task) {
   return ready_ns;
 }
 
-// The queue just before a task of this ready time and key is taken. Tasks between the last event and now stay.
-SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key) {
-  SweptQueue& swept = s.swept_queues[at(queue)];
-  const std::vector<Held>& held = s.held[at(queue)];
-  const auto before = [&](const Held& of) { return of.ready_ns != ready_ns ? of.ready_ns < ready_ns : of.key < key; };
-  const bool known = swept.epoch == s.epoch;
-  if (!known) swept = {.epoch = s.epoch};
-  if (known && (swept.next == held.size() || !before(held[swept.next]))) return swept;
-  swept.next = static_cast<size_t>(
-      std::partition_point(held.begin() + static_cast<std::ptrdiff_t>(swept.next), held.end(), before) - held.begin());
-  swept.end_ns = swept.next == 0 ? 0 : held[swept.next - 1].end_ns;
-  return swept;
-}
-
 // Whether the next task of the queue finds it free at another time than it did.
 void look_at_next(ReplayState& s, int queue) {
   const SweptQueue& swept = s.swept_queues[at(queue)];
@@ -88,17 +100,11 @@ void look_at_next(ReplayState& s, int queue) {
   push_old_place(s, next.task, meet(s, next.task));
 }
 
-// What is to be done on the queue by tasks not taken.
-int64_t left_of(const ReplayState& s, int queue) {
-  const SweptQueue& swept = s.swept_queues[at(queue)];
-  const int64_t before_ns = swept.next == 0 ? 0 : s.held[at(queue)][swept.next - 1].load_ns;
-  return s.load_ns[at(queue)] + s.change_ns[at(queue)] - before_ns - swept.moved_ns;
-}
-
-// `held_up` tells whether what waits for the task has been told to wait.
+// `held_up` tells whether what waits for the task has been told to wait. Nothing waits otherwise for a task that is
+// taken where it was, and ends when it did.
 void tell_of_end(ReplayState& s, int task, bool held_up) {
   const int64_t end_ns = s.swept[at(task)].end_ns;
-  if (!held_up && end_ns == s.done[at(task)].end_ns) return;
+  if (s.swept[at(task)].in_place && end_ns == s.done[at(task)].end_ns) return;
   const Edges edges = edges_of(s, task);
   for (int e = edges.after; e < edges.before; ++e) {
     const int next = s.edges[at(e)];
@@ -162,6 +168,7 @@ void depart(ReplayState& s, int t) {
 
 void begin_events(ReplayState& s) {
   s.heap.clear();
+  s.met.clear();
   for (const int task : s.removed) {
     Swept& swept = meet(s, task);
     swept.removed = true;
@@ -194,19 +201,32 @@ int64_t latest_end(const ReplayState& s) {
   return end_ns;
 }
 
+// Whether so many events are more than the replay of what they have passed would have taken.
+bool is_dense(const ReplayState& s, int64_t events, int64_t ready_ns) {
+  if (events < s.options.least_events) return false;
+  const double late = static_cast<double>(s.order.size()) - s.cut.place;
+  const double passed = static_cast<double>(ready_ns - s.cut.ready_ns) /
+                        static_cast<double>(std::max<int64_t>(s.makespan_ns - s.cut.ready_ns, 1));
+  return static_cast<double>(events - s.options.least_events) * s.options.tasks_an_event >= late * passed;
+}
+
 }  // namespace
 
-Verdict sweep(ReplayState& s, int64_t threshold_ns, int64_t budget) {
+Verdict sweep(ReplayState& s, int64_t threshold_ns) {
   begin_events(s);
-  while (!s.heap.empty()) {
+  for (int64_t events = 0; !s.heap.empty();) {
     const ReadyTask top = s.heap.top();
-    s.heap.pop();
     Swept& swept = s.swept[at(top.task)];
     const bool at_old_place =
         !is_new(s, top.task) && !swept.departed && !swept.in_place && top.ready_ns == s.done[at(top.task)].ready_ns;
     const bool arrives = !swept.removed && !swept.arrived && swept.waits == 0 && swept.ready_ns == top.ready_ns;
+    if ((at_old_place || arrives) && is_dense(s, events, top.ready_ns)) {
+      s.from = {place_of(s, top.ready_ns, top.key), top.ready_ns, top.key, true};
+      return Verdict::kUndecided;
+    }
+    s.heap.pop();
     if (!at_old_place && !arrives) continue;
-    if (budget-- == 0) return Verdict::kUndecided;
+    ++events;
     ++s.counts.swept;
     if (arrives) {
       swept.in_place = at_old_place;
