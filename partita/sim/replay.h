@@ -44,7 +44,7 @@ struct ReplayCounts {
 // after is replayed. The numbers change how long that takes, and nothing else.
 struct ReplayOptions {
   int64_t least_events = 64;  // are looked at,
-  int tasks_an_event = 3;     // and as many as are passed while they take as long as the replay of what they pass
+  int tasks_an_event = 10;    // and as many as are passed while they take as long as the replay of what they pass
 };
 
 class Replay {

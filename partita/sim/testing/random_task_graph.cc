@@ -196,35 +196,42 @@ FragmentPtr RandomTaskGraph::op_fragment(int op, const Configuration& configurat
   return fragment;
 }
 
+// A tensor as its writer leaves it, by part.
+struct RandomTaskGraph::Written {
+  std::vector<int> devices;
+  std::vector<TaskOf> sources;  // the task that it comes from; party -1: it is there at once
+  int writer_tasks = 0;
+  bool gathers = false;  // a collective of the tensor has it on all these devices
+};
+
+RandomTaskGraph::Written RandomTaskGraph::written(int slot, const std::vector<int>& chosen, Fragment& fragment,
+                                                  Edges& edges) const {
+  const size_t tensor = static_cast<size_t>(slot - ops());
+  const int writer = writer_[tensor];
+  if (writer < 0) return {{static_cast<int>(pick(recipe_.devices, {seed_, tensor}))}, {{-1, 0}}};
+  const Configuration& made = configuration(writer, chosen);
+  const int parts = static_cast<int>(made.devices.size());
+  Written written{made.devices, {}, parts + (made.reduces ? 1 : 0)};
+  for (int i = 0; i < parts; ++i) written.sources.push_back({1, made.reduces ? parts : i});
+  written.gathers = recipe_.collectives && parts > 1 && pick(4, {seed_, tensor, static_cast<uint64_t>(parts)}) == 0;
+  if (!written.gathers) return written;
+  std::vector<int> together;
+  for (const int device : made.devices) together.push_back(queue(recipe_.devices + device));
+  const std::vector<int>& results = results_[static_cast<size_t>(writer)];
+  const uint64_t result =
+      static_cast<uint64_t>(std::find(results.begin(), results.end(), static_cast<int>(tensor)) - results.begin());
+  for (TaskOf& source : written.sources) edges.edges.insert({source, {0, 0}}), source = {0, 0};
+  add_task(fragment, 3 + pick(30, {seed_, tensor, 7}), (uint64_t{1} << 43) + result, 1, together);
+  return written;
+}
+
 FragmentPtr RandomTaskGraph::make_tensor_fragment(int slot, const std::vector<int>& chosen) const {
   auto fragment = std::make_shared<Fragment>();
   Edges edges;
   const size_t tensor = static_cast<size_t>(slot - ops());
   const uint64_t of = tensor;
-  const int writer = writer_[tensor];
-  // By part of the tensor: its device, and the task that it comes from; party -1: it is there at once.
-  std::vector<int> devices = {static_cast<int>(pick(recipe_.devices, {seed_, of}))};
-  std::vector<TaskOf> sources = {{-1, 0}};
-  std::vector<int> sizes = {0, 0};
-  bool gathers = false;
-  if (writer >= 0) {
-    const Configuration& made = configuration(writer, chosen);
-    devices = made.devices;
-    const int parts = static_cast<int>(devices.size());
-    sources.clear();
-    for (int i = 0; i < parts; ++i) sources.push_back({1, made.reduces ? parts : i});
-    sizes[1] = parts + (made.reduces ? 1 : 0);
-    gathers = recipe_.collectives && parts > 1 && pick(4, {seed_, of, static_cast<uint64_t>(parts)}) == 0;
-  }
-  if (gathers) {
-    std::vector<int> together;
-    for (const int device : devices) together.push_back(queue(recipe_.devices + device));
-    const uint64_t result = static_cast<uint64_t>(
-        std::find(results_[static_cast<size_t>(writer)].begin(), results_[static_cast<size_t>(writer)].end(), tensor) -
-        results_[static_cast<size_t>(writer)].begin());
-    for (TaskOf& source : sources) edges.edges.insert({source, {0, 0}}), source = {0, 0};
-    add_task(*fragment, 3 + pick(30, {seed_, of, 7}), (uint64_t{1} << 43) + result, 1, together);
-  }
+  const auto [devices, sources, writer_tasks, gathers] = written(slot, chosen, *fragment, edges);
+  std::vector<int> sizes = {0, writer_tasks};
   const int parts = static_cast<int>(devices.size());
   std::map<std::pair<int, int>, int> sent;  // (part, device): the transfer
   for (size_t r = 0; r < readers_[tensor].size(); ++r) {

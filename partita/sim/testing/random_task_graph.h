@@ -58,6 +58,7 @@ class RandomTaskGraph {
     bool reduces = false;      // a collective after the parts, from which results come
   };
   struct Edges;
+  struct Written;
   void wire(Rng& rng);
   int add_op(const std::vector<int>& tensors);
   int add_tensor(int writer);
@@ -68,6 +69,7 @@ class RandomTaskGraph {
   void add_task(Fragment& fragment, int64_t duration_ns, uint64_t key, int key_party, std::vector<int> queues) const;
   FragmentPtr op_fragment(int op, const Configuration& configuration) const;
   FragmentPtr tensor_fragment(int slot, const std::vector<int>& chosen);
+  Written written(int slot, const std::vector<int>& chosen, Fragment& fragment, Edges& edges) const;
   FragmentPtr make_tensor_fragment(int slot, const std::vector<int>& chosen) const;
   const Configuration& configuration(int op, const std::vector<int>& chosen) const {
     return options_[static_cast<size_t>(op)][static_cast<size_t>(chosen[static_cast<size_t>(op)])];
