@@ -33,7 +33,7 @@ std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapCo
 SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space)
     : problem_(problem),
       space_(space),
-      tasks_(problem.graph, cost),
+      tasks_(problem.graph, cost, problem.bucket_bytes),
       choices_(problem.graph),
       graph_(tasks_.wired()),
       numbers_(space.units.size(), 0),

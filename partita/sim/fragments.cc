@@ -2,6 +2,7 @@
 #include "partita/sim/fragments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "partita/base/error.h"
@@ -40,18 +41,44 @@ void add_to(std::vector<std::pair<int, int64_t>>& sums, int at, int64_t value) {
   else sums.insert(found, {at, value});
 }
 
-void add_task(FragmentDraft& draft, const PhysicalGraph& graph, const CostModel& cost,
-              const std::map<LinkId, int>& queue_of, const std::vector<TaskId>& members) {
+// Whether it is done together with others where a plan has buckets (bundle.h).
+bool is_of_a_bucket(const PhysicalGraph& graph, const Task& task) {
+  if (graph.queues[task.queue.index()].kind != QueueKind::kParameterCollective) return false;
+  switch (std::get<CollectiveWork>(task.work).kind) {
+    case StepKind::kAllReduce:
+    case StepKind::kReduceScatter:
+      return task.phase != Phase::kForward;
+    case StepKind::kAllGather:
+      return task.turn == Task::Turn::kEager;
+    default:
+      return false;
+  }
+}
+
+// Its part of what a full bucket takes.
+int64_t collective_ns(const PhysicalGraph& graph, const FragmentTimes& times, const SimNode& node) {
+  const Task& first = graph.task(node.tasks[0]);
+  const int64_t whole = graph.reg(first.reads[0].reg).bytes;
+  if (whole <= 0 || times.bucket_bytes <= whole || !is_of_a_bucket(graph, first) ||
+      times.cost.cluster().profile_of(first.device))
+    return node.duration_ns;
+  const double of_them = static_cast<double>(times.bucket_bytes) / static_cast<double>(whole);
+  const int64_t all_ns = node.collective->ways.whole_ns(static_cast<double>(node.sent_bytes) * of_them);
+  return std::clamp<int64_t>(std::llround(static_cast<double>(all_ns) / of_them), 1, node.duration_ns);
+}
+
+void add_task(FragmentDraft& draft, const PhysicalGraph& graph, const FragmentTimes& times,
+              const std::vector<TaskId>& members) {
   Fragment& fragment = draft.fragment;
   const Task& first = graph.task(members[0]);
   TaskKey key = first.key;
   if (std::holds_alternative<CollectiveWork>(first.work)) {
     for (const TaskId t : members) key = std::min(key, graph.task(t).key);
-    const SimNode node = collective_node(graph, cost, members, queue_of);
-    fragment.duration_ns.push_back(node.duration_ns);
+    const SimNode node = collective_node(graph, times.cost, members, times.queue_of);
+    fragment.duration_ns.push_back(collective_ns(graph, times, node));
     fragment.queues.insert(fragment.queues.end(), node.queues.begin(), node.queues.end());
   } else {
-    fragment.duration_ns.push_back(cost.task_ns(graph, first));
+    fragment.duration_ns.push_back(times.cost.task_ns(graph, first));
     fragment.queues.push_back(first.queue.value);
   }
   fragment.key.push_back(packed(key));
@@ -96,14 +123,14 @@ void FragmentDraft::reads(const PhysicalGraph& graph, RegisterId reg, bool fresh
     if (writer != reader) edges.emplace_back(writer, reader);
 }
 
-void add_tasks(FragmentDraft& draft, const PhysicalGraph& graph, const CostModel& cost,
-               const std::map<LinkId, int>& queue_of, const std::function<int(OpId)>& party_of) {
+void add_tasks(FragmentDraft& draft, const PhysicalGraph& graph, const FragmentTimes& times,
+               const std::function<int(OpId)>& party_of) {
   draft.writers.resize(graph.registers.size());
   draft.own_readers.resize(graph.registers.size());
   for (const std::vector<TaskId>& members : nodes_of(graph)) {
     const TaskOf own{0, draft.fragment.size()};
     draft.fragment.key_party.push_back(party_of(graph.task(members[0]).op));
-    add_task(draft, graph, cost, queue_of, members);
+    add_task(draft, graph, times, members);
     for (const TaskId t : members) {
       for (const Access& write : graph.task(t).writes) draft.writers[write.reg.index()].push_back(own);
       for (const Access& read : graph.task(t).reads)

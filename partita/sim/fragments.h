@@ -14,6 +14,13 @@
 
 namespace partita {
 
+// What tasks take.
+struct FragmentTimes {
+  const CostModel& cost;
+  std::map<LinkId, int> queue_of;
+  int64_t bucket_bytes = 0;  // LocalTasks
+};
+
 struct FragmentDraft {
   Fragment fragment;
   std::vector<std::vector<TaskOf>> writers;      // by register, of this step
@@ -26,8 +33,8 @@ struct FragmentDraft {
 
 // The graph's tasks as own tasks; the participants of a collective are one. `party_of`: of the op that a task belongs
 // to. Writers that are other parties' are there already.
-void add_tasks(FragmentDraft& draft, const PhysicalGraph& graph, const CostModel& cost,
-               const std::map<LinkId, int>& queue_of, const std::function<int(OpId)>& party_of);
+void add_tasks(FragmentDraft& draft, const PhysicalGraph& graph, const FragmentTimes& times,
+               const std::function<int(OpId)>& party_of);
 // Call it when all writers are there.
 void add_own_edges(FragmentDraft& draft, const PhysicalGraph& graph);
 // Of registers from the first on.

@@ -103,7 +103,7 @@ struct LocalTasks::Memory {
   LocalLowering local;
   std::unique_ptr<Converter> converter = std::make_unique<Converter>(cost.cluster());  // of tensors
   std::vector<std::vector<Reader>> read_by;
-  std::map<LinkId, int> queue_of;
+  FragmentTimes times;
   TaskGraph wired;
   std::vector<std::vector<int>> beside;   // by tensor: ops_of_families()
   Plan plan;                              // what the tensor at hand is kept as
@@ -120,7 +120,7 @@ struct LocalTasks::Memory {
   Counters counters;
   int64_t conversions = 0;
 
-  Memory(const Graph& g, const CostModel& c)
+  Memory(const Graph& g, const CostModel& c, int64_t bucket_bytes)
       : graph(g),
         cost(c),
         local{g,
@@ -134,7 +134,7 @@ struct LocalTasks::Memory {
               std::vector<const ResolvedConversion*>(g.tensors.size()),
               {}},
         read_by(readers(g)),
-        queue_of(queues_of_links(local.draft.graph)),
+        times{c, queues_of_links(local.draft.graph), bucket_bytes},
         wired(wired_graph(g, read_by, static_cast<int>(local.draft.graph.queues.size()))),
         beside(ops_of_families(g, wired, read_by)),
         layouts(g.ops.size()) {
@@ -224,7 +224,7 @@ OpFragment LocalTasks::Memory::made(OpId id, ResolvedOp resolved_op) {
   const std::vector<Placed> results = run_op(local, id, resolved_op, operands);
 
   FragmentDraft draft;
-  add_tasks(draft, local.draft.graph, cost, queue_of, [](OpId) { return 0; });
+  add_tasks(draft, local.draft.graph, times, [](OpId) { return 0; });
   add_own_edges(draft, local.draft.graph);
   add_bytes(draft, local.draft.graph, own);
 
@@ -376,7 +376,7 @@ Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const
   const auto party_of = [&](OpId op) {
     return static_cast<int>(std::ranges::find(wires.parties, op.value) - wires.parties.begin());
   };
-  add_tasks(draft, physical, cost, queue_of, party_of);
+  add_tasks(draft, physical, times, party_of);
   add_own_edges(draft, physical);
   add_bytes(draft, physical, own_registers);
   for (const Reader& reader : read_by[id.index()]) {
@@ -436,10 +436,10 @@ int LocalTasks::kept_as_read(TensorId t, const std::vector<const OpFragment*>& o
   return found->second;
 }
 
-LocalTasks::LocalTasks(const Graph& graph, const CostModel& cost) {
+LocalTasks::LocalTasks(const Graph& graph, const CostModel& cost, int64_t bucket_bytes) {
   if (graph.micro_batches() > 1)
     fail("model '{}': the local task graph has no micro-batches: plan it without them", graph.name);
-  memory_ = std::make_unique<Memory>(graph, cost);
+  memory_ = std::make_unique<Memory>(graph, cost, bucket_bytes);
 }
 LocalTasks::~LocalTasks() = default;
 

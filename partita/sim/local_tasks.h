@@ -35,7 +35,9 @@ struct OpFragment {
 // A step in parts (micro-batches) is refused.
 class LocalTasks {
  public:
-  LocalTasks(const Graph& graph, const CostModel& cost);
+  // With buckets (Plan::bucket_bytes), a small collective of parameters takes its part of what a full bucket takes: in
+  // the whole graph it is done together with others. 0: each by itself.
+  LocalTasks(const Graph& graph, const CostModel& cost, int64_t bucket_bytes = 0);
   ~LocalTasks();
 
   // Queues and wires, without fragments. Slot i is op i, slot ops + t tensor t.

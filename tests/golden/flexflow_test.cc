@@ -8,6 +8,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
+#include "partita/search/judge.h"
 #include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_starts.h"
@@ -63,6 +64,31 @@ TEST(SoapTasks, AreThoseOfThePlan) {
       EXPECT_EQ(*ns, simulated_ns(graph, tasks.plan(tasks.numbers(), "test"), cluster)) << model << ", proposal " << i;
     }
   }
+}
+
+// Small gradients are exchanged together in a step; in the local task graph each takes its part of that.
+TEST(SoapTasks, TakeTheirPartOfABucket) {
+  const Graph graph = training("resnet-50?image=64,batch=64");
+  const Cluster cluster = load_cluster("flexflow-p100");
+  Problem problem{.graph = graph, .cluster = cluster};
+  problem.objective = Objective::kTime;
+  const Plan plan = data_parallel_plan(graph, cluster);
+  const auto step_ns = [&](int64_t bucket_bytes) {
+    problem.bucket_bytes = bucket_bytes;
+    return static_cast<double>(cost_of(problem, plan));
+  };
+  const auto local_ns = [&](int64_t bucket_bytes) {
+    const CostModel cost(cluster);
+    LocalTasks tasks(graph, cost, bucket_bytes);
+    Timeline timeline;
+    simulate_first_come(flatten(local_task_graph(graph, plan, tasks)), timeline);
+    return static_cast<double>(timeline.makespan_ns);
+  };
+  std::printf("each by itself %.1f ms, local %.1f; in buckets %.1f ms, local %.1f\n", step_ns(0) / 1e6,
+              local_ns(0) / 1e6, step_ns(kBucketBytes) / 1e6, local_ns(kBucketBytes) / 1e6);
+  EXPECT_GT(step_ns(0), 1.2 * step_ns(kBucketBytes));
+  EXPECT_NEAR(local_ns(0) / step_ns(0), 1, 0.1);
+  EXPECT_NEAR(local_ns(kBucketBytes) / step_ns(kBucketBytes), 1, 0.1);
 }
 
 TEST(FlexFlow, AllSimulatorsFindTheSamePlan) {
