@@ -16,6 +16,7 @@
 #include "partita/search/memory_watch.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
+#include "partita/search/soap_walk.h"
 
 namespace partita {
 
@@ -32,6 +33,7 @@ constexpr double kTimingRules = 2, kTimingShare = 0.2;
 constexpr double kTold = 1, kCommWork = 1;  // seconds
 // In time: rules that are asked before the joint problem (seconds), and the part of the time that is theirs.
 constexpr double kQuickWork = 2, kQuickShare = 0.25;
+constexpr double kSoapShare = 0.3;  // of what is left then, for plans whose ops are on different devices
 
 // A search that is asked for a plan to begin with, as if it were asked alone.
 struct Ask {
@@ -179,6 +181,15 @@ size_t ask_from(Run& run, const std::vector<Ask>& asks, size_t from, const Watch
   return from;
 }
 
+// In time, plans of the SOAP space.
+void ask_soap(Run& run) {
+  if (!is_for_a_walk(run.problem)) return;
+  const SearchChoice soap = parse_search("soap");
+  tell(run, "soap, ops on different devices");
+  consider(run, {soap.entry, soap.options, std::nullopt, kLastRank, 0}, run.watch.share(kSoapShare));
+  run.memory.begin();
+}
+
 // In time the rules come first: their plans take a part of a second, and one of them may be all that a limit has time
 // for. In bytes the joint problem does.
 SearchResult solve_and_ask(Run& run) {
@@ -190,6 +201,7 @@ SearchResult solve_and_ask(Run& run) {
     const std::vector<Ask> quick(asks.begin(), slow);
     tell(run, fmt::format("{} plans of rules", quick.size()));
     asked = ask_from(run, quick, 0, run.watch.share(kQuickShare));
+    ask_soap(run);
   }
   SearchResult joint = solve_jointly(run);
   tell(run, fmt::format("{} plans of rules and published searches", asks.size() - asked));

@@ -19,9 +19,6 @@ namespace partita {
 
 namespace {
 
-// Proposals of all chains, where there is no budget: at least, and for a unit.
-constexpr int64_t kLeastSteps = 2'000, kStepsOfAUnit = 100;
-
 struct Start {
   std::string name;
   std::vector<int64_t> numbers;
@@ -113,8 +110,7 @@ std::vector<Start> starts_of(Run& run) {
 
 void search_from_all(Run& run) {
   const std::vector<Start> starts = starts_of(run);
-  const int64_t steps =
-      run.budget.steps.value_or(std::max(kLeastSteps, kStepsOfAUnit * static_cast<int64_t>(run.space.units.size())));
+  const int64_t steps = run.budget.steps.value_or(default_steps(run.problem, run.space));
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto left = static_cast<double>(starts.size() - i);
     Allowance allowance{0, run.watch.share(1 / left), 0};

@@ -27,8 +27,6 @@ namespace {
 
 using Units = SoapWalk::Units;
 
-// Changes that are looked at, where there is no budget: at least, and for a unit.
-constexpr int64_t kLeastSteps = 2'000, kStepsOfAUnit = 100;
 // Parts of the budget that the groups and the walk may take; what they leave is the descent's.
 constexpr double kGroups = 0.3, kWalk = 0.7;
 constexpr int64_t kOfAGroup = 64;   // configurations that a group tries at a time
@@ -287,9 +285,8 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const SoapSpace space = soap_space(problem, {});
   SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
   Run run{problem, budget, watch, rng, space, soap_neighbourhood(problem.graph, space), walk};
-  run.steps = budget.steps.value_or(
-      watch.deadline ? std::numeric_limits<int64_t>::max()
-                     : std::max(kLeastSteps, kStepsOfAUnit * static_cast<int64_t>(space.units.size())));
+  run.steps =
+      budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem, space));
   search_from(run);
   SearchResult result = walk.result("soap");
   result.notes = std::move(run.notes);

@@ -14,6 +14,12 @@
 
 namespace partita {
 
+// Whether there is a local task graph of the problem, small enough to be asked for often: a step of one part, and not
+// very many ops and devices.
+bool is_for_a_walk(const Problem& problem);
+// Proposals that a walk may make where no budget is given: so many as take some ten seconds, more for small graphs.
+int64_t default_steps(const Problem& problem, const SoapSpace& space);
+
 class SoapWalk {
  public:
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
