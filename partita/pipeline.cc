@@ -9,6 +9,7 @@
 #include "partita/graph/factors.h"
 #include "partita/graph/parts.h"
 #include "partita/in_file.h"
+#include "partita/local_time.h"
 #include "partita/micro_batches.h"
 #include "partita/models/huggingface.h"
 #include "partita/physical/lower.h"
@@ -218,6 +219,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   regard_stages(p);
   if (request.tell) request.tell("lowers the plan and simulates its step");
   if (p.search.plan) finish_with_buckets(p, request, {budget.watch().deadline, nullptr}, runner);
+  if (std::string note = local_time_note(p); !note.empty()) p.search.notes.push_back(std::move(note));
   return p;
 }
 

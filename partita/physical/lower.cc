@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/group.h"
+#include "partita/physical/beside.h"
 #include "partita/physical/orders.h"
 
 namespace partita {
@@ -106,7 +107,8 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) 
 }
 
 Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
-  constexpr int64_t kQuickActs = 60'000;  // about 4 s
+  // About 4 s; and where devices do not stand for each other, half a minute.
+  const int64_t quick_acts = has_ops_beside(graph, plan.ops) ? 500'000 : 60'000;
   const int m = graph.micro_batches(), few = few_micro_batches(plan, m),
             period = plan.pipeline.schedule == Schedule::kInterleaved || plan.pipeline.schedule == Schedule::kGpipe
                          ? ranks_of(plan)
@@ -119,12 +121,12 @@ Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
     return sum;
   };
   if (!is_too_large_to_lower(graph, cluster)) {
-    if (acts(true, m) <= kQuickActs) return {{}, m};
-    if (acts(true, few) <= kQuickActs) return {{}, few, period};
+    if (acts(true, m) <= quick_acts) return {{}, m};
+    if (acts(true, few) <= quick_acts) return {{}, few, period};
   }
   const std::vector<DeviceId> typical = typical_devices(cluster, plan);
   if (static_cast<int>(typical.size()) == cluster.compute_count) return {{}, few, period};
-  return {typical, acts(false, m) <= kQuickActs ? m : few, period};
+  return {typical, acts(false, m) <= quick_acts ? m : few, period};
 }
 
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) {

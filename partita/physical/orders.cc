@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/group.h"
+#include "partita/physical/beside.h"
 #include "partita/physical/bundle.h"
 #include "partita/physical/lower.h"
 
@@ -49,22 +50,6 @@ bool has_transfers_between_stages(Schedule schedule) {
   return schedule == Schedule::k1F1B || schedule == Schedule::kInterleaved;
 }
 
-// Devices do different things at the same time: which of them is first, the order does not know, and what shares bytes
-// waits for each other.
-bool has_ops_beside(const Graph& graph, const Resolved& resolved) {
-  if (graph.micro_batches() > 1) return false;
-  std::vector<DeviceId> first;
-  for (size_t i = 0; i < resolved.ops.size(); ++i) {
-    if (resolved.ops[i].stage > 0) return false;
-    if (graph.ops[i].phase == Phase::kUpdate) continue;
-    std::vector<DeviceId> devices(resolved.ops[i].mesh.devices.begin(), resolved.ops[i].mesh.devices.end());
-    std::sort(devices.begin(), devices.end());
-    if (first.empty()) first = std::move(devices);
-    else if (devices != first) return true;
-  }
-  return false;
-}
-
 std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool beside) {
   std::vector<Leeway> leeways{{}};
   const bool room = wants_room(times) && schedule != Schedule::kGpipe;
@@ -89,7 +74,7 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
       table_(number_nodes(lowered_.graph)),
       uses_(lowered_.graph, table_),
       times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),
-      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved))),
+      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved.ops))),
       known_(leeways_.size()) {}
 
 void Orders::plan(size_t i) {

@@ -108,6 +108,8 @@ struct SearchResult {
   std::shared_ptr<BoundProof> proof;       // where Problem::prove asks for one (partita/search/bound_proof.h)
   std::map<std::string, double> counters;  // what the search looked at, by name
   std::vector<std::string> notes;          // lines for the reader: "cut 1 over 2: delta 7.2 MB"
+  std::optional<int64_t>
+      local_ns;  // the plan's step by its local task graph (partita/sim/local_tasks.h), if searched by
 };
 
 // Throws Error where the budget ends without a plan, or the problem cannot be one of this search.

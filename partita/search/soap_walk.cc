@@ -118,6 +118,7 @@ SearchResult SoapWalk::result(std::string_view search) const {
   }
   result.plan = tasks_.plan(best_, search);
   result.plan->paper_cost = static_cast<double>(best_ns_) / 1e3;
+  result.local_ns = best_ns_;
   return result;
 }
 
