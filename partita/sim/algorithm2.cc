@@ -2,6 +2,7 @@
 #include "partita/sim/algorithm2.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -51,8 +52,9 @@ struct Algorithm2State : ProposedTasks {
   std::vector<int> was_first;  // by exchange: of its slot
   int was_tasks = 0, was_cells = 0, was_edge_count = 0, was_links = 0, was_live_edges = 0;
   bool can_undo = false;
-  std::vector<int> pushed;  // scratch: tasks whose start may have changed
-  std::vector<int> near;    // scratch: by queue, a link in or out of its list
+  std::optional<TaskGraph> was_graph;  // where the proposal was simulated from nothing
+  std::vector<int> pushed;             // scratch: tasks whose start may have changed
+  std::vector<int> near;               // scratch: by queue, a link in or out of its list
 };
 
 namespace {
@@ -167,16 +169,16 @@ void update_task(State& s, int task) {
   push_if_moved(s, task);
 }
 
-// Until nothing changes.
-void settle(State& s) {
-  const int64_t limit = s.taken + 1000 * (static_cast<int64_t>(s.task_count) + 1000);
+// Until nothing changes; false if that takes more than `limit` updates.
+bool settle(State& s, int64_t limit) {
   while (!s.queue.empty()) {
     const ReadyTask top = s.queue.top();
     s.queue.pop();
     Update& update = update_of(s, top.task);
     if (update.queued_ns != top.ready_ns) continue;  // pushed again since, with another ready time, and taken
     update.queued_ns = -1;
-    ensure(++s.taken < limit, "the timeline does not settle");
+    if (limit-- == 0) return false;
+    ++s.taken;
     const int64_t start_ns = start_of(s, top.task), end_ns = start_ns + s.tasks[at(top.task)].duration_ns;
     const bool moved = end_ns != update.times.end_ns || update.fresh;
     update.times.start_ns = start_ns;
@@ -188,6 +190,7 @@ void settle(State& s) {
     for (int q = 0; q < s.tasks[at(top.task)].queue_count; ++q)
       push_if_moved(s, s.links[at(s.links[at(s.updates[at(top.task)].link + q)].next)].task);
   }
+  return true;
 }
 
 int edges_of(const State& s, int task) { return s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after; }
@@ -263,6 +266,7 @@ void begin(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) 
   s.was_link.was.clear();
   s.was_edges.clear();
   s.was_first.clear();
+  s.was_graph.reset();
   for (const auto& [slot, fragment] : s.exchanges) s.was_first.push_back(s.first[at(slot)]);
   s.was_tasks = s.task_count;
   s.was_cells = s.cell_count;
@@ -297,6 +301,30 @@ void start(State& s, TaskGraph graph) {
   commit_tasks(s);
 }
 
+// The task graph as the proposal has it, and its tasks where they are to be looked at.
+void update_tasks(State& s) {
+  remove_tasks(s);
+  insert_tasks(s);
+  for (size_t i = s.touched.size(); i-- > 0;)
+    for (int j = 0; j < s.size_now(s.touched[i]); ++j) {
+      const int task = s.task_now(s.touched[i], j);
+      if (task < s.task_count) update_task(s, task);
+    }
+  push_pushed(s);
+  commit_tasks(s);
+}
+
+// Where most tasks have changed, times that are not final are passed on again and again: that has been seen to take
+// more than a thousand updates a task. Such a proposal is simulated from nothing.
+constexpr int64_t kMostUpdates = 16;  // a task
+
+void start_again(State& s) {
+  TaskGraph graph = s.graph, was_graph = s.graph;
+  for (const auto& [slot, fragment] : s.exchanges) was_graph.fragments[at(slot)] = fragment;
+  start(s, std::move(graph));
+  s.was_graph = std::move(was_graph);
+}
+
 }  // namespace
 
 Algorithm2::Algorithm2(TaskGraph graph) : state_(std::make_unique<State>()) { start(*state_, std::move(graph)); }
@@ -307,16 +335,15 @@ int64_t Algorithm2::propose(const std::vector<std::pair<int, FragmentPtr>>& exch
   if (is_sparse(s)) start(s, std::move(s.graph));
   begin(s, exchanges);
   for (size_t queue = 0; queue < s.near.size(); ++queue) s.near[queue] = static_cast<int>(queue);
-  remove_tasks(s);
-  insert_tasks(s);
-  for (size_t i = s.touched.size(); i-- > 0;)
-    for (int j = 0; j < s.size_now(s.touched[i]); ++j) {
-      const int task = s.task_now(s.touched[i], j);
-      if (task < s.task_count) update_task(s, task);
-    }
-  push_pushed(s);
-  commit_tasks(s);
-  settle(s);
+  const int64_t live = s.live_tasks, changed = static_cast<int64_t>(s.removed.size()) + s.new_count - s.task_count;
+  bool settled = false;
+  if (2 * changed <= live) {
+    update_tasks(s);
+    settled = settle(s, kMostUpdates * live);
+  } else {
+    commit_tasks(s);
+  }
+  if (!settled) start_again(s);
   s.can_undo = true;
   return latest_end(s);
 }
@@ -324,6 +351,7 @@ int64_t Algorithm2::propose(const std::vector<std::pair<int, FragmentPtr>>& exch
 void Algorithm2::undo() {
   State& s = *state_;
   ensure(std::exchange(s.can_undo, false), "there is no proposal to take back");
+  if (s.was_graph) return start(s, *std::exchange(s.was_graph, std::nullopt));
   restore(s.was_update, s.updates);
   restore(s.was_link, s.links);
   for (const auto& [task, edges] : s.was_edges) s.tasks[at(task)].edges = edges;

@@ -9,6 +9,8 @@
 // task starts when it is ready and the one before it has ended, on each of its queues. One timeline alone is so: that
 // of first_come.h.
 //
+// A proposal that changes most tasks, or takes many updates a task, is simulated by first_come.h instead.
+//
 // Example: a (3 ns), b (2 ns) and c (4 ns) on one queue, all ready at 0. If a is exchanged for one of 1 ns, it ends at
 // 1, and b is pushed, the next in the list; then c, after it.
 #pragma once

@@ -38,7 +38,7 @@ void propose(uint64_t seed, int count) {
   ASSERT_NO_FATAL_FAILURE(expect_timeline(delta, committed));
   for (int i = 0; i < count; ++i) {
     SCOPED_TRACE(fmt::format("proposal {}", i));
-    const auto drawn = random.draw(rng, static_cast<int>(rng.between(1, 4)));
+    const auto drawn = random.draw(rng, static_cast<int>(rng.below(8) == 0 ? random.ops() : rng.between(1, 4)));
     Exchanges exchanges = random.exchanges(drawn);
     for (auto& [slot, fragment] : exchanges) fragment = std::make_shared<Fragment>(*fragment);  // kept by nobody else
     TaskGraph graph = committed;

@@ -112,7 +112,7 @@ void propose(uint64_t seed, int count, ReplayCounts& counts) {
   ASSERT_NO_FATAL_FAILURE(expect_committed(replay, Whole(committed)));
   for (int i = 0; i < count; ++i) {
     SCOPED_TRACE(fmt::format("proposal {}", i));
-    const auto drawn = random.draw(rng, static_cast<int>(rng.between(1, 4)));
+    const auto drawn = random.draw(rng, static_cast<int>(rng.below(8) == 0 ? random.ops() : rng.between(1, 4)));
     const Exchanges drawn_exchanges = random.exchanges(drawn);
     const Exchanges exchanges = rng.below(2) == 0 ? drawn_exchanges : copies(drawn_exchanges);
     const TaskGraph graph = exchanged(committed, exchanges);
