@@ -95,6 +95,13 @@ struct Alternative {
   int64_t step_time_ns = 0, comm_bytes = 0;
 };
 
+// When a search had found a plan better than all before.
+struct SearchPoint {
+  int64_t proposals = 0;
+  double cpu_seconds = 0;  // of the process, since the search began
+  int64_t cost = 0;
+};
+
 struct SearchResult {
   std::optional<Plan> plan;
   std::optional<Estimate> estimate;  // in place of a plan
@@ -105,7 +112,8 @@ struct SearchResult {
   // Lower bounds, proved for every plan of the search's space: one for each objective. The second bounds serial_ns
   // (partita/cost/alone.h), not the time of the step.
   std::optional<int64_t> lower_bound_comm_bytes, lower_bound_serial_ns;
-  std::shared_ptr<BoundProof> proof;       // where Problem::prove asks for one (partita/search/bound_proof.h)
+  std::shared_ptr<BoundProof> proof;  // where Problem::prove asks for one (partita/search/bound_proof.h)
+  std::vector<SearchPoint> trail;     // of searches that go from plan to plan: each time that the best became better
   std::map<std::string, double> counters;  // what the search looked at, by name
   std::vector<std::string> notes;          // lines for the reader: "cut 1 over 2: delta 7.2 MB"
   std::optional<int64_t>

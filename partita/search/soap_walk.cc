@@ -68,7 +68,10 @@ void SoapWalk::take(int64_t ns, const Memory& memory) {
   judge_.keep();
   ns_ = ns;
   memory_ = memory;
-  if (memory.fits && ns < best_ns_) best_ns_ = ns, best_ = tasks_.numbers();
+  if (!memory.fits || ns >= best_ns_) return;
+  best_ns_ = ns;
+  best_ = tasks_.numbers();
+  trail_.push_back({proposals_, static_cast<double>(std::clock() - cpu_begun_) / CLOCKS_PER_SEC, ns});
 }
 
 void SoapWalk::go_to(const std::vector<int64_t>& numbers) {
@@ -119,6 +122,7 @@ SearchResult SoapWalk::result(std::string_view search) const {
   result.plan = tasks_.plan(best_, search);
   result.plan->paper_cost = static_cast<double>(best_ns_) / 1e3;
   result.local_ns = best_ns_;
+  result.trail = trail_;
   return result;
 }
 

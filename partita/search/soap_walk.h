@@ -5,6 +5,7 @@
 // If the step then takes 10.05 ms and fits, the walk is there, and says so.
 #pragma once
 #include <cstdint>
+#include <ctime>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -74,6 +75,8 @@ class SoapWalk {
   std::vector<int64_t> best_;
   int64_t proposals_ = 0, accepted_ = 0;
   Watch::Clock::time_point begun_, told_;
+  std::clock_t cpu_begun_ = std::clock();
+  std::vector<SearchPoint> trail_;
 };
 
 }  // namespace partita
