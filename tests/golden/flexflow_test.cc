@@ -2,6 +2,7 @@
 // where all plans can be looked at.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -174,7 +175,9 @@ TEST(Soap, EndsWhereNoChangeOfOneUnitIsShorter) {
     const Cluster cluster = load_cluster("flexflow-k80", 4);
     const SearchResult of = found(graph, cluster, "soap", 20'000);
     ASSERT_TRUE(of.plan);
-    EXPECT_NE(of.notes.back().find("no change of one unit is shorter"), std::string::npos) << of.notes.back();
+    EXPECT_TRUE(std::ranges::any_of(of.notes, [](const std::string& note) {
+      return note.find("no change of one unit is shorter") != std::string::npos;
+    })) << fmt::format("{}", fmt::join(of.notes, "; "));
     EXPECT_LE(*of.local_ns, simulated_ns(graph, data_parallel_plan(graph, cluster), cluster));
     const Problem problem{.graph = graph, .cluster = cluster};
     const CostModel cost(cluster);
