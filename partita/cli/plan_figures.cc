@@ -14,6 +14,7 @@
 #include "partita/physical/breakdown.h"
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 
@@ -41,12 +42,15 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
   watched.before_search = [&] { caught.emplace(), told.doing("search"); };
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
-  const bool in_time = request.objective == Objective::kTime;
+  const bool steps = parse_search(request.search).entry->measure == Objective::kTime,
+             in_time = steps || request.objective == Objective::kTime;
   auto text = [in_time](const solver::Wide& cost) {
     return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));
   };
-  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text, &told)](
-                         const SearchProgress& p) mutable { lines(p.cost, p.bound); };
+  watched.progress = [lines = ProgressLines(steps     ? "step time"
+                                            : in_time ? "serial time"
+                                                      : "communication",
+                                            text, &told)](const SearchProgress& p) mutable { lines(p.cost, p.bound); };
   Planned p = planned_or_remedies(watched, runner, say_remedies);
   if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
   return p;

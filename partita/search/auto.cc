@@ -95,6 +95,7 @@ auto within_memory(Run& run, const Part& part) -> std::optional<decltype(part())
 SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share = 1) {
   Problem its = run.problem;
   its.options = ask.options;
+  if (ask.entry->measure == Objective::kTime) its.progress = nullptr;  // tells steps, not parts one after another
   if (ask.objective) {
     its.objective = *ask.objective;
     its.prove = false;

@@ -35,7 +35,8 @@ enum class Objective {
 std::string text_of(Objective objective);  // "comm", "time": in plan files, proofs and on the command line
 std::optional<Objective> objective_of(std::string_view text);  // empty: neither
 
-// What a search can say while it runs. Costs are bytes; for Objective::kTime, ns of a plan's parts one after another.
+// What a search can say while it runs. Costs are bytes; for Objective::kTime, ns of a plan's parts one after another;
+// of searches by time (SearchEntry::measure), ns of a step.
 struct SearchProgress {
   std::optional<int64_t> cost;   // of the best plan so far
   std::optional<int64_t> bound;  // proved so far, for every plan of the search's space
