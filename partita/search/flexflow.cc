@@ -12,6 +12,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/search/searches.h"
+#include "partita/search/soap_bound.h"
 #include "partita/search/soap_starts.h"
 #include "partita/search/soap_walk.h"
 
@@ -125,12 +126,14 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
   const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")));
+  const SoapBound bound = asked_bound(problem, space, cost, watch);
   SoapWalk walk(problem, space, cost, parse_soap_simulator(problem.options.at("simulator")), watch);
   Run run{problem, budget, watch, rng, space, walk};
   run.beta = std::stod(problem.options.at("beta"));
   search_from_all(run);
   SearchResult result = walk.result("flexflow");
   result.notes = std::move(run.notes);
+  add_bound(bound, walk.best_ns(), result);
   return result;
 }
 
@@ -144,6 +147,7 @@ SearchEntry flexflow_search() {
           "Metropolis-Hastings over samples, operations, attributes and parameters, by the simulated time; from data "
           "parallelism, the expert's strategy and a drawn plan",
       .options = {{"beta", {"1000", "N"}},
+                  {"bound", {"quick", "full", "no"}},
                   {"dimensions", {"soap", "s", "o", "p", "sap"}},
                   {"simulator", {"replay", "full", "delta"}}},
       .search = search,

@@ -16,6 +16,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/search/searches.h"
+#include "partita/search/soap_bound.h"
 #include "partita/search/soap_groups.h"
 #include "partita/search/soap_starts.h"
 #include "partita/search/soap_walk.h"
@@ -283,6 +284,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
   const SoapSpace space = soap_space(problem, {});
+  const SoapBound bound = asked_bound(problem, space, cost, watch);
   SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
   Run run{problem, budget, watch, rng, space, soap_neighbourhood(problem.graph, space), walk};
   run.steps =
@@ -290,6 +292,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   search_from(run);
   SearchResult result = walk.result("soap");
   result.notes = std::move(run.notes);
+  add_bound(bound, walk.best_ns(), result);
   return result;
 }
 
@@ -301,6 +304,7 @@ SearchEntry soap_search() {
           .summary =
               "a portfolio over FlexFlow's space by the simulated time: plain starts, equal layers together, a walk "
               "along the critical path, descent",
+          .options = {{"bound", {"quick", "full", "no"}}},
           .search = search,
           .measure = Objective::kTime};
 }

@@ -103,6 +103,7 @@ struct LocalTasks::Memory {
   LocalLowering local;
   std::unique_ptr<Converter> converter = std::make_unique<Converter>(cost.cluster());  // of tensors
   std::vector<std::vector<Reader>> read_by;
+  std::vector<std::vector<Reader>> read_here;  // of the tensor at hand and its family: by ops that are not left out
   FragmentTimes times;
   TaskGraph wired;
   std::vector<std::vector<int>> beside;   // by tensor: ops_of_families()
@@ -134,6 +135,7 @@ struct LocalTasks::Memory {
               std::vector<const ResolvedConversion*>(g.tensors.size()),
               {}},
         read_by(readers(g)),
+        read_here(read_by),
         times{c, queues_of_links(local.draft.graph), bucket_bytes},
         wired(wired_graph(g, read_by, static_cast<int>(local.draft.graph.queues.size()))),
         beside(ops_of_families(g, wired, read_by)),
@@ -150,6 +152,7 @@ struct LocalTasks::Memory {
   std::vector<Conversion> resolve(const std::vector<TensorId>& family, std::vector<TensorNeeds>& needs);
   void set_axes(const std::vector<TensorId>& family, const std::vector<TensorNeeds>& needs,
                 const std::vector<Conversion>& conversions, const std::vector<const OpFragment*>& ops);
+  void look_at(const std::vector<TensorId>& family, TensorId id, const std::vector<const OpFragment*>& ops);
   size_t place(TensorId id, const std::vector<const OpFragment*>& ops, FragmentDraft& draft);
   OpFragment made(OpId id, ResolvedOp resolved_op);
   Fragment made(TensorId id, int kept, const std::vector<const OpFragment*>& ops);
@@ -270,7 +273,10 @@ std::vector<Conversion> LocalTasks::Memory::resolve(const std::vector<TensorId>&
                                                     std::vector<TensorNeeds>& needs) {
   std::vector<Conversion> out;
   for (const TensorId t : family) {
-    needs.push_back(needs_of(graph, plan, layouts, read_by, t));
+    const OpId producer = graph.tensor(t).producer;
+    needs.emplace_back();
+    if (producer.valid() && !layouts[producer.index()]) continue;  // of a family, where its ops are left out
+    needs.back() = needs_of(graph, plan, layouts, read_here, t);
     resolved.home[t.index()] = needs.back().home;
     for (const TensorNeeds::Need& need : needs.back().needs)
       out.push_back(converter->convert(need.from, need.to, bytes_of(graph.tensor(t).dtype)));
@@ -288,10 +294,10 @@ void LocalTasks::Memory::set_axes(const std::vector<TensorId>& family, const std
     for (const Step& step : c.steps) taken.insert(taken.end(), {&step.from, &step.to});
   }
   for (const TensorId t : family) {
-    for (const Reader& reader : read_by[t.index()])
+    for (const Reader& reader : read_here[t.index()])
       taken.push_back(&ops[reader.op.index()]->resolved.layouts.operands[static_cast<size_t>(reader.operand)]);
     const OpId producer = graph.tensor(t).producer;
-    if (!producer.valid()) continue;
+    if (!producer.valid() || !ops[producer.index()]) continue;
     const std::vector<TensorId>& results = graph.op(producer).results;
     for (size_t r = 0; r < results.size(); ++r)
       if (results[r] == t) taken.push_back(&ops[producer.index()]->resolved.layouts.results[r]);
@@ -336,6 +342,21 @@ size_t LocalTasks::Memory::place(TensorId id, const std::vector<const OpFragment
   return own;
 }
 
+// What the ops that the tensor depends on read and make, and by which it is read.
+void LocalTasks::Memory::look_at(const std::vector<TensorId>& family, TensorId id,
+                                 const std::vector<const OpFragment*>& ops) {
+  const auto look = [&](int op) {
+    const OpFragment* of = op < 0 ? nullptr : ops[static_cast<size_t>(op)];
+    if (op >= 0) layouts[static_cast<size_t>(op)] = of ? &of->resolved.layouts : nullptr;
+  };
+  for (const int op : std::span(wired.wires[graph.ops.size() + id.index()].parties).subspan(1)) look(op);
+  for (const int op : beside[id.index()]) look(op);
+  for (const TensorId t : family) {
+    read_here[t.index()] = read_by[t.index()];
+    std::erase_if(read_here[t.index()], [&](const Reader& reader) { return !ops[reader.op.index()]; });
+  }
+}
+
 Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const OpFragment*>& ops) {
   forget();
   const std::vector<TensorId> family = family_of(graph, id);
@@ -345,11 +366,9 @@ Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const
   std::vector<int> sizes{0};
   for (size_t p = 1; p < wires.parties.size(); ++p) {
     const int op = wires.parties[p];
-    if (op >= 0) layouts[static_cast<size_t>(op)] = &ops[static_cast<size_t>(op)]->resolved.layouts;
-    sizes.push_back(op < 0 ? 0 : ops[static_cast<size_t>(op)]->tasks->size());
+    sizes.push_back(op < 0 || !ops[static_cast<size_t>(op)] ? 0 : ops[static_cast<size_t>(op)]->tasks->size());
   }
-  for (const int op : beside[id.index()])
-    layouts[static_cast<size_t>(op)] = &ops[static_cast<size_t>(op)]->resolved.layouts;
+  look_at(family, id, ops);
   std::vector<TensorNeeds> needs;
   const std::vector<Conversion> all = resolve(family, needs);
   set_axes(family, needs, all, ops);
@@ -379,7 +398,7 @@ Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const
   add_tasks(draft, physical, times, party_of);
   add_own_edges(draft, physical);
   add_bytes(draft, physical, own_registers);
-  for (const Reader& reader : read_by[id.index()]) {
+  for (const Reader& reader : read_here[id.index()]) {
     const auto found = brought.find({reader.op, reader.operand});
     const Placed& at = found == brought.end() ? home : found->second;
     const auto& tasks = ops[reader.op.index()]->reads[static_cast<size_t>(reader.operand)];
@@ -396,9 +415,10 @@ Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const
 const FragmentPtr& LocalTasks::tensor(TensorId id, int kept, const std::vector<const OpFragment*>& ops) {
   Memory& m = *memory_;
   std::vector<int> key{m.kind_of_tensor[id.index()], kept};
+  const auto number = [&](int op) { return ops[static_cast<size_t>(op)] ? ops[static_cast<size_t>(op)]->number : -2; };
   for (const int party : std::span(m.wired.wires[m.graph.ops.size() + id.index()].parties).subspan(1))
-    key.push_back(party < 0 ? -1 : ops[static_cast<size_t>(party)]->number);
-  for (const int op : m.beside[id.index()]) key.push_back(ops[static_cast<size_t>(op)]->number);
+    key.push_back(party < 0 ? -1 : number(party));
+  for (const int op : m.beside[id.index()]) key.push_back(number(op));
   const auto [found, fresh] = m.tensors.try_emplace(std::move(key));
   if (!fresh) return found->second;
   found->second = std::make_shared<const Fragment>(m.made(id, kept, ops));
@@ -406,6 +426,8 @@ const FragmentPtr& LocalTasks::tensor(TensorId id, int kept, const std::vector<c
   m.counters.tasks += found->second->size();
   return found->second;
 }
+
+void LocalTasks::forget_tensors() { memory_->tensors.clear(); }
 
 // ---------------------------------------------------------------- where tensors are kept
 

@@ -53,8 +53,12 @@ class LocalTasks {
   // Where a tensor that no op makes is kept if its first reader decides: as that reads it, else whole on its mesh.
   int kept_as_read(TensorId t, const std::vector<const OpFragment*>& ops);
   // The conversions of a tensor. `ops`: by OpId, of its parties at least; `kept`: a number, -1: as it is made. Inputs,
-  // constants, parameters and states have one; a replacement has that of what it replaces.
+  // constants, parameters and states have one; a replacement has that of what it replaces. Where an entry of `ops` is
+  // null, the tensor is as if that op did not read it; it must not be its writer's.
   const FragmentPtr& tensor(TensorId t, int kept, const std::vector<const OpFragment*>& ops);
+
+  // Fragments of tensors are made anew when they are asked for again. Those that others hold stay.
+  void forget_tensors();
 
   struct Counters {
     int64_t op_fragments = 0, tensor_fragments = 0;  // made

@@ -1,0 +1,202 @@
+// The bound of a SOAP space is below the simulated time of every plan: of all plans of small spaces, and of drawn ones;
+// and what it is made of is below what plans take.
+#include "partita/search/soap_bound.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "partita/base/error.h"
+#include "partita/models/testing/training.h"
+#include "partita/search/soap_judge.h"
+#include "partita/search/soap_parts.h"
+
+namespace partita {
+namespace {
+
+Problem in_time(const Graph& graph, const Cluster& cluster) {
+  Problem problem{.graph = graph, .cluster = cluster};
+  problem.objective = Objective::kTime;
+  return problem;
+}
+
+std::vector<std::pair<int, int64_t>> units_of(const std::vector<int64_t>& numbers) {
+  std::vector<std::pair<int, int64_t>> units;
+  for (size_t u = 0; u < numbers.size(); ++u) units.emplace_back(static_cast<int>(u), numbers[u]);
+  return units;
+}
+
+// Of all plans; every plan is told from the one before by few units.
+int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostModel& cost) {
+  SoapTasks tasks(problem, cost, space);
+  SoapJudge judge(SoapSimulator::kReplay, tasks);
+  std::vector<int64_t> numbers(space.units.size(), 0);
+  int64_t best = *judge.ns(tasks.propose(units_of(numbers)));
+  for (;;) {
+    std::vector<std::pair<int, int64_t>> changed;
+    size_t u = numbers.size();
+    while (u-- > 0) {
+      numbers[u] = (numbers[u] + 1) % space.sets[u].size();
+      changed.emplace_back(static_cast<int>(u), numbers[u]);
+      if (numbers[u] > 0) break;
+    }
+    if (u > numbers.size()) return best;
+    const auto ns = judge.ns(tasks.propose(changed));
+    tasks.keep();
+    judge.keep();
+    best = std::min(best, *ns);
+  }
+}
+
+KindLoads loads_of(const SoapParts& parts, const TaskGraph& graph) {
+  KindLoads sums(parts.kinds().size(), 0);
+  for (const FragmentPtr& fragment : graph.fragments)
+    for (const auto& [queue, ns] : fragment->load_ns) sums[static_cast<size_t>(parts.kind_of(queue))] += ns;
+  return sums;
+}
+
+int class_of(const SoapParts& parts, int unit, int64_t number) {
+  const std::vector<SoapClass>& classes = parts.classes(unit);
+  for (size_t c = 0; c < classes.size(); ++c)
+    if (std::ranges::find(classes[c].numbers, number) != classes[c].numbers.end()) return static_cast<int>(c);
+  return -1;
+}
+
+const std::vector<SoapPiece>& pieces_of(SoapParts& parts, size_t shared, const std::vector<int64_t>& numbers) {
+  const SoapShared& of = parts.shared()[shared];
+  return parts.pieces(shared, class_of(parts, of.a, numbers[static_cast<size_t>(of.a)]),
+                      class_of(parts, of.b, numbers[static_cast<size_t>(of.b)]));
+}
+
+// Of each kind by itself the least of what is between units.
+KindLoads certain_loads(SoapParts& parts, const std::vector<int64_t>& numbers) {
+  KindLoads sums(parts.kinds().size(), 0);
+  for (size_t u = 0; u < numbers.size(); ++u) {
+    const KindLoads& own = parts.own(static_cast<int>(u), numbers[u]);
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += own[k];
+  }
+  for (size_t s = 0; s < parts.shared().size(); ++s)
+    for (size_t k = 0; k < sums.size(); ++k) {
+      int64_t least = INT64_MAX;
+      for (const SoapPiece& piece : pieces_of(parts, s, numbers)) least = std::min(least, piece.loads[k]);
+      sums[k] += least / parts.shared()[s].of;
+    }
+  return sums;
+}
+
+int64_t length_of(const Graph& graph, SoapParts& parts, const SoapPath& path, const std::vector<int64_t>& numbers) {
+  int64_t ns = 0;
+  for (const SoapPath::Step& step : path.steps) {
+    const int unit = parts.unit_of(step.op);
+    const int64_t number = numbers[static_cast<size_t>(unit)];
+    ns += parts.step_ns(step.op, number, step.operand, step.result);
+    if (step.operand < 0) continue;
+    const TensorId t = graph.op(step.op).operands[static_cast<size_t>(step.operand)];
+    if (parts.base_of(t) == unit) ns += parts.edge_ns(step.op, number, step.operand);
+    for (size_t s = 0; s < parts.shared().size(); ++s) {
+      const SoapShared& of = parts.shared()[s];
+      const auto edge = std::ranges::find(of.edges, std::pair{step.op, step.operand});
+      if (of.tensor != t || of.b != unit || edge == of.edges.end()) continue;
+      int64_t least = INT64_MAX;
+      for (const SoapPiece& piece : pieces_of(parts, s, numbers))
+        least = std::min(least, piece.edges_ns[static_cast<size_t>(edge - of.edges.begin())]);
+      EXPECT_GE(least, 0) << graph.op(step.op).name;
+      ns += least;
+    }
+  }
+  return ns;
+}
+
+struct Case {
+  const char* model;
+  const char* cluster;
+  int devices;
+  double part;  // of the least time, at least
+};
+
+TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
+  for (const Case& of : {Case{"mlp?layers=2,width=64,batch=32", "flexflow-p100", 2, 0.6},
+                         Case{"mlp?layers=2,width=2048,batch=256", "flexflow-p100", 4, 0.4},
+                         Case{"mlp?layers=2,width=64,batch=32", "flexflow-k80", 4, 0.5},
+                         Case{"cnn?layers=2,image=12,filters=16,batch=8", "flexflow-k80", 2, 0.5},
+                         Case{"cnn?layers=1,image=12,filters=16,batch=8", "flexflow-p100", 4, 0.5},
+                         Case{"rnnlm?steps=1,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-p100", 4, 0.5},
+                         Case{"rnnlm?steps=2,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-k80", 2, 0.5}}) {
+    const Graph graph = training(of.model);
+    const Cluster cluster = load_cluster(of.cluster, of.devices);
+    const Problem problem = in_time(graph, cluster);
+    const CostModel cost(cluster);
+    const SoapSpace space = soap_space(problem, {});
+    double plans = 1;
+    for (const SoapSet& set : space.sets) plans *= static_cast<double>(set.size());
+    std::printf("%s on %d of %s: %zu units, %.0f plans\n", of.model, of.devices, of.cluster, space.units.size(), plans);
+    ASSERT_LT(plans, 200'000);
+    const SoapBound bound = soap_bound(problem, space, cost);
+    const int64_t least = least_of_all(problem, space, cost);
+    std::printf("  least %ld ns; %s\n", static_cast<long>(least), to_string(bound, least).c_str());
+    EXPECT_LE(bound.ns, least) << of.model;
+    EXPECT_GE(static_cast<double>(bound.ns), of.part * static_cast<double>(least)) << of.model;
+    EXPECT_GE(check_soap_bound(problem, space, cost, bound), bound.ns);
+    EXPECT_LE(check_soap_bound(problem, space, cost, bound), least) << of.model;
+  }
+}
+
+// What is said to be certain of loads and of paths is no more than what drawn plans have.
+void check_drawn_plans(const std::string& model, const Cluster& cluster, int plans, Rng& rng) {
+  const Graph graph = training(model);
+  const Problem problem = in_time(graph, cluster);
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  const SoapBound bound = soap_bound(problem, space, cost, {.rounds = 20});
+  ASSERT_GT(bound.ns, 0);
+  SoapParts parts(problem, cost, space);
+  SoapTasks tasks(problem, cost, space);
+  SoapJudge judge(SoapSimulator::kFull, tasks);
+  for (int i = 0; i < plans; ++i) {
+    std::vector<int64_t> numbers;
+    const int64_t same = static_cast<int64_t>(rng.below(1000));
+    for (const SoapSet& set : space.sets)  // every other plan has like units alike, and less between them
+      numbers.push_back(i % 2 == 0 ? same % set.size()
+                                   : static_cast<int64_t>(rng.below(static_cast<uint64_t>(set.size()))));
+    const int64_t ns = *judge.ns(tasks.propose(units_of(numbers)));
+    tasks.keep();
+    judge.keep();
+    EXPECT_GE(ns, bound.ns) << model << ", plan " << i;
+    const KindLoads taken = loads_of(parts, tasks.graph());
+    const KindLoads certain = certain_loads(parts, numbers);
+    for (size_t k = 0; k < taken.size(); ++k) EXPECT_LE(certain[k], taken[k]) << model << ": " << parts.kinds()[k].name;
+    for (const SoapPath& path : bound.paths) EXPECT_LE(length_of(graph, parts, path, numbers), ns) << model;
+  }
+}
+
+TEST(SoapBound, IsOfPartsThatEveryPlanHas) {
+  constexpr uint64_t kSeed = 36;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (const char* model :
+       {"alexnet?image=67,classes=12,hidden=96,batch=16", "inception-v3?image=75,blocks=1,classes=6,batch=8",
+        "resnet-101?image=32,classes=6,batch=8,blocks=1", "rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=8",
+        "rnntc?steps=3,layers=2,hidden=12,vocabulary=24,batch=8",
+        "nmt?steps=3,layers=2,hidden=12,vocabulary=24,batch=8"})
+    for (const auto& [cluster, devices] : {std::pair{"flexflow-p100", 4}, std::pair{"flexflow-k80", 8}})
+      check_drawn_plans(model, load_cluster(cluster, devices), 10, rng);
+}
+
+TEST(SoapBound, IsNotBelievedWithWeightsOrCertificatesOfOthers) {
+  const Graph graph = training("mlp?layers=2,width=64,batch=32");
+  const Cluster cluster = load_cluster("flexflow-p100", 4);
+  const Problem problem = in_time(graph, cluster);
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  SoapBound bound = soap_bound(problem, space, cost);
+  ASSERT_FALSE(bound.paths.empty());
+  bound.ns += bound.ns / 2;
+  EXPECT_THROW(check_soap_bound(problem, space, cost, bound), Error);  // more than it proves
+  bound.ns = 1;
+  bound.paths[0].weight += kSoapBoundParts;
+  EXPECT_THROW(check_soap_bound(problem, space, cost, bound), Error);  // weights above 1
+}
+
+}  // namespace
+}  // namespace partita
