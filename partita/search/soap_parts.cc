@@ -204,7 +204,9 @@ struct SoapParts::Memory {
   const OpFragment& op(OpId id, int64_t number);
   void look(int unit, int64_t number);  // its ops are there
   void leave(int unit);
-  FragmentPtr tensor(TensorId t);  // as far as the ops that are looked at are concerned
+  FragmentPtr tensor(TensorId t) { return tensor(t, at); }
+  FragmentPtr tensor(TensorId t,
+                     const std::vector<const OpFragment*>& of);  // as far as the ops that are looked at are concerned
   KindLoads loads(const Fragment& fragment) const;
   int party(TensorId t, OpId op) const;
   SoapPiece piece(const SoapShared& of, int64_t a, int64_t b);
@@ -267,11 +269,11 @@ void SoapParts::Memory::leave(int unit) {
   for (const OpId op : space.units[static_cast<size_t>(unit)].ops) at[op.index()] = nullptr;
 }
 
-FragmentPtr SoapParts::Memory::tensor(TensorId t) {
+FragmentPtr SoapParts::Memory::tensor(TensorId t, const std::vector<const OpFragment*>& of) {
   const TensorId replaced = problem.graph.tensor(t).replaces;
   const auto pin = problem.pins.kept.find(replaced.valid() ? replaced : t);
-  const int kept = pin == problem.pins.kept.end() ? tasks.kept_as_read(t, at) : tasks.kept(pin->second);
-  FragmentPtr fragment = tasks.tensor(t, kept, at);
+  const int kept = pin == problem.pins.kept.end() ? tasks.kept_as_read(t, of) : tasks.kept(pin->second);
+  FragmentPtr fragment = tasks.tensor(t, kept, of);
   if (tasks.counters().tensor_fragments - forgotten > kKept) {
     forgotten = tasks.counters().tensor_fragments;
     tasks.forget_tensors();
@@ -321,6 +323,10 @@ int SoapParts::base_of(TensorId t) const { return memory_->base[t.index()]; }
 int SoapParts::unit_of(OpId op) const { return memory_->unit_of[op.index()]; }
 const std::vector<SoapShared>& SoapParts::shared() const { return memory_->shared; }
 int64_t SoapParts::between() const { return memory_->between; }
+
+const std::vector<const OpFragment*>& SoapParts::ops(int unit, int64_t number) { return memory_->ops(unit, number); }
+FragmentPtr SoapParts::tensor(TensorId t, const std::vector<const OpFragment*>& ops) { return memory_->tensor(t, ops); }
+const TaskGraph& SoapParts::wired() const { return memory_->tasks.wired(); }
 
 const KindLoads& SoapParts::own(int unit, int64_t number) {
   Memory& m = *memory_;

@@ -69,6 +69,11 @@ class SoapParts {
   int unit_of(OpId op) const;
   int base_of(TensorId t) const;  // the unit that makes or keeps it; -1: nobody reads it
 
+  // The fragments of a unit's ops; and of a tensor as far as the ops are concerned that are not null.
+  const std::vector<const OpFragment*>& ops(int unit, int64_t number);
+  FragmentPtr tensor(TensorId t, const std::vector<const OpFragment*>& ops);
+  const TaskGraph& wired() const;
+
   // Of one unit in a configuration: its ops, and tensors as far as it alone is concerned.
   const KindLoads& own(int unit, int64_t number);
   // The least time from when the first task that reads the operand begins to when the first that writes the result

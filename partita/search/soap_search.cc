@@ -18,6 +18,7 @@
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
 #include "partita/search/soap_groups.h"
+#include "partita/search/soap_optimum.h"
 #include "partita/search/soap_starts.h"
 #include "partita/search/soap_walk.h"
 #include "partita/sim/critical.h"
@@ -280,6 +281,16 @@ void search_from(Run& run) {
                         local ? "no change of one unit is shorter" : "not every change of one unit was looked at"));
 }
 
+// Looks at every plan, or at why no plan like it is better, for as long as there is time.
+void prove(Run& run, const CostModel& cost) {
+  const SoapOptimum best = soap_optimum(run.problem, run.space, cost, run.walk.best_ns(), run.watch);
+  if (!best.numbers.empty()) run.walk.go_to(best.numbers);
+  note(run, fmt::format("exact: {}, {}; {:.3g} plans, {} parts of plans bounded, {} plans simulated, {:.1f} s",
+                        time_text(static_cast<double>(best.ns)),
+                        best.proved ? "no plan of the space takes less" : "not every plan was looked at", best.plans,
+                        best.nodes, best.simulated, best.seconds));
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
@@ -290,6 +301,8 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   run.steps =
       budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem, space));
   search_from(run);
+  const auto exact = problem.options.find("exact");
+  if (exact != problem.options.end() && exact->second == "yes") prove(run, cost);
   SearchResult result = walk.result("soap");
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
@@ -304,7 +317,7 @@ SearchEntry soap_search() {
           .summary =
               "a portfolio over FlexFlow's space by the simulated time: plain starts, equal layers together, a walk "
               "along the critical path, descent",
-          .options = {{"bound", {"quick", "full", "no"}}},
+          .options = {{"bound", {"quick", "full", "no"}}, {"exact", {"no", "yes"}}},
           .search = search,
           .measure = Objective::kTime};
 }

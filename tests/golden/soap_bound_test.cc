@@ -9,7 +9,9 @@
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
+#include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
+#include "partita/search/soap_optimum.h"
 #include "partita/search/soap_parts.h"
 
 namespace partita {
@@ -139,7 +141,48 @@ TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
     EXPECT_GE(static_cast<double>(bound.ns), of.part * static_cast<double>(least)) << of.model;
     EXPECT_GE(check_soap_bound(problem, space, cost, bound), bound.ns);
     EXPECT_LE(check_soap_bound(problem, space, cost, bound), least) << of.model;
+    const SoapOptimum best = soap_optimum(problem, space, cost, INT64_MAX);
+    std::printf("  branch and bound: %ld nodes, %ld simulated\n", static_cast<long>(best.nodes),
+                static_cast<long>(best.simulated));
+    EXPECT_TRUE(best.proved);
+    EXPECT_EQ(best.ns, least) << of.model;
+    EXPECT_LT(static_cast<double>(best.simulated), plans);
   }
+}
+
+// What `soap?exact=yes` returns is the best plan, and it says so.
+TEST(SoapOptimum, IsWhatSoapReturnsWhereAsked) {
+  const Graph graph = training("mlp?layers=2,width=64,batch=32");
+  const Cluster cluster = load_cluster("flexflow-k80", 4);
+  Problem problem = in_time(graph, cluster);
+  const CostModel cost(cluster);
+  const int64_t least = least_of_all(problem, soap_space(problem, {}), cost);
+  const SearchChoice choice = parse_search("soap?exact=yes");
+  problem.options = choice.options;
+  Budget budget;
+  budget.steps = 1;
+  Rng rng(1);
+  const SearchResult result = choice.entry->search(problem, budget, rng);
+  ASSERT_TRUE(result.plan);
+  EXPECT_EQ(*result.plan->paper_cost, static_cast<double>(least) / 1e3);
+  const auto says = [&](const char* text) {
+    return std::ranges::any_of(result.notes, [&](const std::string& n) { return n.find(text) != std::string::npos; });
+  };
+  EXPECT_TRUE(says("no plan of the space takes less"));
+  EXPECT_TRUE(says("lower bound"));
+  EXPECT_LE(result.counters.at("lower_bound_ns"), static_cast<double>(least));
+}
+
+// Where the watch ends, nothing is claimed.
+TEST(SoapOptimum, IsNotProvedWithoutTime) {
+  const Graph graph = training("mlp?layers=2,width=64,batch=32");
+  const Cluster cluster = load_cluster("flexflow-k80", 4);
+  const Problem problem = in_time(graph, cluster);
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  const Watch watch{.deadline = Watch::Clock::now()};
+  EXPECT_FALSE(soap_optimum(problem, space, cost, 1'000'000'000, watch).proved);
+  EXPECT_EQ(soap_bound(problem, space, cost, {}, watch).ns, 0);
 }
 
 // What is said to be certain of loads and of paths is no more than what drawn plans have.
