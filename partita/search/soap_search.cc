@@ -9,6 +9,7 @@
 // 3. A walk that accepts a little more than it has, less and less: moves of a unit on the critical path or of any, of a
 //    group, of a run of neighbours; drawn, or like a neighbour's.
 // 4. Descent: each unit in each configuration of its set, until no change of one unit is shorter.
+// 5. While budget is left: a few units go elsewhere, and descent again (iterated local search).
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -36,6 +37,8 @@ constexpr double kHeat = 0.002;     // of the step, that the walk accepts at fir
 constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
 constexpr int kStartsToImprove = 2;
+constexpr double kShaken = 0.2;         // by which a plan may be longer with some units elsewhere
+constexpr uint64_t kMovesOfAShake = 5;  // at most
 
 // One call of `soap`.
 struct Run {
@@ -260,6 +263,22 @@ bool descend(Run& run) {
   return true;
 }
 
+// What is left of the budget: again and again from the best plan, with a few units elsewhere.
+void shake_and_descend(Run& run) {
+  int times = 0, shorter = 0;
+  for (; !run.ended(); ++times) {
+    const int64_t best_ns = run.walk.best_ns();
+    run.walk.go_to(run.walk.best());
+    const auto most_ns = static_cast<int64_t>(static_cast<double>(best_ns) * (1 + kShaken));
+    for (uint64_t moves = 2 + run.rng.below(kMovesOfAShake - 1); moves > 0 && !run.ended(); --moves)
+      run.walk.try_change(drawn_move(run), most_ns);
+    descend(run);
+    shorter += run.walk.best_ns() < best_ns;
+  }
+  run.walk.go_to(run.walk.best());
+  note(run, fmt::format("{} times with some units elsewhere, {} of them shorter: {}", times, shorter, time_of(run)));
+}
+
 void search_from(Run& run) {
   std::vector<int64_t> best;
   int64_t best_ns = SoapWalk::kNone;
@@ -279,6 +298,7 @@ void search_from(Run& run) {
   const bool local = descend(run);
   note(run, fmt::format("descent: {}, {}", time_of(run),
                         local ? "no change of one unit is shorter" : "not every change of one unit was looked at"));
+  if (local) shake_and_descend(run);
 }
 
 // Looks at every plan, or at why no plan like it is better, for as long as there is time.
