@@ -31,15 +31,15 @@ void add_transfer(Draft& draft, const std::string& name, const Context& at, cons
   task.key.position = a.position;
   task.key.source = position;
   task.key.part = std::max(0, term.number);
-  task.route = draft.cluster.route(source, target);
+  if (draft.complete) task.route = draft.cluster.route(source, target);
   if (source != target) {
     task.queue = draft.link_queues[draft.cluster.narrowest(source, target).index()];
     task.elsewhere = transfer_elsewhere(draft, between.sources, *a.mesh, position, a.position);
   }
-  task.reads = {std::move(read)};
-  task.writes = {std::move(write)};
+  task.reads.push_back(std::move(read));
+  task.writes.push_back(std::move(write));
   task.bytes = source == target ? 2 * bytes : bytes;
-  add_task(draft, std::move(task));
+  add_task(draft, std::move(task), source == target ? DeviceId() : source);
 }
 
 // It goes into its place, or first beside it if it is combined then (`gather`). It comes when a device that is lowered
@@ -111,7 +111,7 @@ void add_combinations(Draft& draft, Task gather, const Context& at, const Assemb
   if (c.rest.empty()) return add_combination(draft, gather, at, a.target, a.box, gather.name, a.reducer, gather.reads);
   if (c.covered.empty()) return add_combination(draft, gather, at, a.target, a.box, gather.name, *a.absent, {});
   const auto next_name = [&] {
-    return fmt::format("{}.combine.{}@{}", at.name, gather.key.part, device_name(draft, gather.device));
+    return named(draft, "{}.combine.{}@{}", at.name, gather.key.part, device_name(draft, gather.device));
   };
   for (const Box& part : c.covered) {
     std::vector<Access> reads;
@@ -132,13 +132,21 @@ void add_combinations(Draft& draft, Task gather, const Context& at, const Assemb
 void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a, const Context& at) {
   const DeviceId device = draft.graph.reg(a.target).device;
   const std::string& own_name = device_name(draft, device);
-  Task gather = new_task(draft, fmt::format("{}.combine@{}", at.name, own_name), at, device, CombineWork{a.reducer});
+  Task gather;
+  if (a.combine)
+    gather = new_task(draft, named(draft, "{}.combine@{}", at.name, own_name), at, device, CombineWork{a.reducer});
   gather.key.position = a.position;
+  // What is combined is cut by its parts where elements may be absent.
+  const auto part = [&](RegisterId reg, const Box& box, bool fresh) {
+    Access read = access(draft, reg, box, fresh);
+    if (!draft.complete && a.absent) read.boxes = {box};
+    return read;
+  };
   const Between between{from, sources, a};
   Arrival arrival;
   for (const Term& term : a.terms) {
     const DeviceId source = sources.devices[term.source];
-    const int64_t bytes = volume(term.write) * bytes_of(at.dtype);
+    const int64_t bytes = volume(*term.write) * bytes_of(at.dtype);
     const auto here = from.regs.find(term.source);
     if (here == from.regs.end()) {
       arrival.bytes += a.combine ? align_up(bytes, kAlignBytes) : bytes;
@@ -147,17 +155,17 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
         arrival.slowest = term.source;
       continue;
     }
-    Access read = access(draft, here->second, term.read, from.fresh);
-    std::string name = fmt::format("{}@{}<{}", at.name, own_name, device_name(draft, source));
-    if (term.number >= 0) name += fmt::format(".{}", term.number);
+    Access read = part(here->second, *term.read, from.fresh);
+    std::string name = named(draft, "{}@{}<{}", at.name, own_name, device_name(draft, source));
+    if (term.number >= 0) name += named(draft, ".{}", term.number);
     if (!a.combine) {
-      add_transfer(draft, name, at, between, term, std::move(read), access(draft, a.target, term.write), bytes);
+      add_transfer(draft, name, at, between, term, std::move(read), access(draft, a.target, *term.write), bytes);
     } else if (a.reads_own && source == device) {
       gather.reads.push_back(std::move(read));
     } else {
-      const RegisterId staged = add_register(draft, name, at, device, a.radices, term.write);
-      add_transfer(draft, name, at, between, term, std::move(read), access(draft, staged, term.write), bytes);
-      gather.reads.push_back(access(draft, staged, term.write));
+      const RegisterId staged = add_register(draft, name, at, device, a.radices, *term.write);
+      add_transfer(draft, name, at, between, term, std::move(read), access(draft, staged, *term.write), bytes);
+      gather.reads.push_back(part(staged, *term.write, false));
     }
   }
   if (arrival.bytes > 0) {

@@ -16,15 +16,17 @@ namespace partita {
 
 // What a target takes from one position of the source.
 struct Term {
-  int source = 0;   // position
-  Box read, write;  // the same elements over the source's and the target's axes
-  int number = -1;  // where several terms come from it: after the source's name, ".1"
+  int source = 0;              // position
+  const Box* read = nullptr;   // the same elements over the source's
+  const Box* write = nullptr;  // and the target's axes
+  int number = -1;             // where several terms come from it: after the source's name, ".1"
 };
 
 struct Assembly {
   RegisterId target;
   const Mesh* mesh = nullptr;  // the target's, and its position there
   int position = 0;
+  // Not where each term is copied into its place, and all devices are lowered:
   Box box;                     // what is written of it
   std::vector<Shape> radices;  // of its axes
   std::vector<Term> terms;     // none empty

@@ -2,6 +2,7 @@
 #include "partita/physical/convert.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
@@ -48,14 +49,24 @@ std::vector<Piece> own_pieces(Draft& draft, const Layout& layout) {
   return pieces;
 }
 
+// Terms, and their boxes.
+struct CutTerms {
+  std::deque<Box> boxes;
+  std::vector<Term> terms;
+  void add(int source, Box read, Box write) {
+    const Box* const own = &boxes.emplace_back(std::move(read));
+    terms.push_back({source, own, &boxes.emplace_back(std::move(write))});
+  }
+};
+
 // A box over stored axes as terms of `source`: cut until each part is a box over both factorings.
 void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to,
-                  std::vector<Term>& terms) {
+                  CutTerms& terms) {
   const std::vector<Shape> stored = stored_axes(from);
   for (const Box& read : refined_boxes(run, stored, from))
     for (const Box& write : refined_boxes(*over_radices(read, from, stored), stored, to)) {
       const Box part = *over_radices(write, to, stored);
-      if (auto again = over_radices(part, stored, from)) terms.push_back({source, *again, write});
+      if (auto again = over_radices(part, stored, from)) terms.add(source, *again, write);
       else cut_for_both(part, source, from, to, terms);
     }
 }
@@ -63,7 +74,7 @@ void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, co
 bool any_overlap(const std::vector<Term>& terms) {
   for (size_t i = 0; i < terms.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (!is_empty(intersect(terms[i].write, terms[j].write))) return true;
+      if (!is_empty(intersect(*terms[i].write, *terms[j].write))) return true;
   return false;
 }
 
@@ -88,17 +99,17 @@ Placed copy_cut(Draft& draft, const Placed& from, const std::vector<Piece>& piec
         return from.layout.mesh.devices[piece.source] != to.mesh.devices[piece.target];
       }))
     read_elsewhere(draft, from, at);
-  std::map<int, std::vector<Term>> terms;  // by target
+  std::map<int, CutTerms> terms;  // by target
   for (const Piece& piece : pieces)
     for (const Box& run : stored_boxes(piece.box, radices))
       cut_for_both(run, piece.source, from.layout.radices, to.radices, terms[piece.target]);
   Placed made = into ? *into : new_registers(draft, at, to);
   made.fresh = into != nullptr;
   for (int p : positions_here(draft, to.mesh)) {
-    Assembly a{made.regs.at(p), &to.mesh, p, made.layout.boxes[p], to.radices, std::move(terms[p])};
+    Assembly a{made.regs.at(p), &to.mesh, p, made.layout.boxes[p], to.radices, std::move(terms[p].terms)};
     int64_t covered = 0;
     for (size_t i = 0; i < a.terms.size(); ++i) {
-      covered += volume(a.terms[i].write);
+      covered += volume(*a.terms[i].write);
       a.terms[i].number = static_cast<int>(i);
     }
     a.combine = covered != volume(a.box) || a.terms.empty() || (from.layout.is_partial() && any_overlap(a.terms));
@@ -124,19 +135,21 @@ Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Cont
     const int p = positions[i];
     const Target& target = targets[i];
     if (!no_views && target.view) {
-      to.regs[p] = from.regs.at(target.pieces[0]->source);
+      to.regs.add(p, from.regs.at(target.pieces[0]->source));
       continue;
     }
     const DeviceId device = step.to.mesh.devices[p];
-    to.regs[p] = into ? into->regs.at(p)
-                      : add_register(draft, fmt::format("{}@{}", at.name, device_name(draft, device)), at, device,
-                                     step.to.radices, step.to.boxes[p]);
-    Assembly a{to.regs[p], &step.to.mesh, p, step.to.boxes[p], step.to.radices, {}};
-    std::map<int, int> from_source;  // how many pieces
-    for (const Piece* piece : target.pieces) ++from_source[piece->source];
+    to.regs.add(p,
+                into ? into->regs.at(p)
+                     : add_register(draft, named(draft, "{}@{}", at.name, device_name(draft, device)), at, step.to, p));
+    Assembly a{to.regs.at(p), &step.to.mesh, p, {}, {}, {}};
+    if (target.combine || draft.listed) a.box = step.to.boxes[p], a.radices = step.to.radices;
+    a.terms.reserve(target.pieces.size());
     int number = 0;
-    for (const Piece* piece : target.pieces)
-      a.terms.push_back({piece->source, piece->box, piece->box, from_source[piece->source] > 1 ? number++ : -1});
+    for (const Piece* piece : target.pieces) {
+      const auto pieces = std::ranges::count(target.pieces, piece->source, &Piece::source);
+      a.terms.push_back({piece->source, &piece->box, &piece->box, pieces > 1 ? number++ : -1});
+    }
     a.combine = target.combine;
     a.reducer = reducer_of(step.from, step.to);
     a.absent = absent_reducer(step.from, step.to);
@@ -160,11 +173,11 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       // Partial on an axis that this step leaves alone: the group's values are whole among themselves.
       work.partial = step.kind == StepKind::kAllReduce || step.kind == StepKind::kReduceScatter;
       if (work.partial) work.reducer = step.from.reducer();
-      Task task = new_task(draft, fmt::format("{}.{}@{}", at.name, name_of(step.kind), device_name(draft, device)), at,
+      Task task = new_task(draft, named(draft, "{}.{}@{}", at.name, name_of(step.kind), device_name(draft, device)), at,
                            device, work);
       task.key.position = p;
       task.queue = (at.of_samples ? draft.sample_queues : draft.parameter_queues)[device.index()];
-      task.route = draft.cluster.route(device, step.to.mesh.devices[after]);
+      if (draft.complete) task.route = draft.cluster.route(device, step.to.mesh.devices[after]);
       task.reads = {access(draft, from, p)};
       task.writes = {access(draft, to, p)};
       task.writes[0].fresh = false;
@@ -187,7 +200,7 @@ Placed run_mixed_step(Draft& draft, Placed from, const Step& step, const Context
   if (!is_collective(step))
     return copy_cut(draft, from, step.pieces, step.radices, into ? into->layout : step.to, at, into);
   Context between = at;
-  between.name += ".axes";
+  between.name += named(draft, ".axes");
   ++between.key.step;
   if (from.layout.radices != step.from.radices)
     from = copy_cut(draft, from, own_pieces(draft, step.from), step.from.radices, step.from, between, nullptr);
@@ -199,25 +212,31 @@ Placed run_mixed_step(Draft& draft, Placed from, const Step& step, const Context
 
 }  // namespace
 
-Placed convert_placed(Draft& draft, Placed from, const Conversion& conversion, const ConversionAt& where) {
+Placed convert_placed(Draft& draft, const Placed& whence, const Conversion& conversion, const ConversionAt& where) {
   const size_t count = conversion.steps.size();
-  for (size_t s = 0; s < count; ++s) {
-    Step step = conversion.steps[s];
+  if (count == 0) return where.into ? copy_into(draft, whence, where.at, *where.into) : whence;
+  Placed made;
+  const Placed* from = &whence;
+  for (size_t s = 0; s < count; ++s, from = &made) {
+    const Step& step = conversion.steps[s];
     Context at = where.at;
-    if (count > 1) at.name += fmt::format(".{}", s);
+    if (count > 1) at.name += named(draft, ".{}", s);
     at.key.step = kTasksOfAStep * static_cast<int>(s);
     const Placed* into = s + 1 == count ? where.into : nullptr;
+    const std::vector<Shape>& axes = from->layout.radices;
     if (where.mixed) {
-      from = run_mixed_step(draft, std::move(from), step, at, into);
-      continue;
+      made = run_mixed_step(draft, *from, step, at, into);
+    } else if (step.from.radices == axes && step.to.radices == axes && (step.pieces.empty() || step.radices == axes)) {
+      made = run_step(draft, *from, step, at, into);
+    } else {
+      Step refined = step;
+      refined.from = layout_over(step.from, axes);
+      refined.to = layout_over(step.to, axes);
+      refine_pieces(refined, axes);
+      made = run_step(draft, *from, refined, at, into);
     }
-    step.from = layout_over(step.from, from.layout.radices);
-    step.to = layout_over(step.to, from.layout.radices);
-    refine_pieces(step, from.layout.radices);
-    from = run_step(draft, from, step, at, into);
   }
-  if (count == 0 && where.into) from = copy_into(draft, from, where.at, *where.into);
-  return from;
+  return made;
 }
 
 Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Context& at) {
@@ -232,7 +251,8 @@ Placed copy_into(Draft& draft, const Placed& from, Context at, const Placed& int
     return copy_cut(draft, from, own_pieces(draft, from.layout), from.layout.radices, into.layout, at, &into);
   for (int p : positions_here(draft, into.layout.mesh)) {
     const DeviceId device = into.layout.mesh.devices[p];
-    Task task = new_task(draft, fmt::format("{}.copy@{}", at.name, device_name(draft, device)), at, device, CopyWork{});
+    Task task =
+        new_task(draft, named(draft, "{}.copy@{}", at.name, device_name(draft, device)), at, device, CopyWork{});
     task.key.position = p;
     task.reads = {access(draft, from, p)};
     task.writes = {access(draft, into.regs.at(p), into.layout.boxes[p])};

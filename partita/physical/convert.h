@@ -14,7 +14,7 @@ struct ConversionAt {
   bool mixed = false;            // each layout's registers have their own axes (register_axes.h)
   const Placed* into = nullptr;  // where the last step's result has to end; null: in new registers
 };
-Placed convert_placed(Draft& draft, Placed from, const Conversion& conversion, const ConversionAt& where);
+Placed convert_placed(Draft& draft, const Placed& from, const Conversion& conversion, const ConversionAt& where);
 
 // One fetch, whatever the layouts: inputs from hosts, outputs to one.
 Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Context& at);

@@ -14,10 +14,16 @@ QueueId add_queue(Draft& draft, Queue queue) {
   return QueueId(draft.graph.queues.size() - 1);
 }
 
+int64_t elements_at(const Boxes& boxes, int position) {
+  int64_t elements = 1;
+  for (size_t d = 0; d < boxes.rank(); ++d) elements *= boxes.at(static_cast<size_t>(position), d).size();
+  return elements;
+}
+
 }  // namespace
 
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
-  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, {}, 0, {}, {}, {}, {}};
+  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, {}, 0, {}, {}, {}, {}, true, {}};
   draft.graph.name = std::move(name);
   draft.graph.device_count = static_cast<int>(cluster.devices.size());
   draft.graph.compute_count = cluster.compute_count;
@@ -37,6 +43,12 @@ Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
   return draft;
 }
 
+RegisterId PositionRegisters::at(int position) const {
+  const auto found = find(position);
+  ensure(found != end(), "no register of position {}", position);
+  return found->second;
+}
+
 const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh) {
   for (const auto& [known, positions] : draft.positions)
     if (known == mesh.devices) return positions;
@@ -47,34 +59,48 @@ const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh) {
 }
 
 RegisterId add_register(Draft& draft, std::string name, const Context& at, DeviceId device,
-                        const std::vector<Shape>& radices, const Box& box) {
-  Register reg;
+                        const std::vector<Shape>& radices, Box box) {
+  Register& reg = draft.graph.registers.emplace_back();
   reg.name = std::move(name);
   reg.device = device;
   reg.tensor = at.tensor;
   reg.dtype = at.dtype;
   reg.uses = at.acts;
-  for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
-  reg.boxes = {box};
   reg.bytes = volume(box) * bytes_of(at.dtype);
+  if (draft.complete) {
+    for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
+    reg.boxes.push_back(std::move(box));
+  }
   TimePlace& along = draft.time_axes.emplace_back();
   if (at.time_axis >= 0 && !radices.empty()) {
     const auto place = factored_place({at.time_axis, at.time_inner}, radices);
     ensure(place.has_value(), "{}: samples are inside a factored axis", at.name);
     along = *place;
   }
-  draft.graph.registers.push_back(std::move(reg));
   return RegisterId(draft.graph.registers.size() - 1);
 }
 
-Placed new_registers(Draft& draft, const Context& at, const Layout& layout, const std::string& suffix) {
-  Placed placed{layout, {}, false};
-  for (int p : positions_here(draft, layout.mesh)) {
+Placed new_registers(Draft& draft, const Context& at, Layout of, const char* suffix) {
+  Placed placed{std::move(of), {}, false};
+  const Layout& layout = placed.layout;
+  const std::vector<int>& positions = positions_here(draft, layout.mesh);
+  placed.regs.reserve(positions.size());
+  for (int p : positions) {
     const DeviceId device = layout.mesh.devices[p];
-    placed.regs[p] = add_register(draft, fmt::format("{}{}@{}", at.name, suffix, device_name(draft, device)), at,
-                                  device, layout.radices, layout.boxes[p]);
+    placed.regs.add(
+        p, add_register(draft, named(draft, "{}{}@{}", at.name, suffix, device_name(draft, device)), at, layout, p));
   }
   return placed;
+}
+
+RegisterId add_register(Draft& draft, std::string name, const Context& at, const Layout& layout, int position) {
+  const DeviceId device = layout.mesh.devices[static_cast<size_t>(position)];
+  if (draft.complete)
+    return add_register(draft, std::move(name), at, device, layout.radices,
+                        layout.boxes[static_cast<size_t>(position)]);
+  const RegisterId made = add_register(draft, std::move(name), at, device, layout.radices, {});
+  draft.graph.reg(made).bytes = elements_at(layout.boxes, position) * bytes_of(at.dtype);
+  return made;
 }
 
 Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId device, Work work) {
@@ -94,12 +120,14 @@ Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId 
 
 Access access(const Draft& draft, RegisterId reg, const Box& box, bool fresh, int tensor) {
   Access a{reg, fresh, {}, tensor};
-  if (box != draft.graph.reg(reg).boxes[0]) a.boxes = {box};
+  if (draft.complete && box != draft.graph.reg(reg).boxes[0]) a.boxes = {box};
   return a;
 }
 
 Access access(const Draft& draft, const Placed& placed, int position, int tensor) {
-  return access(draft, placed.regs.at(position), placed.layout.boxes[position], placed.fresh, tensor);
+  const RegisterId reg = placed.regs.at(position);
+  if (!draft.complete) return {reg, placed.fresh, {}, tensor};
+  return access(draft, reg, placed.layout.boxes[position], placed.fresh, tensor);
 }
 
 const Box& box_of(const Draft& draft, const Access& access) {
@@ -111,7 +139,7 @@ int64_t bytes_of(const Draft& draft, const Access& access) {
 }
 
 int64_t bytes_at(const Draft& draft, const Placed& placed, int position) {
-  return volume(placed.layout.boxes[position]) * bytes_of(draft.graph.reg(placed.regs.at(position)).dtype);
+  return elements_at(placed.layout.boxes, position) * bytes_of(draft.graph.reg(placed.regs.at(position)).dtype);
 }
 
 }  // namespace partita

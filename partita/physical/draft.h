@@ -3,8 +3,10 @@
 // Example: new_registers({.name = "h", ..}, layout of h on gpu0 and gpu1) adds the registers "h@gpu0" and "h@gpu1",
 // each with its position's box. access(draft, h, 1) is then "all of h@gpu1".
 #pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <deque>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,15 +36,45 @@ struct Draft {
   std::vector<int> stages;                                                  // by OpId; empty: one stage
   std::vector<TimePlace> time_axes;                                         // by register: of its axes
   std::deque<KnownRings> rings;                                             // what rings_of() has found
+  // Tasks and registers get names, routes, and the parts of registers that they access. Without these a simulation that
+  // serves tasks as they come has all that it needs of them: keys, queues, devices, bytes, and who writes what.
+  bool complete = true;
+  std::vector<DeviceId> sources;  // by task, where it is not complete: of a transfer, else none
 };
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed);  // with every queue
+
+// Registers by mesh position, ascending.
+class PositionRegisters {
+ public:
+  using Entry = std::pair<int, RegisterId>;
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  std::vector<Entry>::const_iterator find(int position) const {
+    const size_t p = static_cast<size_t>(position);
+    if (p < entries_.size() && entries_[p].first == position) return entries_.begin() + position;
+    const auto at = std::ranges::lower_bound(entries_, position, {}, &Entry::first);
+    return at != entries_.end() && at->first == position ? at : entries_.end();
+  }
+  bool contains(int position) const { return find(position) != end(); }
+  RegisterId at(int position) const;        // there is one
+  void add(int position, RegisterId reg) {  // behind the last
+    entries_.emplace_back(position, reg);
+  }
+  void reserve(size_t count) { entries_.reserve(count); }
+  bool operator==(const PositionRegisters&) const = default;
+
+ private:
+  std::vector<Entry> entries_;
+};
 
 // A tensor, or a stage of an op, as it lies in registers: one a mesh position, or a part of one. The layout's boxes are
 // over the registers' axes.
 struct Placed {
   Layout layout;
-  std::map<int, RegisterId> regs;  // by position, those that are lowered
-  bool fresh = false;              // the new value of a carried register
+  PositionRegisters regs;  // those that are lowered
+  bool fresh = false;      // the new value of a carried register
 };
 
 // What the tasks and registers that are being made belong to.
@@ -63,13 +95,24 @@ struct Context {
 // The positions of a mesh whose tasks are made: all, or those of the listed devices.
 const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh);
 
+// A name, of a draft that is complete.
+template <typename... Args>
+std::string named(const Draft& draft, fmt::format_string<Args...> format, Args&&... args) {
+  return draft.complete ? fmt::format(format, std::forward<Args>(args)...) : std::string();
+}
+
 RegisterId add_register(Draft& draft, std::string name, const Context& at, DeviceId device,
-                        const std::vector<Shape>& radices, const Box& box);
+                        const std::vector<Shape>& radices, Box box);
+// Of a layout's position.
+RegisterId add_register(Draft& draft, std::string name, const Context& at, const Layout& layout, int position);
 // One at each position here: NAME SUFFIX @ DEVICE.
-Placed new_registers(Draft& draft, const Context& at, const Layout& layout, const std::string& suffix = "");
+Placed new_registers(Draft& draft, const Context& at, Layout layout, const char* suffix = "");
 // On the device's compute queue, without reads and writes; not added yet.
 Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId device, Work work);
-inline void add_task(Draft& draft, Task task) { draft.graph.tasks.push_back(std::move(task)); }
+inline void add_task(Draft& draft, Task task, DeviceId source = {}) {
+  if (!draft.complete) draft.sources.push_back(source);
+  draft.graph.tasks.push_back(std::move(task));
+}
 
 Access access(const Draft& draft, RegisterId reg, const Box& box, bool fresh = false, int tensor = -1);
 Access access(const Draft& draft, const Placed& placed, int position, int tensor = -1);

@@ -29,7 +29,11 @@ int place_in(const std::vector<TensorId>& tensors, TensorId id) {
 Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
   Draft& draft = local.draft;
   const Tensor& tensor = local.graph.tensor(id);
-  Context at{tensor.name + ".load", first_reader(local.graph, id), Phase::kForward, Task::Turn::kLazy, id,
+  Context at{named(draft, "{}.load", tensor.name),
+             first_reader(local.graph, id),
+             Phase::kForward,
+             Task::Turn::kLazy,
+             id,
              tensor.dtype};
   if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
   in_time(at, tensor);
@@ -38,13 +42,13 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
   const Placed on_host = new_registers(draft, at, loaded);
   for (int p : positions_here(draft, loaded.mesh)) {
     const DeviceId host = loaded.mesh.devices[p];
-    Task task = new_task(draft, fmt::format("{}@{}", at.name, device_name(draft, host)), at, host, LoadWork{id});
+    Task task = new_task(draft, named(draft, "{}@{}", at.name, device_name(draft, host)), at, host, LoadWork{id});
     task.key.position = p;
     task.writes = {access(draft, on_host, p)};
     task.bytes = bytes_at(draft, on_host, p);
     add_task(draft, std::move(task));
   }
-  at.name = tensor.name;
+  at.name = named(draft, "{}", tensor.name);
   at.key.step = 1;
   return fetch_placed(draft, on_host, home, at);
 }
@@ -61,14 +65,21 @@ int term_at(const Layout& layout, int position) {
 
 }  // namespace
 
+std::vector<char> carried(const Graph& graph) {
+  std::vector<char> out(graph.tensors.size(), false);
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.replaces.valid()) out[tensor.replaces.index()] = true;
+  return out;
+}
+
 Placed place_source(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
   const Layout home = over_register_axes(local.axes, local.resolved.home[id.index()], id);
   if (tensor.role == Role::kInput) return load_input(local, id, home);
-  Context at{tensor.name, OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
+  Context at{named(local.draft, "{}", tensor.name), OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
   in_time(at, tensor);
   Placed placed = new_registers(local.draft, at, home);
-  const bool carried = local.graph.replacement_of(id).valid();
+  const bool carried = local.carried[id.index()];
   for (const auto& [p, r] : placed.regs) {
     local.draft.graph.reg(r).carried = carried;
     local.draft.graph.reg(r).constant = !carried;
@@ -82,7 +93,7 @@ void lower_output(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
   const Placed& home = *local.placed[id.index()];
   const OpId last = tensor.producer.valid() ? tensor.producer : OpId(local.graph.ops.size() - 1);
-  Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
+  Context at{named(draft, "{}.output", tensor.name), last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
   if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
   in_time(at, tensor);
   at.key = {.of = TaskKey::Of::kOutput, .number = place_in(local.graph.outputs, id)};
@@ -91,7 +102,7 @@ void lower_output(LocalLowering& local, TensorId id) {
   const Placed given = fetch_placed(draft, home, on_host, at);
   if (positions_here(draft, on_host.mesh).empty()) return;
   at.key.step = 1;
-  Task task = new_task(draft, fmt::format("{}@{}", at.name, device_name(draft, host)), at, host, OutputWork{id});
+  Task task = new_task(draft, named(draft, "{}@{}", at.name, device_name(draft, host)), at, host, OutputWork{id});
   task.reads = {access(draft, given, 0)};
   task.bytes = bytes_at(draft, given, 0);
   add_task(draft, std::move(task));
@@ -148,12 +159,13 @@ LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const C
                       Converter(cluster, resolved.listed),
                       std::vector<std::optional<Placed>>(graph.tensors.size()),
                       std::vector<std::optional<Placed>>(resolved.conversions.size()),
-                      std::vector<const ResolvedConversion*>(graph.tensors.size()),
-                      {}};
+                      std::vector<const Conversion*>(graph.tensors.size()),
+                      {},
+                      carried(graph)};
   for (const ResolvedOp& op : resolved.ops) local.draft.stages.push_back(op.stage);
   local.draft.graph.tasks.reserve(graph.ops.size() * (resolved.listed ? 1 : cluster.compute_count));  // at least
   for (const ResolvedConversion& conversion : resolved.conversions)
-    if (conversion.readers.empty()) local.kept[conversion.tensor.index()] = &conversion;
+    if (conversion.readers.empty()) local.kept[conversion.tensor.index()] = &conversion.conversion;
   for (size_t t = 0; t < graph.tensors.size(); ++t)
     if (!graph.tensors[t].producer.valid()) local.placed[t] = place_source(local, TensorId(t));
   for (size_t i = 0; i < graph.ops.size(); ++i) {

@@ -61,7 +61,8 @@ Placed convert_tensor(LocalLowering& local, const Placed& from, const Conversion
 Placed bring_operand(LocalLowering& local, const Reader& reader) {
   const int c = local.resolved.operand_conversion[reader.op.index()][static_cast<size_t>(reader.operand)];
   if (c < 0) return *local.placed[local.graph.op(reader.op).operands[static_cast<size_t>(reader.operand)].index()];
-  if (!local.converted[c]) local.converted[c] = convert_for(local, reader, local.resolved.conversions[c]);
+  const ResolvedConversion& made = local.resolved.conversions[c];
+  if (!local.converted[c]) local.converted[c] = convert_for(local, reader, made.tensor, made.conversion, made.acts);
   return *local.converted[c];
 }
 
@@ -93,7 +94,8 @@ Placed stage_registers(LocalLowering& local, const Current& current, int tensor)
   if (result == static_cast<std::ptrdiff_t>(bound.results.size()))
     return new_registers(
         local.draft,
-        context_of_stage(local, current, fmt::format("{}.{}", current.op.name, bound.tensors[tensor].name), tensor),
+        context_of_stage(local, current, named(local.draft, "{}.{}", current.op.name, bound.tensors[tensor].name),
+                         tensor),
         layout);
   const TensorId t = current.op.results[result];
   const Tensor& made = local.graph.tensor(t);
@@ -104,8 +106,9 @@ Placed stage_registers(LocalLowering& local, const Current& current, int tensor)
     const Placed& replaced = *local.placed[made.replaces.index()];
     if (goes_into(current.bound, current.tensors, replaced, layout, static_cast<int>(result))) return replaced;
   }
-  return new_registers(local.draft, context_of(local, current.id, made.name, t, made.dtype, Task::Turn::kLazy), layout,
-                       remade ? ".made" : "");
+  return new_registers(
+      local.draft, context_of(local, current.id, named(local.draft, "{}", made.name), t, made.dtype, Task::Turn::kLazy),
+      layout, remade ? ".made" : "");
 }
 
 // How many of a conversion's steps make the stage whole; the rest fetch the halo.
@@ -127,7 +130,8 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   const bool any = !placed.regs.empty();
   const TensorId tensor = any ? local.draft.graph.reg(placed.regs.begin()->second).tensor : TensorId();
   const DType dtype = any ? local.draft.graph.reg(placed.regs.begin()->second).dtype : current.inner;
-  std::string name = fmt::format("{}.{}.inner{}", current.op.name, current.bound.tensors[inner.tensor].name, number);
+  std::string name =
+      named(local.draft, "{}.{}.inner{}", current.op.name, current.bound.tensors[inner.tensor].name, number);
   Context at = tensor.valid() ? context_of(local, current.id, std::move(name), tensor, dtype, Task::Turn::kLazy)
                               : context_of_stage(local, current, std::move(name), inner.tensor);
   at.dtype = dtype;
@@ -140,7 +144,7 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   whole.steps = {all.steps.begin(), split};
   halo.steps = {split, all.steps.end()};
   if (!whole.steps.empty()) placed = convert_tensor(local, placed, whole, at);
-  at.name += ".halo";
+  at.name += named(local.draft, ".halo");
   at.key.of = TaskKey::Of::kHalo;
   if (!inner.needed.empty()) halos.insert_or_assign(inner.tensor, convert_tensor(local, placed, halo, at));
 }
@@ -167,10 +171,10 @@ void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels
   const Segment& segment = kernels.segments[g];
   const DeviceId device = current.resolved.mesh.devices[p];
   const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
-  std::string name = kernels.segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(draft, device))
-                                                 : fmt::format("{}@{}", op.name, device_name(draft, device));
-  KernelWork work{op.definition,
-                  op.attributes,
+  std::string name = kernels.segments.size() > 1 ? named(draft, "{}.{}@{}", op.name, g, device_name(draft, device))
+                                                 : named(draft, "{}@{}", op.name, device_name(draft, device));
+  KernelWork work{draft.complete ? op.definition : std::string(),
+                  draft.complete ? op.attributes : tdl::Attributes(),
                   op.bound,
                   segment.first,
                   segment.last,
@@ -182,14 +186,16 @@ void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels
   task.flops = flops_at(kernels, p, current, local.graph)[g];
   for (int t : segment.reads) {
     const auto halo = halos.find(t);
-    task.reads.push_back(access(draft, halo != halos.end() ? halo->second : *current.tensors[t], p, t));
+    const Placed& from = halo != halos.end() ? halo->second : *current.tensors[t];
+    task.reads.push_back(access(draft, from, p, t));
+    task.bytes += bytes_at(draft, from, p);
   }
   for (int t : segment.writes) {
     const Placed& to = *current.tensors[t];
-    task.writes.push_back(access(draft, to.regs.at(p), to.layout.boxes[p], false, t));
+    task.writes.push_back(access(draft, to, p, t));
+    task.writes.back().fresh = false;
+    task.bytes += bytes_at(draft, to, p);
   }
-  for (const Access& a : task.reads) task.bytes += bytes_of(draft, a);
-  for (const Access& a : task.writes) task.bytes += bytes_of(draft, a);
   task.elementwise = kernels.segments.size() == 1 && tdl::is_elementwise(current.bound);
   add_task(draft, std::move(task));
 }
@@ -206,17 +212,16 @@ bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>
   return true;
 }
 
-Placed convert_for(LocalLowering& local, const Reader& reader, const ResolvedConversion& conversion) {
+Placed convert_for(LocalLowering& local, const Reader& reader, TensorId t, const Conversion& conversion, int acts) {
   const Op& op = local.graph.op(reader.op);
   // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
   const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
-  const TensorId t = conversion.tensor;
   const Tensor& tensor = local.graph.tensor(t);
-  Context at = context_of(local, reader.op, fmt::format("{}>{}.{}", tensor.name, op.name, reader.operand), t,
+  Context at = context_of(local, reader.op, named(local.draft, "{}>{}.{}", tensor.name, op.name, reader.operand), t,
                           tensor.dtype, turn);
-  at.acts = conversion.acts;
+  at.acts = acts;
   at.key = {.of = TaskKey::Of::kOperand, .number = reader.operand};
-  return convert_tensor(local, *local.placed[t.index()], conversion.conversion, at);
+  return convert_tensor(local, *local.placed[t.index()], conversion, at);
 }
 
 void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const Layout& as_made) {
@@ -225,14 +230,14 @@ void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const L
   const Tensor& tensor = local.graph.tensor(t);
   const Placed* into = tensor.replaces.valid() ? &*local.placed[tensor.replaces.index()] : nullptr;
   if (!into || made.regs != into->regs) made.layout = over_register_axes(local.axes, as_made, t);
-  if (const ResolvedConversion* kept = local.kept[t.index()]) {
+  if (const Conversion* kept = local.kept[t.index()]) {
     const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
-    Context at = context_of(local, id, tensor.name + ">kept", t, tensor.dtype, turn);
+    Context at = context_of(local, id, named(local.draft, "{}>kept", tensor.name), t, tensor.dtype, turn);
     at.key = {.of = TaskKey::Of::kKept, .number = static_cast<int>(r)};
-    made = convert_tensor(local, made, kept->conversion, at, into);
+    made = convert_tensor(local, made, *kept, at, into);
   }
   if (into && made.regs != into->regs) {
-    Context at = context_of(local, id, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager);
+    Context at = context_of(local, id, named(local.draft, "{}>kept", tensor.name), t, tensor.dtype, Task::Turn::kEager);
     at.key = {.of = TaskKey::Of::kKept, .number = static_cast<int>(r)};
     made = copy_into(local.draft, made, at, *into);
   }

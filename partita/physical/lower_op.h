@@ -32,9 +32,12 @@ struct LocalLowering {
   Converter converter;                           // of inner steps
   std::vector<std::optional<Placed>> placed;     // by TensorId: at home
   std::vector<std::optional<Placed>> converted;  // by place in resolved.conversions, when made
-  std::vector<const ResolvedConversion*> kept;   // by TensorId: the one into its kept layout, if any
+  std::vector<const Conversion*> kept;           // by TensorId: the one into its kept layout, if any
   std::map<std::pair<const tdl::Bound*, const tdl::Derived*>, OpKernels> kernels;
+  const std::vector<char> carried;  // by TensorId
 };
+// By TensorId: another replaces it in the next step.
+std::vector<char> carried(const Graph& graph);
 
 void lower_op(LocalLowering& local, OpId id);
 
@@ -48,7 +51,8 @@ std::vector<Placed> run_op(LocalLowering& local, OpId id, const ResolvedOp& reso
 // `as_made`: its layout.
 void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const Layout& as_made);
 // The tensor, which is at home, as its first reader of a conversion must have it.
-Placed convert_for(LocalLowering& local, const Reader& reader, const ResolvedConversion& conversion);
+// It is made `acts` times a step.
+Placed convert_for(LocalLowering& local, const Reader& reader, TensorId tensor, const Conversion& conversion, int acts);
 // Whether a result of this layout may go straight into the registers of what it replaces. `operands`: where they lie;
 // those that are not given lie elsewhere.
 bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>& operands, const Placed& replaced,

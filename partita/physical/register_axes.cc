@@ -53,6 +53,8 @@ bool is_boxes_over(const Layout& layout, size_t axis, const Shape& radices) {
 }  // namespace
 
 std::optional<std::vector<Shape>> common_axes(const Shape& shape, const std::vector<const Layout*>& layouts) {
+  const auto alike = [&](const Layout* layout) { return layout->radices == layouts[0]->radices; };
+  if (!layouts.empty() && std::all_of(layouts.begin(), layouts.end(), alike)) return layouts[0]->radices;
   std::vector<Shape> chosen;
   for (size_t a = 0; a < shape.size(); ++a) {
     std::vector<Shape> candidates = {{shape[a]}};

@@ -92,9 +92,10 @@ std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, cons
   const int64_t element = bytes_of(graph_.tensor(id).dtype);
   std::vector<Moved> out;
   for (const TensorNeeds::Need& need : needs.needs)
-    out.push_back({id, need.from, need.to,
-                   conversion_acts(graph_, plan, id, need.readers) * converter_.bytes(need.from, need.to, element),
-                   need.readers});
+    out.push_back(
+        {id, needs.from(need), needs.to(need),
+         conversion_acts(graph_, plan, id, need.readers) * converter_.bytes(needs.from(need), needs.to(need), element),
+         need.readers});
   return out;
 }
 

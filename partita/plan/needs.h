@@ -3,23 +3,50 @@
 // Example: w is kept [S(0)], and matmul and its gradient both read it as [B]. Its home is S(0), and it has one need,
 // S(0) -> B with both readers. If the plan refetches w, each of the two readers has a need of its own.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "partita/plan/plan.h"
 
 namespace partita {
 
-// It depends only on the choices of the tensor's writer and its readers.
-struct TensorNeeds {
+// It depends only on the choices of the tensor's writer and its readers. `L`: stands for a layout.
+template <typename L>
+struct Needs {
   struct Need {
-    Layout from, to;
-    std::vector<Reader> readers;  // empty: into its home
+    L other;                      // of the op that makes it, or of its readers
+    std::vector<Reader> readers;  // empty: from `other` into its home; else from its home to `other`
   };
-  Layout home;
+  L home;
   std::vector<Need> needs;  // the one into the home first, if the producer leaves it elsewhere
+  const L& from(const Need& need) const { return need.readers.empty() ? need.other : home; }
+  const L& to(const Need& need) const { return need.readers.empty() ? home : need.other; }
 };
+
+// `made`: as its producer leaves it, null: it has none; read(reader): as the reader wants it; same(a, b): one is as
+// good as the other; together(a, b): two readers may share a conversion.
+template <typename L, typename Read, typename Same, typename Together>
+Needs<L> needs_of_readers(const L* made, L home, const std::vector<Reader>& readers, const Read& read, const Same& same,
+                          const Together& together) {
+  Needs<L> out{std::move(home), {}};
+  if (made && !same(*made, out.home)) out.needs.push_back({*made, {}});
+  const size_t first = out.needs.size();  // conversions from the home begin here
+  for (const Reader& reader : readers) {
+    const auto& need = read(reader);
+    if (same(out.home, need)) continue;
+    size_t found = first;
+    while (found < out.needs.size() &&
+           !(same(out.needs[found].other, need) && together(out.needs[found].readers[0], reader)))
+      ++found;
+    if (found == out.needs.size()) out.needs.push_back({need, {}});
+    out.needs[found].readers.push_back(reader);
+  }
+  return out;
+}
+
 // `layouts`: what the ops read and leave, by OpId; `read_by` as readers() says. Throws bad input where a tensor has no
 // home.
+using TensorNeeds = Needs<Layout>;
 TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts,
                      const std::vector<std::vector<Reader>>& read_by, TensorId id);
 

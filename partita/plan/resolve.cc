@@ -87,24 +87,15 @@ Layout home_of(const Graph& graph, const Plan& plan, const std::vector<const OpL
 
 TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts,
                      const std::vector<std::vector<Reader>>& read_by, TensorId id) {
-  TensorNeeds out{home_of(graph, plan, layouts, id), {}};
-  if (graph.tensor(id).producer.valid())
-    if (const Layout& made = made_layout(graph, layouts, id); !same_placement(made, out.home))
-      out.needs.push_back({made, out.home, {}});
-  const size_t first = out.needs.size();  // conversions from the home begin here
-  auto again = [&](const Reader& reader) {
+  const Layout* made = graph.tensor(id).producer.valid() ? &made_layout(graph, layouts, id) : nullptr;
+  const auto read = [&](const Reader& reader) -> const Layout& {
+    return layouts[reader.op.index()]->operands[reader.operand];
+  };
+  const auto again = [&](const Reader& reader) {
     return plan.refetched.contains(id) && graph.op(reader.op).phase == Phase::kBackward;
   };
-  for (const Reader& reader : read_by[id.index()]) {
-    const Layout& need = layouts[reader.op.index()]->operands[reader.operand];
-    if (same_placement(out.home, need)) continue;
-    size_t found = out.needs.size();
-    for (size_t n = first; n < out.needs.size(); ++n)
-      if (same_placement(out.needs[n].to, need) && again(out.needs[n].readers[0]) == again(reader)) found = n;
-    if (found == out.needs.size()) out.needs.push_back({out.home, need, {}});
-    out.needs[found].readers.push_back(reader);
-  }
-  return out;
+  return needs_of_readers(made, home_of(graph, plan, layouts, id), read_by[id.index()], read, same_placement,
+                          [&](const Reader& a, const Reader& b) { return again(a) == again(b); });
 }
 
 namespace {
@@ -163,14 +154,14 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const int64_t element_bytes = bytes_of(graph.tensors[t].dtype);
     TensorNeeds tensor = needs_of(graph, plan, layouts, read_by, TensorId(t));
-    out.home.push_back(std::move(tensor.home));
-    for (TensorNeeds::Need& need : tensor.needs) {
+    for (const TensorNeeds::Need& need : tensor.needs) {
       for (const Reader& reader : need.readers)
         out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
       const int acts = conversion_acts(graph, plan, TensorId(t), need.readers);
       out.conversions.push_back(
-          {TensorId(t), converter.convert(need.from, need.to, element_bytes), std::move(need.readers), acts});
+          {TensorId(t), converter.convert(tensor.from(need), tensor.to(need), element_bytes), need.readers, acts});
     }
+    out.home.push_back(std::move(tensor.home));
   }
   return out;
 }

@@ -211,8 +211,9 @@ void Cuts::leave_sums(Plan& plan) const {
     if (!graph_.tensor(id).accumulated || problem_.pins.kept.contains(id)) continue;
     const auto bytes = [&] {
       int64_t sum = 0;
-      for (const TensorNeeds::Need& need : needs_of(graph_, plan, layouts, read_by_, id).needs)
-        sum += conversion_acts(graph_, plan, id, need.readers) * converter.bytes(need.from, need.to, 1);
+      const TensorNeeds needs = needs_of(graph_, plan, layouts, read_by_, id);
+      for (const TensorNeeds::Need& need : needs.needs)
+        sum += conversion_acts(graph_, plan, id, need.readers) * converter.bytes(needs.from(need), needs.to(need), 1);
       return sum;
     };
     const int64_t added_up = bytes();

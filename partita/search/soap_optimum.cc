@@ -182,16 +182,14 @@ class Brancher {
     for (int k = 0; k < static_cast<int>(op.operands.size()); ++k) {
       const size_t t = op.operands[static_cast<size_t>(k)].index();
       if (conversions_[t] || least_[t] <= 0 || !waits(id, k)) continue;
-      for (const std::vector<int>& tasks : ops_[i]->reads[static_cast<size_t>(k)])
-        for (const int task : tasks)
-          heads_[static_cast<size_t>(task)] = std::max(heads_[static_cast<size_t>(task)], least_[t]);
+      for (const int task : ops_[i]->reads.of(static_cast<size_t>(k)))
+        heads_[static_cast<size_t>(task)] = std::max(heads_[static_cast<size_t>(task)], least_[t]);
     }
     writer_ = nullptr;
     end_tasks(*ops_[i]->tasks, op_ends_[i], [&](size_t task) { return heads_[task]; });
     for (size_t r = 0; r < op.results.size(); ++r) {
       int64_t least = INT64_MAX;
-      for (const std::vector<int>& tasks : ops_[i]->writes[r])
-        for (const int task : tasks) least = std::min(least, op_ends_[i][static_cast<size_t>(task)]);
+      for (const int task : ops_[i]->writes.of(r)) least = std::min(least, op_ends_[i][static_cast<size_t>(task)]);
       least_[op.results[r].index()] = least == INT64_MAX ? 0 : least;
     }
   }

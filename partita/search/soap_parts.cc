@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -122,35 +123,32 @@ std::vector<int64_t> longest(const Fragment& fragment, const std::vector<bool>& 
 int64_t through(const OpFragment& op, int operand, int result) {
   std::vector<bool> from(static_cast<size_t>(op.tasks->size()), operand < 0);
   if (operand >= 0)
-    for (const std::vector<int>& tasks : op.reads[static_cast<size_t>(operand)])
-      for (const int task : tasks) from[static_cast<size_t>(task)] = true;
+    for (const int task : op.reads.of(static_cast<size_t>(operand))) from[static_cast<size_t>(task)] = true;
   const std::vector<int64_t> ns = longest(*op.tasks, from, false);
   int64_t least = -1;
-  for (const std::vector<int>& tasks : op.writes[static_cast<size_t>(result)])
-    for (const int task : tasks) {
-      if (ns[static_cast<size_t>(task)] < 0) return -1;
-      if (least < 0 || ns[static_cast<size_t>(task)] < least) least = ns[static_cast<size_t>(task)];
-    }
+  for (const int task : op.writes.of(static_cast<size_t>(result))) {
+    if (ns[static_cast<size_t>(task)] < 0) return -1;
+    if (least < 0 || ns[static_cast<size_t>(task)] < least) least = ns[static_cast<size_t>(task)];
+  }
   return least;
 }
 
 // From what makes the tensor to the tasks that read it as this operand; of what no op makes, from the beginning.
-int64_t across(const Fragment& tensor, bool made, int party, const std::vector<std::vector<int>>& readers) {
+int64_t across(const Fragment& tensor, bool made, int party, std::span<const int> readers) {
   const std::vector<int64_t> ns = longest(tensor, std::vector<bool>(static_cast<size_t>(tensor.size()), !made), true);
   const TaskLists& before = tensor.before[static_cast<size_t>(party)];
   int64_t least = -1;
-  for (const std::vector<int>& tasks : readers)
-    for (const int task : tasks) {
-      int64_t most = made ? -1 : 0;
-      if (!before.ends.empty())
-        for (int i = task == 0 ? 0 : before.ends[static_cast<size_t>(task) - 1];
-             i < before.ends[static_cast<size_t>(task)]; ++i) {
-          const TaskOf& b = before.tasks[static_cast<size_t>(i)];
-          most = std::max(most, b.party == 1 ? 0 : b.party == 0 ? ns[static_cast<size_t>(b.task)] : -1);
-        }
-      if (most < 0) return -1;
-      if (least < 0 || most < least) least = most;
-    }
+  for (const int task : readers) {
+    int64_t most = made ? -1 : 0;
+    if (!before.ends.empty())
+      for (int i = task == 0 ? 0 : before.ends[static_cast<size_t>(task) - 1];
+           i < before.ends[static_cast<size_t>(task)]; ++i) {
+        const TaskOf& b = before.tasks[static_cast<size_t>(i)];
+        most = std::max(most, b.party == 1 ? 0 : b.party == 0 ? ns[static_cast<size_t>(b.task)] : -1);
+      }
+    if (most < 0) return -1;
+    if (least < 0 || most < least) least = most;
+  }
   return least;
 }
 
@@ -304,7 +302,7 @@ SoapPiece SoapParts::Memory::piece(const SoapShared& of, int64_t a, int64_t b) {
   for (size_t k = 0; k < alone.size(); ++k) piece.loads[k] -= alone[k];
   for (const auto& [op, operand] : of.edges)
     piece.edges_ns.push_back(
-        across(*both, writer.valid(), party(of.tensor, op), at[op.index()]->reads[static_cast<size_t>(operand)]));
+        across(*both, writer.valid(), party(of.tensor, op), at[op.index()]->reads.of(static_cast<size_t>(operand))));
   leave(of.a);
   leave(of.b);
   return piece;
@@ -355,7 +353,7 @@ int64_t SoapParts::edge_ns(OpId op, int64_t number, int operand) {
   const TensorId t = m.problem.graph.op(op).operands[static_cast<size_t>(operand)];
   m.look(unit, number);
   const int64_t ns = across(*m.tensor(t), m.problem.graph.tensor(t).producer.valid(), m.party(t, op),
-                            m.at[op.index()]->reads[static_cast<size_t>(operand)]);
+                            m.at[op.index()]->reads.of(static_cast<size_t>(operand)));
   m.leave(unit);
   return ns;
 }

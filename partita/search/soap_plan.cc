@@ -16,7 +16,8 @@ SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<Dev
   return soap_set(*graph.op(unit.leader).bound, unit.indices, open, devices, dimensions.operation);
 }
 
-UnitChoices::UnitChoices(const Graph& graph) : graph_(graph), gradient_(gradient_of(graph)) {}
+UnitChoices::UnitChoices(const Graph& graph, DerivationCache* derivations)
+    : graph_(graph), derivations_(derivations ? *derivations : own_derivations_), gradient_(gradient_of(graph)) {}
 
 // What does not exist, or has too few values, is left out, the last axis first.
 const std::vector<tdl::AxisStrategy>& UnitChoices::strategies(OpId id, const std::vector<int>& mesh,
@@ -28,7 +29,7 @@ const std::vector<tdl::AxisStrategy>& UnitChoices::strategies(OpId id, const std
     std::vector<tdl::AxisStrategy>& axes = known->second;
     axes.clear();
     for (size_t a = 0; a < mesh.size(); ++a) axes.push_back(strategy(op, mesh[a], a < left ? indices[a] : -1, sum));
-    if (has_values_for(*op.bound, mesh, axes) && tdl::derive(*op.bound, mesh, axes)) break;
+    if (has_values_for(*op.bound, mesh, axes) && derivations_.get(op.bound, mesh, axes)) break;
     ensure(left > 0, "op '{}' cannot be replicated", op.name);
   }
   return known->second;

@@ -19,6 +19,7 @@
 
 #include "partita/base/watch.h"
 #include "partita/plan/plan.h"
+#include "partita/plan/resolve.h"
 #include "partita/search/soap.h"
 
 namespace partita {
@@ -48,7 +49,8 @@ SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<Dev
 // Where the splits of an op do not exist together, or it has too few values for them, it does without the last ones.
 class UnitChoices {
  public:
-  explicit UnitChoices(const Graph& graph);
+  // What is derived goes into the memory that is given, or into its own.
+  explicit UnitChoices(const Graph& graph, DerivationCache* derivations = nullptr);
   std::vector<OpChoice> of(const SoapUnit& unit, const SoapConfiguration& configuration);  // one an op of the unit
 
  private:
@@ -59,6 +61,8 @@ class UnitChoices {
   bool is_sum_of_gradients(const Op& op) const;
 
   const Graph& graph_;
+  DerivationCache own_derivations_;
+  DerivationCache& derivations_;
   std::vector<TensorId> gradient_;
   std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> allowed_;
   std::map<std::tuple<const tdl::Bound*, std::vector<int>, std::vector<int>, bool>, std::vector<tdl::AxisStrategy>>

@@ -30,11 +30,12 @@ std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapCo
   return numbers;
 }
 
-SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space)
+SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space, int64_t most_bytes)
     : problem_(problem),
       space_(space),
       tasks_(problem.graph, cost, problem.bucket_bytes),
-      choices_(problem.graph),
+      most_bytes_(most_bytes),
+      choices_(problem.graph, &tasks_.derivations()),
       graph_(tasks_.wired()),
       numbers_(space.units.size(), 0),
       ops_(problem.graph.ops.size()),
@@ -83,6 +84,11 @@ const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, in
   proposed_ = units;
   changes_.clear();
   ++proposals_;
+  if (tasks_.bytes() > std::max(most_bytes_, 2 * kept_bytes_) && proposals_ > 1) {
+    tasks_.forget_others(ops_);
+    kept_bytes_ = tasks_.bytes();
+    for (auto& of_unit : known_) of_unit.clear();
+  }
   for (const auto& [unit, number] : units) {
     const std::vector<const OpFragment*>& ops = ops_of(unit, number);
     for (size_t i = 0; i < ops.size(); ++i) {

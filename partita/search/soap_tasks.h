@@ -31,8 +31,11 @@ class SoapTasks {
  public:
   using Changes = std::vector<std::pair<int, FragmentPtr>>;  // by slot, each once
 
-  // Begins with the first configuration of each set.
-  SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space);
+  static constexpr int64_t kMostBytes = int64_t{1} << 30;
+
+  // Begins with the first configuration of each set. Fragments of other plans are forgotten when all take more than
+  // `most_bytes`.
+  SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space, int64_t most_bytes = kMostBytes);
 
   // The proposal is that these units have these configurations of their sets; what changes against the plan at hand.
   const Changes& propose(const std::vector<std::pair<int, int64_t>>& units);
@@ -44,6 +47,7 @@ class SoapTasks {
   std::vector<int64_t> most_bytes() const;
   Plan plan(const std::vector<int64_t>& numbers, std::string_view search) const;
 
+  int64_t bytes() const { return tasks_.bytes(); }  // that fragments take, about
   const LocalTasks::Counters& counters() const { return tasks_.counters(); }
 
  private:
@@ -53,6 +57,8 @@ class SoapTasks {
   const Problem& problem_;
   const SoapSpace& space_;
   LocalTasks tasks_;
+  const int64_t most_bytes_;
+  int64_t kept_bytes_ = 0;  // when others were forgotten last
   UnitChoices choices_;
   TaskGraph graph_;
   std::vector<int64_t> numbers_;

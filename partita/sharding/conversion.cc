@@ -13,6 +13,14 @@ namespace partita::boxing {
 
 namespace {
 
+// Values are made whole over one mesh axis, and nothing else changes: no other path moves less, or has fewer steps.
+bool is_one_all_reduce(const Layout& from, const Layout& to) {
+  if (from.mesh != to.mesh || from.radices != to.radices || to.is_partial() || from.boxes != to.boxes) return false;
+  int axes = 0;
+  for (size_t a = 0; a < from.kinds.size(); ++a) axes += from.kinds[a] && from.mesh.extents[a] > 1;
+  return axes == 1;
+}
+
 // Between two layouts over one factoring, of which the first is not partial.
 int64_t elements_from_whole(const Layout& from, const Layout& to, const Counter& counter) {
   if (!in_parts(to)) {
@@ -167,7 +175,8 @@ Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes
   Path path;
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
   // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
-  if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
+  if (in_parts(f) && !is_one_all_reduce(f, t))
+    path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
   send_in_slices(path, element_bytes, counter);
   for (size_t i = 1; i < path.through.size(); ++i) {
     conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, counter));

@@ -20,6 +20,7 @@ void emit(Fetch& fetch, int source, int target, Box box) {
 
 // The position among `candidates` with the fastest route to the target.
 int fastest(const Fetch& fetch, const std::vector<int>& candidates, int target) {
+  if (candidates.size() == 1) return candidates[0];
   DeviceId reader = fetch.to.mesh.devices[target];
   std::vector<int> tied;
   double bandwidth = -1, latency = 0;
@@ -38,9 +39,14 @@ int fastest(const Fetch& fetch, const std::vector<int>& candidates, int target) 
 
 // Takes what the target's own device holds; returns the rest of the box.
 std::vector<Box> take_own(Fetch& fetch, int member, int target, const Box& box) {
-  std::vector<Box> rest = {box};
   const int own = fetch.local[target];
-  if (own < 0 || member_of(fetch.from, own) != member) return rest;
+  if (own < 0 || member_of(fetch.from, own) != member) return {box};
+  if (fetch.have[own].size() == 1) {  // mostly it holds all, or nothing
+    const Box& held = fetch.have[own][0];
+    if (overlap(held, box) == 0) return {box};
+    if (contains(held, box)) return emit(fetch, own, target, box), std::vector<Box>();
+  }
+  std::vector<Box> rest = {box};
   for (const Box& held : fetch.have[own]) {
     std::vector<Box> inside;
     rest = split_by(rest, held, inside);
@@ -73,7 +79,12 @@ struct Fragment {
 std::vector<Fragment> cut_by(std::vector<Fragment> fragments, const Holders::Held& held) {
   if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, held.box) > 0; }))
     return fragments;
+  if (std::ranges::all_of(fragments, [&](const Fragment& f) { return contains(held.box, f.box); })) {
+    for (Fragment& f : fragments) f.holders.insert(f.holders.end(), held.positions.begin(), held.positions.end());
+    return fragments;
+  }
   std::vector<Fragment> next;
+  next.reserve(fragments.size() + 1);
   for (Fragment& f : fragments) {
     Box meet = intersect(f.box, held.box);
     if (is_empty(meet)) {
@@ -143,8 +154,8 @@ Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, c
   }
   if (in_parts(to)) take_into_parts(fetch);
   else take_whole(fetch);
-  std::stable_sort(fetch.pieces.begin(), fetch.pieces.end(),
-                   [](const Piece& a, const Piece& b) { return a.target < b.target; });
+  if (!std::ranges::is_sorted(fetch.pieces, {}, &Piece::target))
+    std::ranges::stable_sort(fetch.pieces, {}, &Piece::target);
   return fetch;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "partita/base/radices.h"
 #include "partita/sharding/members.h"
@@ -19,12 +18,14 @@ std::vector<Shape> step_radices(const Layout& from, const Layout& to) {
 
 std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>& radices) {
   std::vector<std::vector<Box>> all;
+  all.reserve(l.boxes.size());
   bool refines = true;
   for (size_t axis = 0; axis < radices.size(); ++axis)
     refines = refines && radices_within(l.radices[axis], radices[axis]);
+  const bool same = l.radices == radices;
   for (const Box& box : l.boxes) {
-    if (is_empty(box)) all.push_back({});
-    else if (l.radices == radices) all.push_back({box});
+    if (is_empty(box)) all.emplace_back();
+    else if (same) all.emplace_back(1, box);
     else all.push_back(refines ? refined_boxes(box, l.radices, radices) : stored_boxes(box, l.radices));
   }
   return all;
@@ -36,11 +37,14 @@ namespace {
 void index(Holders& holders) {
   const std::vector<Holders::Held>& held = holders.held;
   size_t most = 0;
+  std::vector<int64_t> distinct;
   for (size_t axis = 0; !held.empty() && axis < held[0].box.size(); ++axis) {
-    std::set<int64_t> distinct;
-    for (const Holders::Held& h : held) distinct.insert(h.box[axis].lo);
-    if (distinct.size() <= most) continue;
-    most = distinct.size();
+    distinct.clear();
+    for (const Holders::Held& h : held) distinct.push_back(h.box[axis].lo);
+    std::sort(distinct.begin(), distinct.end());
+    const size_t count = static_cast<size_t>(std::unique(distinct.begin(), distinct.end()) - distinct.begin());
+    if (count <= most) continue;
+    most = count;
     holders.axis = axis;
     holders.longest = 0;
     holders.beginnings.clear();

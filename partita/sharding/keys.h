@@ -12,9 +12,9 @@
 namespace partita::boxing {
 
 struct LayoutKeys {
-  std::vector<Mesh> meshes;                                                    // by number
+  std::unordered_map<size_t, std::vector<std::pair<Mesh, int64_t>>> meshes;    // by hash, with their numbers
   std::unordered_map<size_t, std::vector<std::pair<Along, int64_t>>> numbers;  // by hash
-  int64_t count = 0;
+  int64_t count = 0, mesh_count = 0;
 };
 std::string key_of(LayoutKeys& keys, const Layout& layout);
 

@@ -34,6 +34,7 @@ std::vector<Target> targets_of(const Step& step) {
 
 std::vector<Target> targets_of(const Step& step, const std::vector<int>& positions) {
   std::vector<Target> targets;
+  targets.reserve(positions.size());
   auto piece = step.pieces.begin();
   for (int p : positions) {
     Target& t = targets.emplace_back();

@@ -20,20 +20,21 @@ TaskGraph by_hand(const std::vector<int64_t>& duration_ns, const std::vector<std
                   const std::vector<std::pair<int, int>>& edges) {
   auto fragment = std::make_shared<Fragment>();
   fragment->duration_ns = duration_ns;
-  fragment->after.resize(1);
-  fragment->before.resize(1);
+  TaskLists after, before;
   for (size_t t = 0; t < duration_ns.size(); ++t) {
     fragment->key.push_back(t);
     fragment->key_party.push_back(0);
     fragment->queues.insert(fragment->queues.end(), queues[t].begin(), queues[t].end());
     fragment->queue_ends.push_back(static_cast<int>(fragment->queues.size()));
     for (const auto& [from, to] : edges) {
-      if (from == static_cast<int>(t)) fragment->after[0].tasks.push_back({0, to});
-      if (to == static_cast<int>(t)) fragment->before[0].tasks.push_back({0, from});
+      if (from == static_cast<int>(t)) after.tasks.push_back({0, to});
+      if (to == static_cast<int>(t)) before.tasks.push_back({0, from});
     }
-    fragment->after[0].ends.push_back(static_cast<int>(fragment->after[0].tasks.size()));
-    fragment->before[0].ends.push_back(static_cast<int>(fragment->before[0].tasks.size()));
+    after.ends.push_back(static_cast<int>(after.tasks.size()));
+    before.ends.push_back(static_cast<int>(before.tasks.size()));
   }
+  fragment->after = {after};
+  fragment->before = {before};
   TaskGraph graph;
   graph.queue_count = 3;
   graph.op_count = 1;

@@ -2,12 +2,10 @@
 #include "partita/sim/fragments.h"
 
 #include <algorithm>
-#include <cmath>
 #include <variant>
 
 #include "partita/base/error.h"
 #include "partita/sim/local_tasks.h"
-#include "partita/sim/nodes.h"
 
 namespace partita {
 
@@ -18,89 +16,50 @@ struct Field {
   int value, bits;
 };
 
-// Participants of a collective by the place of the first of them; other tasks alone.
-std::vector<std::vector<TaskId>> nodes_of(const PhysicalGraph& graph) {
-  std::map<CollectiveId, size_t> known;
-  std::vector<std::vector<TaskId>> nodes;
-  for (size_t t = 0; t < graph.tasks.size(); ++t) {
-    const auto* part = std::get_if<CollectiveWork>(&graph.tasks[t].work);
-    if (!part) {
-      nodes.push_back({TaskId(t)});
-      continue;
+// Tasks [begin, end): the participants of a collective, or one.
+void add_task(FragmentDraft& draft, const Draft& lowered, TaskTimes& times, TaskId begin, TaskId end) {
+  Fragment& fragment = draft.fragment;
+  const PhysicalGraph& graph = lowered.graph;
+  const Task& first = graph.task(begin);
+  TaskKey key = first.key;
+  if (std::holds_alternative<CollectiveWork>(first.work)) {
+    std::vector<TaskId> members;
+    for (TaskId t = begin; t != end; t = TaskId(t.index() + 1)) {
+      members.push_back(t);
+      key = std::min(key, graph.task(t).key);
     }
-    const auto [at, fresh] = known.try_emplace(part->collective, nodes.size());
-    if (fresh) nodes.emplace_back();
-    nodes[at->second].push_back(TaskId(t));
+    const TaskTimes::Collective node = times.of_collective(lowered, std::move(members));
+    fragment.duration_ns.push_back(node.ns);
+    fragment.queues.insert(fragment.queues.end(), node.queues.begin(), node.queues.end());
+  } else {
+    fragment.duration_ns.push_back(times.of(lowered, begin));
+    fragment.queues.push_back(first.queue.value);
   }
-  return nodes;
+  fragment.key.push_back(packed(key));
+  const int queue = fragment.queue_ends.empty() ? 0 : fragment.queue_ends.back();
+  fragment.queue_ends.push_back(static_cast<int>(fragment.queues.size()));
+  for (int q = queue; q < fragment.queue_ends.back(); ++q)
+    add_to(fragment.load_ns, fragment.queues[static_cast<size_t>(q)], fragment.duration_ns.back());
 }
+
+// The task behind the last participant of the collective that begins here, or behind this task.
+TaskId end_of_node(const PhysicalGraph& graph, TaskId begin) {
+  const auto* part = std::get_if<CollectiveWork>(&graph.task(begin).work);
+  size_t end = begin.index() + 1;
+  for (; part && end < graph.tasks.size(); ++end) {
+    const auto* next = std::get_if<CollectiveWork>(&graph.tasks[end].work);
+    if (!next || next->collective != part->collective) break;
+  }
+  return TaskId(end);
+}
+
+}  // namespace
 
 void add_to(std::vector<std::pair<int, int64_t>>& sums, int at, int64_t value) {
   const auto found = std::ranges::lower_bound(sums, at, {}, &std::pair<int, int64_t>::first);
   if (found != sums.end() && found->first == at) found->second += value;
   else sums.insert(found, {at, value});
 }
-
-// Whether it is done together with others where a plan has buckets (bundle.h).
-bool is_of_a_bucket(const PhysicalGraph& graph, const Task& task) {
-  if (graph.queues[task.queue.index()].kind != QueueKind::kParameterCollective) return false;
-  switch (std::get<CollectiveWork>(task.work).kind) {
-    case StepKind::kAllReduce:
-    case StepKind::kReduceScatter:
-      return task.phase != Phase::kForward;
-    case StepKind::kAllGather:
-      return task.turn == Task::Turn::kEager;
-    default:
-      return false;
-  }
-}
-
-// Its part of what a full bucket takes.
-int64_t collective_ns(const PhysicalGraph& graph, const FragmentTimes& times, const SimNode& node) {
-  const Task& first = graph.task(node.tasks[0]);
-  const int64_t whole = graph.reg(first.reads[0].reg).bytes;
-  if (whole <= 0 || times.bucket_bytes <= whole || !is_of_a_bucket(graph, first) ||
-      times.cost.cluster().profile_of(first.device))
-    return node.duration_ns;
-  const double of_them = static_cast<double>(times.bucket_bytes) / static_cast<double>(whole);
-  const int64_t all_ns = node.collective->ways.whole_ns(static_cast<double>(node.sent_bytes) * of_them);
-  return std::clamp<int64_t>(std::llround(static_cast<double>(all_ns) / of_them), 1, node.duration_ns);
-}
-
-void add_task(FragmentDraft& draft, const PhysicalGraph& graph, const FragmentTimes& times,
-              const std::vector<TaskId>& members) {
-  Fragment& fragment = draft.fragment;
-  const Task& first = graph.task(members[0]);
-  TaskKey key = first.key;
-  if (std::holds_alternative<CollectiveWork>(first.work)) {
-    for (const TaskId t : members) key = std::min(key, graph.task(t).key);
-    const SimNode node = collective_node(graph, times.cost, members, times.queue_of);
-    fragment.duration_ns.push_back(collective_ns(graph, times, node));
-    fragment.queues.insert(fragment.queues.end(), node.queues.begin(), node.queues.end());
-  } else {
-    fragment.duration_ns.push_back(times.cost.task_ns(graph, first));
-    fragment.queues.push_back(first.queue.value);
-  }
-  fragment.key.push_back(packed(key));
-  const int begin = fragment.queue_ends.empty() ? 0 : fragment.queue_ends.back();
-  fragment.queue_ends.push_back(static_cast<int>(fragment.queues.size()));
-  for (int q = begin; q < fragment.queue_ends.back(); ++q)
-    add_to(fragment.load_ns, fragment.queues[static_cast<size_t>(q)], fragment.duration_ns.back());
-}
-
-TaskLists lists_of(const std::vector<std::pair<TaskOf, TaskOf>>& sorted, int party, int size) {
-  const auto from = std::ranges::lower_bound(sorted, TaskOf{party, 0}, {}, &std::pair<TaskOf, TaskOf>::first);
-  TaskLists lists;
-  auto at = from;
-  if (at == sorted.end() || at->first.party != party) return lists;
-  for (int t = 0; t < size; ++t) {
-    for (; at != sorted.end() && at->first == TaskOf{party, t}; ++at) lists.tasks.push_back(at->second);
-    lists.ends.push_back(static_cast<int>(lists.tasks.size()));
-  }
-  return lists;
-}
-
-}  // namespace
 
 uint64_t packed(const TaskKey& key) {
   uint64_t bits = 0;
@@ -117,24 +76,45 @@ uint64_t packed(const TaskKey& key) {
   return bits;
 }
 
-void FragmentDraft::reads(const PhysicalGraph& graph, RegisterId reg, bool fresh, TaskOf reader) {
-  if (graph.reg(reg).carried && !fresh) return;  // written in the step before
-  for (const TaskOf& writer : writers[reg.index()])
-    if (writer != reader) edges.emplace_back(writer, reader);
+void TasksOfRegisters::add(RegisterId reg, TaskOf task) {
+  if (reg.index() >= lists_.size()) lists_.resize(reg.index() + 1);
+  List& list = lists_[reg.index()];
+  const int at = static_cast<int>(entries_.size());
+  entries_.push_back({task, -1});
+  (list.first < 0 ? list.first : entries_[static_cast<size_t>(list.last)].next) = at;
+  list.last = at;
 }
 
-void add_tasks(FragmentDraft& draft, const PhysicalGraph& graph, const FragmentTimes& times,
-               const std::function<int(OpId)>& party_of) {
-  draft.writers.resize(graph.registers.size());
-  draft.own_readers.resize(graph.registers.size());
-  for (const std::vector<TaskId>& members : nodes_of(graph)) {
+void FragmentDraft::clear() {
+  writers.clear();
+  own_readers.clear();
+  edges.clear();
+  for (auto* list : {&fragment.key_party, &fragment.queue_ends, &fragment.queues}) list->clear();
+  fragment.duration_ns.clear();
+  fragment.key.clear();
+  fragment.load_ns.clear();
+  fragment.bytes.clear();
+}
+
+void FragmentDraft::reads(const PhysicalGraph& graph, RegisterId reg, bool fresh, TaskOf reader) {
+  if (graph.reg(reg).carried && !fresh) return;  // written in the step before
+  writers.for_each(reg, [&](const TaskOf& writer) {
+    if (writer != reader) edges.emplace_back(writer, reader);
+  });
+}
+
+void add_tasks(FragmentDraft& draft, const Draft& lowered, TaskTimes& times, const std::function<int(OpId)>& party_of) {
+  const PhysicalGraph& graph = lowered.graph;
+  times.forget();
+  for (TaskId begin(size_t{0}), end; begin.index() < graph.tasks.size(); begin = end) {
+    end = end_of_node(graph, begin);
     const TaskOf own{0, draft.fragment.size()};
-    draft.fragment.key_party.push_back(party_of(graph.task(members[0]).op));
-    add_task(draft, graph, times, members);
-    for (const TaskId t : members) {
-      for (const Access& write : graph.task(t).writes) draft.writers[write.reg.index()].push_back(own);
+    draft.fragment.key_party.push_back(party_of(graph.task(begin).op));
+    add_task(draft, lowered, times, begin, end);
+    for (TaskId t = begin; t != end; t = TaskId(t.index() + 1)) {
+      for (const Access& write : graph.task(t).writes) draft.writers.add(write.reg, own);
       for (const Access& read : graph.task(t).reads)
-        if (!graph.reg(read.reg).carried || read.fresh) draft.own_readers[read.reg.index()].push_back(own.task);
+        if (!graph.reg(read.reg).carried || read.fresh) draft.own_readers.add(read.reg, own);
     }
   }
 }
@@ -146,21 +126,16 @@ void add_bytes(FragmentDraft& draft, const PhysicalGraph& graph, size_t first) {
 
 void add_own_edges(FragmentDraft& draft, const PhysicalGraph& graph) {
   for (size_t r = 0; r < graph.registers.size(); ++r)
-    for (const int reader : draft.own_readers[r]) draft.reads(graph, RegisterId(r), true, {0, reader});
+    draft.own_readers.for_each(RegisterId(r),
+                               [&](const TaskOf& reader) { draft.reads(graph, RegisterId(r), true, reader); });
 }
 
-Fragment finished(FragmentDraft draft, const std::vector<int>& sizes) {
-  auto& edges = draft.edges;
-  std::ranges::sort(edges);
-  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-  Fragment& fragment = draft.fragment;
-  for (size_t party = 0; party < sizes.size(); ++party)
-    fragment.after.push_back(lists_of(edges, static_cast<int>(party), sizes[party]));
-  for (auto& [from, to] : edges) std::swap(from, to);
-  std::ranges::sort(edges);
-  for (size_t party = 0; party < sizes.size(); ++party)
-    fragment.before.push_back(lists_of(edges, static_cast<int>(party), sizes[party]));
-  return std::move(fragment);
+Fragment finished(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes) {
+  const EdgeLists::Lists& known = lists.of(draft.edges, sizes);
+  Fragment made = draft.fragment;  // without the room that the draft keeps
+  made.after = known.after;
+  made.before = known.before;
+  return made;
 }
 
 }  // namespace partita

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <span>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -13,7 +13,8 @@
 #include "partita/plan/needs.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/sim/fragments.h"
-#include "partita/sim/nodes.h"
+#include "partita/sim/known_layouts.h"
+#include "partita/sim/local_wires.h"
 
 namespace partita {
 
@@ -31,7 +32,14 @@ struct NumbersHash {
 using OpKind = std::tuple<const tdl::Bound*, std::string, tdl::Attributes, std::vector<int>>;
 // All that a tensor's depend on but for the fragments of its parties.
 using TensorKind = std::tuple<Shape, std::vector<int>>;
-using OpConfiguration = std::tuple<int, std::vector<int>, std::vector<DeviceId>, std::vector<tdl::AxisStrategy>>;
+// A configuration without its devices: kind, extents, strategies.
+using OpConfiguration = std::tuple<int, std::vector<int>, std::vector<tdl::AxisStrategy>>;
+
+struct OpForm {
+  int number = -1;
+  OpFragment first;           // on some devices
+  std::vector<int> position;  // of its tasks; empty: they are not kernels alone, or there is none yet
+};
 
 OpKind kind_of(const Graph& graph, const std::vector<char>& of_samples, const Op& op) {
   std::vector<int> flags{static_cast<int>(inner_dtype(graph, op)), reads_samples(op, of_samples)};
@@ -40,90 +48,43 @@ OpKind kind_of(const Graph& graph, const std::vector<char>& of_samples, const Op
   return {op.bound.get(), op.definition, op.attributes, std::move(flags)};
 }
 
-void add_party(TaskGraph::Wires& wires, int slot) {
-  if (std::ranges::find(wires.parties, slot) == wires.parties.end()) wires.parties.push_back(slot);
-}
-
-// A tensor and what replaces it have one buffer, and so one place to be kept and one set of axes.
-std::vector<TensorId> family_of(const Graph& graph, TensorId t) {
-  const TensorId replaced = graph.tensor(t).replaces, keeper = replaced.valid() ? replaced : t;
-  const TensorId replacement = graph.replacement_of(keeper);
-  return replacement.valid() ? std::vector{keeper, replacement} : std::vector{keeper};
-}
-
-TaskGraph wired_graph(const Graph& graph, const std::vector<std::vector<Reader>>& read_by, int queues) {
-  TaskGraph out;
-  out.queue_count = queues;
-  out.op_count = static_cast<int>(graph.ops.size());
-  out.wires.resize(graph.ops.size() + graph.tensors.size());
-  out.fragments.resize(out.wires.size());
-  for (size_t t = 0; t < graph.tensors.size(); ++t) {
-    const int slot = out.op_count + static_cast<int>(t);
-    TaskGraph::Wires& wires = out.wires[static_cast<size_t>(slot)];
-    const OpId producer = graph.tensors[t].producer;
-    wires.parties = {slot, producer.value};
-    for (const Reader& reader : read_by[t]) add_party(wires, reader.op.value);
-    // An input that nobody reads, and an output that nobody makes, belong to the last op.
-    if (!producer.valid()) add_party(wires, out.op_count - 1);
-    for (size_t p = 1; p < wires.parties.size(); ++p) {
-      if (wires.parties[p] < 0) continue;
-      TaskGraph::Wires& op = out.wires[static_cast<size_t>(wires.parties[p])];
-      if (p == 1) op.results.push_back(slot);
-      else op.operands.emplace_back(slot, static_cast<int>(p));
-    }
-  }
-  return out;
-}
-
-// By tensor: the ops on whose configurations its tasks depend, without edges to or from them. They read or write what
-// has one buffer with it.
-std::vector<std::vector<int>> ops_of_families(const Graph& graph, const TaskGraph& wired,
-                                              const std::vector<std::vector<Reader>>& read_by) {
-  std::vector<std::vector<int>> out(graph.tensors.size());
-  for (size_t t = 0; t < out.size(); ++t) {
-    const std::vector<int>& parties = wired.wires[graph.ops.size() + t].parties;
-    const auto add = [&](OpId op) {
-      if (std::ranges::find(parties, op.value) == parties.end() && std::ranges::find(out[t], op.value) == out[t].end())
-        out[t].push_back(op.value);
-    };
-    for (const TensorId other : family_of(graph, TensorId(t))) {
-      for (const Reader& reader : read_by[other.index()]) add(reader.op);
-      if (const OpId writer = graph.tensor(other).producer; writer.valid()) add(writer);
-    }
-  }
-  return out;
-}
-
 }  // namespace
+
+constexpr int kLeftOut = -2;  // instead of the number of an op that is left out
 
 struct LocalTasks::Memory {
   const Graph& graph;
-  const CostModel& cost;
-  Resolved resolved;  // of what is being lowered
+  const Cluster& cluster;
+  std::vector<std::vector<TensorId>> family;  // by tensor
+  Resolved resolved;                          // of what is being lowered
   LocalLowering local;
-  std::unique_ptr<Converter> converter = std::make_unique<Converter>(cost.cluster());  // of tensors
+  TaskTimes times;
   std::vector<std::vector<Reader>> read_by;
-  std::vector<std::vector<Reader>> read_here;  // of the tensor at hand and its family: by ops that are not left out
-  FragmentTimes times;
   TaskGraph wired;
-  std::vector<std::vector<int>> beside;   // by tensor: ops_of_families()
-  Plan plan;                              // what the tensor at hand is kept as
-  std::vector<const OpLayouts*> layouts;  // of its parties
+  std::vector<std::vector<int>> beside;  // by tensor: ops_of_families()
+  KnownLayouts known{cluster};
+  std::unordered_map<std::vector<int>, int, NumbersHash> homes;  // layouts' numbers by placement and kind of tensor
   DerivationCache derivations;
   std::map<OpKind, int> op_kinds;
   std::map<TensorKind, int> tensor_kinds;
   std::vector<int> kind_of_op, kind_of_tensor;
-  std::map<OpConfiguration, std::unique_ptr<OpFragment>> ops;
+  std::map<OpConfiguration, OpForm> forms;
+  std::unordered_map<std::vector<int>, std::unique_ptr<OpFragment>, NumbersHash> ops;  // by form and devices
+  int op_numbers = 0;
+  int64_t bytes = 0;  // LocalTasks::bytes()
   std::deque<Placement> placements;
   std::map<std::string, int> placement_numbers;
   std::unordered_map<std::vector<int>, FragmentPtr, NumbersHash> tensors;
   std::unordered_map<std::vector<int>, int, NumbersHash> kept_as_read;
   Counters counters;
-  int64_t conversions = 0;
+  FragmentDraft draft;
+  EdgeLists lists;
+  std::vector<int> key;  // of the tensor that is asked for
 
   Memory(const Graph& g, const CostModel& c, int64_t bucket_bytes)
       : graph(g),
-        cost(c),
+        cluster(c.cluster()),
+        family(families(g)),
         local{g,
               resolved,
               {std::vector<std::vector<Shape>>(g.tensors.size()), std::vector<bool>(g.tensors.size(), false)},
@@ -132,14 +93,22 @@ struct LocalTasks::Memory {
               Converter(c.cluster()),
               std::vector<std::optional<Placed>>(g.tensors.size()),
               {},
-              std::vector<const ResolvedConversion*>(g.tensors.size()),
-              {}},
+              std::vector<const Conversion*>(g.tensors.size()),
+              {},
+              carried(g)},
+        times(c, local.draft.graph, bucket_bytes),
         read_by(readers(g)),
-        read_here(read_by),
-        times{c, queues_of_links(local.draft.graph), bucket_bytes},
         wired(wired_graph(g, read_by, static_cast<int>(local.draft.graph.queues.size()))),
-        beside(ops_of_families(g, wired, read_by)),
-        layouts(g.ops.size()) {
+        beside(ops_of_families(g, wired, family, read_by)),
+        party_of(g.tensors.size()),
+        read_of(g.tensors.size()) {
+    forget_ops();
+    for (size_t t = 0; t < g.tensors.size(); ++t) {
+      std::vector<int>& parties = party_of_reader.emplace_back();
+      for (const Reader& reader : read_by[t])
+        parties.push_back(place_in(wired.wires[g.ops.size() + t].parties, reader.op.value));
+    }
+    local.draft.complete = times.need_complete();
     resolved.home.resize(g.tensors.size());
     for (const Op& op : g.ops)
       kind_of_op.push_back(op_kinds.try_emplace(kind_of(g, local.of_samples, op), op_kinds.size()).first->second);
@@ -149,13 +118,39 @@ struct LocalTasks::Memory {
 
   TensorKind tensor_kind(TensorId id) const;
   void forget();
-  std::vector<Conversion> resolve(const std::vector<TensorId>& family, std::vector<TensorNeeds>& needs);
-  void set_axes(const std::vector<TensorId>& family, const std::vector<TensorNeeds>& needs,
-                const std::vector<Conversion>& conversions, const std::vector<const OpFragment*>& ops);
-  void look_at(const std::vector<TensorId>& family, TensorId id, const std::vector<const OpFragment*>& ops);
-  size_t place(TensorId id, const std::vector<const OpFragment*>& ops, FragmentDraft& draft);
+  using Ops = std::vector<const OpFragment*>;  // by OpId
+  // What was asked of ops last, by party and by reader of each tensor: of tensors that are read by hundreds, few
+  // change.
+  struct Party {
+    const OpFragment* of = nullptr;
+    int number = kLeftOut, size = 0;
+  };
+  struct Read {
+    const OpFragment* of = nullptr;
+    int layout = 0;
+  };
+  std::vector<std::vector<int>> party_of_reader;  // by tensor and reader
+  std::vector<std::vector<Party>> party_of;
+  std::vector<std::vector<Read>> read_of;
+  const Party& party(TensorId t, size_t p, const Ops& ops);
+  int read_as(TensorId t, size_t reader, const Ops& ops);
+  void forget_ops();
+  using NumberedNeeds = std::vector<Needs<int>>;  // of a family; layouts by number
+  int home(TensorId keeper, int kept);
+  void number_layouts(OpFragment& op);
+  std::vector<Reader> read_here;
+  const std::vector<Reader>& readers_here(TensorId t, const Ops& ops);
+  NumberedNeeds needs(const std::vector<TensorId>& of, int kept, const Ops& ops);
+  const Conversion& conversion(TensorId t, const Needs<int>& of, const Needs<int>::Need& need) {
+    return known.conversion(of.from(need), of.to(need), partita::bytes_of(graph.tensor(t).dtype));
+  }
+  void set_axes(const std::vector<TensorId>& of, const NumberedNeeds& needs, const Ops& ops);
+  size_t place(TensorId id, const Needs<int>& needs, const Ops& ops);
+  void add_readers(TensorId id, const std::vector<Placed>& brought, const Needs<int>& needs, const Ops& ops);
   OpFragment made(OpId id, ResolvedOp resolved_op);
-  Fragment made(TensorId id, int kept, const std::vector<const OpFragment*>& ops);
+  OpFragment moved(const OpForm& form, const Mesh& mesh);
+  std::vector<int> positions_of_kernels() const;
+  Fragment made(TensorId id, int kept, const Ops& ops);
 };
 
 TensorKind LocalTasks::Memory::tensor_kind(TensorId id) const {
@@ -167,7 +162,7 @@ TensorKind LocalTasks::Memory::tensor_kind(TensorId id) const {
   std::vector<int> flags{static_cast<int>(tensor.dtype), static_cast<int>(tensor.role), local.of_samples[id.index()],
                          tensor.replaces.valid(),        place_in(graph.inputs),        place_in(graph.outputs)};
   const std::vector<int>& parties = wired.wires[graph.ops.size() + id.index()].parties;
-  for (const TensorId t : family_of(graph, id)) {
+  for (const TensorId t : family[id.index()]) {
     const OpId producer = graph.tensor(t).producer;
     const std::vector<TensorId>* results = producer.valid() ? &graph.op(producer).results : nullptr;
     flags.push_back(results ? static_cast<int>(std::ranges::find(*results, t) - results->begin()) : -1);
@@ -187,27 +182,74 @@ TensorKind LocalTasks::Memory::tensor_kind(TensorId id) const {
   return {tensor.shape, std::move(flags)};
 }
 
+const LocalTasks::Memory::Party& LocalTasks::Memory::party(TensorId t, size_t p, const Ops& ops) {
+  Party& known = party_of[t.index()][p];
+  const OpFragment* of = ops[static_cast<size_t>(wired.wires[graph.ops.size() + t.index()].parties[p])];
+  if (known.of != of) known = of ? Party{of, of->number, of->tasks->size()} : Party{};
+  return known;
+}
+
+// Of an op that is not left out.
+int LocalTasks::Memory::read_as(TensorId t, size_t reader, const Ops& ops) {
+  Read& known = read_of[t.index()][reader];
+  const Reader& at = read_by[t.index()][reader];
+  const OpFragment* of = ops[at.op.index()];
+  if (known.of != of) known = {of, of->reads_as[static_cast<size_t>(at.operand)]};
+  return known.layout;
+}
+
+// Others may come to lie where they lay.
+void LocalTasks::Memory::forget_ops() {
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    party_of[t].assign(wired.wires[graph.ops.size() + t].parties.size(), {});
+    read_of[t].assign(read_by[t].size(), {});
+  }
+}
+
 // Whatever the last op or tensor has left.
 void LocalTasks::Memory::forget() {
-  Draft& draft = local.draft;
-  draft.graph.tasks.clear();
-  draft.graph.registers.clear();
-  draft.time_axes.clear();
-  draft.positions.clear();
-  draft.collectives = 0;
+  Draft& lowered = local.draft;
+  lowered.graph.tasks.clear();
+  lowered.graph.registers.clear();
+  lowered.sources.clear();
+  lowered.time_axes.clear();
+  lowered.positions.clear();
+  lowered.collectives = 0;
+  draft.clear();
   local.kernels.clear();
-  constexpr int64_t kMany = 4096;
-  if (conversions > kMany) converter = std::make_unique<Converter>(cost.cluster()), conversions = 0;
+  known.forget_many();
 }
 
 // ---------------------------------------------------------------- ops
 
 namespace {
 
-std::vector<std::vector<int>> tasks_of(const Placed& placed, const std::vector<std::vector<int>>& by_register) {
-  std::vector<std::vector<int>> tasks(static_cast<size_t>(placed.layout.mesh.positions()));
-  for (const auto& [p, reg] : placed.regs) tasks[static_cast<size_t>(p)] = by_register[reg.index()];
-  return tasks;
+// The tasks of the registers of all positions.
+void add_tasks_of(const Placed& placed, const TasksOfRegisters& by_register, TasksAt& at) {
+  std::vector<int> tasks;
+  for (const auto& [p, reg] : placed.regs) {
+    tasks.clear();
+    by_register.for_each(reg, [&](const TaskOf& task) { tasks.push_back(task.task); });
+    at.add(tasks);
+  }
+}
+
+// About so many bytes.
+int64_t bytes_of(const Fragment& f) {
+  constexpr size_t kOwn = 64;  // of the pointer to it, and of what is shared
+  return static_cast<int64_t>(sizeof(Fragment) + kOwn + f.duration_ns.size() * 24 + f.queues.size() * 4 +
+                              (f.load_ns.size() + f.bytes.size()) * 16);
+}
+
+int64_t bytes_with_key(const Fragment& f, const std::vector<int>& key) {
+  return bytes_of(f) + static_cast<int64_t>(sizeof(int) * key.size());
+}
+
+int64_t bytes_of(const OpFragment& op) {
+  constexpr size_t kLayout = 1280, kPosition = 8;
+  const size_t tensors = op.resolved.layouts.operands.size() + op.resolved.layouts.results.size();
+  const size_t positions = static_cast<size_t>(op.resolved.mesh.positions());
+  return bytes_of(*op.tasks) + static_cast<int64_t>(sizeof(OpFragment) + tensors * (kLayout + kPosition * positions));
 }
 
 }  // namespace
@@ -218,7 +260,12 @@ OpFragment LocalTasks::Memory::made(OpId id, ResolvedOp resolved_op) {
   std::vector<Placed> operands;
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const TensorId t = op.operands[k];
-    const Context at{graph.tensor(t).name, id, Phase::kForward, Task::Turn::kLazy, t, graph.tensor(t).dtype};
+    const Context at{named(local.draft, "{}", graph.tensor(t).name),
+                     id,
+                     Phase::kForward,
+                     Task::Turn::kLazy,
+                     t,
+                     graph.tensor(t).dtype};
     operands.push_back(new_registers(local.draft, at, resolved_op.layouts.operands[k]));
   }
   const size_t own = local.draft.graph.registers.size();
@@ -226,91 +273,175 @@ OpFragment LocalTasks::Memory::made(OpId id, ResolvedOp resolved_op) {
     local.axes.radices[op.results[r].index()] = resolved_op.layouts.results[r].radices;
   const std::vector<Placed> results = run_op(local, id, resolved_op, operands);
 
-  FragmentDraft draft;
-  add_tasks(draft, local.draft.graph, times, [](OpId) { return 0; });
+  add_tasks(draft, local.draft, times, [](OpId) { return 0; });
   add_own_edges(draft, local.draft.graph);
   add_bytes(draft, local.draft.graph, own);
 
   OpFragment out;
-  for (const Placed& operand : operands) out.reads.push_back(tasks_of(operand, draft.own_readers));
-  std::vector<std::vector<int>> writers;
-  for (const std::vector<TaskOf>& tasks : draft.writers) {
-    writers.emplace_back();
-    for (const TaskOf& task : tasks) writers.back().push_back(task.task);
-  }
+  out.reads = out.writes = TasksAt(resolved_op.mesh.positions());
+  for (const Placed& operand : operands) add_tasks_of(operand, draft.own_readers, out.reads);
   for (size_t r = 0; r < results.size(); ++r) {
-    out.writes.push_back(tasks_of(results[r], writers));
+    add_tasks_of(results[r], draft.writers, out.writes);
     const int tensor = op.bound->results[r];
     out.in_place.push_back(
         std::ranges::none_of(resolved_op.derived->inner, [&](const tdl::InnerStep& s) { return s.tensor == tensor; }));
   }
   const int size = draft.fragment.size();
-  out.tasks = std::make_shared<const Fragment>(finished(std::move(draft), {size}));
+  out.tasks = std::make_shared<const Fragment>(finished(draft, lists, {size}));
   out.resolved = std::move(resolved_op);
-  out.number = static_cast<int>(ops.size());
   return out;
+}
+
+// The same on other devices, of the same types.
+OpFragment LocalTasks::Memory::moved(const OpForm& form, const Mesh& mesh) {
+  const OpFragment& of = form.first;
+  const auto device = [&](int p) { return mesh.devices[static_cast<size_t>(p)]; };
+  Fragment tasks = *of.tasks;
+  tasks.load_ns.clear();
+  tasks.bytes.clear();
+  for (size_t t = 0; t < tasks.duration_ns.size(); ++t) {
+    tasks.queues[t] = local.draft.compute_queues[device(form.position[t]).index()].value;
+    add_to(tasks.load_ns, tasks.queues[t], tasks.duration_ns[t]);
+  }
+  for (const auto& [d, bytes] : of.tasks->bytes)
+    add_to(tasks.bytes, device(of.resolved.mesh.position_of(DeviceId(static_cast<size_t>(d)))).value, bytes);
+  OpFragment out = of;
+  out.tasks = std::make_shared<const Fragment>(std::move(tasks));
+  out.resolved.mesh = mesh;
+  for (std::vector<Layout>* layouts : {&out.resolved.layouts.operands, &out.resolved.layouts.results})
+    for (Layout& layout : *layouts) layout.mesh = mesh;
+  return out;
+}
+
+// By position of the mesh; kernels alone are the same on other devices.
+std::vector<int> LocalTasks::Memory::positions_of_kernels() const {
+  std::vector<int> positions;
+  for (const Task& task : local.draft.graph.tasks) {
+    if (!std::holds_alternative<KernelWork>(task.work)) return {};
+    positions.push_back(task.key.position);
+  }
+  return positions;
 }
 
 const OpFragment& LocalTasks::op(OpId id, const OpChoice& choice) {
   Memory& m = *memory_;
   const Op& op = m.graph.op(id);
-  const auto [found, fresh] =
-      m.ops.try_emplace({m.kind_of_op[id.index()], choice.mesh.extents, choice.mesh.devices, choice.strategies});
+  OpForm& form = m.forms[{m.kind_of_op[id.index()], choice.mesh.extents, choice.strategies}];
+  if (form.number < 0) form.number = static_cast<int>(m.forms.size());
+  std::vector<int>& key = m.key;
+  key.assign(1, form.number);
+  for (const DeviceId d : choice.mesh.devices) key.push_back(d.value);
+  const auto [found, fresh] = m.ops.try_emplace(key);
   if (!fresh) return *found->second;
-  ResolvedOp resolved{choice.mesh, m.derivations.get(op.bound, choice.mesh.extents, choice.strategies), {}, 0};
-  if (!resolved.derived) refuse_strategies("plan", op, choice);
-  resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
-  found->second = std::make_unique<OpFragment>(m.made(id, std::move(resolved)));
+  if (!form.position.empty() && m.times.same_types(form.first.resolved.mesh.devices, choice.mesh.devices)) {
+    found->second = std::make_unique<OpFragment>(m.moved(form, choice.mesh));
+  } else {
+    ResolvedOp resolved{choice.mesh, m.derivations.get(op.bound, choice.mesh.extents, choice.strategies), {}, 0};
+    if (!resolved.derived) m.ops.erase(found), refuse_strategies("plan", op, choice);
+    resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
+    found->second = std::make_unique<OpFragment>(m.made(id, std::move(resolved)));
+    if (form.position.empty()) form.position = m.positions_of_kernels();
+    if (!form.position.empty()) form.first = *found->second;
+  }
+  found->second->number = m.op_numbers++;
+  m.number_layouts(*found->second);
   ++m.counters.op_fragments;
   m.counters.tasks += found->second->tasks->size();
+  m.bytes += bytes_of(*found->second);
   return *found->second;
 }
 
 // ---------------------------------------------------------------- tensors
 
-// What the tensors need, and its conversions one after another.
-std::vector<Conversion> LocalTasks::Memory::resolve(const std::vector<TensorId>& family,
-                                                    std::vector<TensorNeeds>& needs) {
-  std::vector<Conversion> out;
-  for (const TensorId t : family) {
+void LocalTasks::Memory::number_layouts(OpFragment& op) {
+  op.reads_as.clear();
+  op.leaves_as.clear();
+  for (const Layout& layout : op.resolved.layouts.operands) op.reads_as.push_back(known.number(layout));
+  for (const Layout& layout : op.resolved.layouts.results) op.leaves_as.push_back(known.number(layout));
+}
+
+// Of a tensor that is kept somewhere.
+int LocalTasks::Memory::home(TensorId keeper, int kept) {
+  const auto [found, fresh] = homes.try_emplace({kept, kind_of_tensor[keeper.index()]});
+  if (fresh) found->second = known.number(layout_of(placements[static_cast<size_t>(kept)], graph.tensor(keeper).shape));
+  return found->second;
+}
+
+// Those by ops that are not left out: all of them, or else in `read_here`.
+const std::vector<Reader>& LocalTasks::Memory::readers_here(TensorId t, const Ops& ops) {
+  const std::vector<Reader>& all = read_by[t.index()];
+  const auto is_here = [&](const Reader& reader) { return ops[reader.op.index()] != nullptr; };
+  if (std::ranges::all_of(all, is_here)) return all;
+  read_here.clear();
+  std::ranges::copy_if(all, std::back_inserter(read_here), is_here);
+  return read_here;
+}
+
+// Of what a tensor's family has no home where its ops are left out: -1, and it needs nothing.
+LocalTasks::Memory::NumberedNeeds LocalTasks::Memory::needs(const std::vector<TensorId>& of, int kept, const Ops& ops) {
+  NumberedNeeds out;
+  for (const TensorId t : of) {
     const OpId producer = graph.tensor(t).producer;
-    needs.emplace_back();
-    if (producer.valid() && !layouts[producer.index()]) continue;  // of a family, where its ops are left out
-    needs.back() = needs_of(graph, plan, layouts, read_here, t);
-    resolved.home[t.index()] = needs.back().home;
-    for (const TensorNeeds::Need& need : needs.back().needs)
-      out.push_back(converter->convert(need.from, need.to, bytes_of(graph.tensor(t).dtype)));
+    if (producer.valid() && !ops[producer.index()]) {
+      out.push_back({-1, {}});
+      continue;
+    }
+    const int* made = nullptr;
+    if (producer.valid()) {
+      const auto r = std::ranges::find(graph.op(producer).results, t) - graph.op(producer).results.begin();
+      made = &ops[producer.index()]->leaves_as[static_cast<size_t>(r)];
+    }
+    if (!made && kept < 0)
+      fail("plan: {} '{}' has no kept layout; inputs, constants, parameters and state need one",
+           name_of(graph.tensor(t).role), graph.tensor(t).name);
+    const std::vector<Reader>& readers = readers_here(t, ops);
+    const auto read = [&](const Reader& reader) {
+      return &readers == &read_here ? ops[reader.op.index()]->reads_as[static_cast<size_t>(reader.operand)]
+                                    : read_as(t, static_cast<size_t>(&reader - readers.data()), ops);
+    };
+    out.push_back(needs_of_readers(
+        made, kept >= 0 ? home(of[0], kept) : *made, readers, read,
+        [&](int a, int b) { return known.same_placement(a, b); }, [](const Reader&, const Reader&) { return true; }));
+    resolved.home[t.index()] = known.layout(out.back().home);
   }
-  conversions += static_cast<int64_t>(out.size());
   return out;
 }
 
-void LocalTasks::Memory::set_axes(const std::vector<TensorId>& family, const std::vector<TensorNeeds>& needs,
-                                  const std::vector<Conversion>& all, const std::vector<const OpFragment*>& ops) {
-  std::vector<const Layout*> taken;
-  for (const TensorNeeds& of : needs) taken.push_back(&of.home);
-  for (const Conversion& c : all) {
-    taken.insert(taken.end(), {&c.from, &c.to});
-    for (const Step& step : c.steps) taken.insert(taken.end(), {&step.from, &step.to});
-  }
-  for (const TensorId t : family) {
-    for (const Reader& reader : read_here[t.index()])
-      taken.push_back(&ops[reader.op.index()]->resolved.layouts.operands[static_cast<size_t>(reader.operand)]);
-    const OpId producer = graph.tensor(t).producer;
+// As common_axes() chooses them: where all that the tensor takes has the same, these.
+void LocalTasks::Memory::set_axes(const std::vector<TensorId>& of, const NumberedNeeds& all, const Ops& ops) {
+  std::vector<int> taken;
+  for (size_t i = 0; i < of.size(); ++i) {
+    if (all[i].home >= 0) taken.push_back(all[i].home);
+    for (const Needs<int>::Need& need : all[i].needs) taken.push_back(need.other);
+    for (size_t reader = 0; reader < read_by[of[i].index()].size(); ++reader)
+      if (ops[read_by[of[i].index()][reader].op.index()]) taken.push_back(read_as(of[i], reader, ops));
+    const OpId producer = graph.tensor(of[i]).producer;
     if (!producer.valid() || !ops[producer.index()]) continue;
-    const std::vector<TensorId>& results = graph.op(producer).results;
-    for (size_t r = 0; r < results.size(); ++r)
-      if (results[r] == t) taken.push_back(&ops[producer.index()]->resolved.layouts.results[r]);
+    const auto r = std::ranges::find(graph.op(producer).results, of[i]) - graph.op(producer).results.begin();
+    taken.push_back(ops[producer.index()]->leaves_as[static_cast<size_t>(r)]);
   }
-  const auto axes = common_axes(graph.tensor(family[0]).shape, taken);
-  for (const TensorId t : family) {
+  std::ranges::sort(taken);
+  taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
+  std::optional<std::vector<Shape>> axes;
+  if (std::ranges::all_of(taken, [&](int layout) { return known.same_radices(layout, taken[0]); })) {
+    axes = known.layout(taken[0]).radices;
+  } else {
+    std::vector<const Layout*> layouts;
+    for (const int layout : taken) layouts.push_back(&known.layout(layout));
+    for (size_t i = 0; i < of.size(); ++i)
+      for (const Needs<int>::Need& need : all[i].needs)
+        for (const Step& step : conversion(of[i], all[i], need).steps)
+          layouts.insert(layouts.end(), {&step.from, &step.to});
+    axes = common_axes(graph.tensor(of[0]).shape, layouts);
+  }
+  for (const TensorId t : of) {
     local.axes.mixed[t.index()] = !axes;
     local.axes.radices[t.index()] = axes.value_or(std::vector<Shape>());
   }
 }
 
 // The tensor in its home. The first register that no other fragment has.
-size_t LocalTasks::Memory::place(TensorId id, const std::vector<const OpFragment*>& ops, FragmentDraft& draft) {
+size_t LocalTasks::Memory::place(TensorId id, const Needs<int>& needs, const Ops& ops) {
   const Tensor& tensor = graph.tensor(id);
   if (!tensor.producer.valid()) {
     local.placed[id.index()] = place_source(local, id);
@@ -319,7 +450,7 @@ size_t LocalTasks::Memory::place(TensorId id, const std::vector<const OpFragment
   const Op& op = graph.op(tensor.producer);
   const OpFragment& writer = *ops[tensor.producer.index()];
   const size_t r = static_cast<size_t>(std::ranges::find(op.results, id) - op.results.begin());
-  const Layout layout = over_register_axes(local.axes, writer.resolved.layouts.results[r], id);
+  Layout layout = over_register_axes(local.axes, writer.resolved.layouts.results[r], id);
   std::optional<Placed> made;
   if (tensor.replaces.valid()) {
     const TensorId w = tensor.replaces;
@@ -327,107 +458,113 @@ size_t LocalTasks::Memory::place(TensorId id, const std::vector<const OpFragment
     const Placed& replaced = *local.placed[w.index()];
     std::vector<std::optional<Placed>> operands(op.operands.size());
     for (size_t k = 0; k < op.operands.size(); ++k)
-      if (op.operands[k] == w && same_placement(resolved.home[w.index()], writer.resolved.layouts.operands[k]))
-        operands[k] = replaced;
+      if (op.operands[k] == w && known.same_placement(needs.home, writer.reads_as[k])) operands[k] = replaced;
     if (writer.in_place[r] && goes_into(*op.bound, operands, replaced, layout, static_cast<int>(r))) made = replaced;
   }
   if (!made)
-    made = new_registers(local.draft, {tensor.name, tensor.producer, op.phase, Task::Turn::kLazy, id, tensor.dtype},
-                         layout);
-  draft.writers.resize(local.draft.graph.registers.size());
+    made = new_registers(
+        local.draft,
+        {named(local.draft, "{}", tensor.name), tensor.producer, op.phase, Task::Turn::kLazy, id, tensor.dtype},
+        std::move(layout));
   for (const auto& [p, reg] : made->regs)
-    for (const int task : writer.writes[r][static_cast<size_t>(p)]) draft.writers[reg.index()].push_back({1, task});
+    for (const int task : writer.writes.at(r, p)) draft.writers.add(reg, {1, task});
   const size_t own = local.draft.graph.registers.size();
-  settle_result(local, tensor.producer, r, *made, writer.resolved.layouts.results[r]);
+  settle_result(local, tensor.producer, r, std::move(*made), writer.resolved.layouts.results[r]);
   return own;
 }
 
-// What the ops that the tensor depends on read and make, and by which it is read.
-void LocalTasks::Memory::look_at(const std::vector<TensorId>& family, TensorId id,
-                                 const std::vector<const OpFragment*>& ops) {
-  const auto look = [&](int op) {
-    const OpFragment* of = op < 0 ? nullptr : ops[static_cast<size_t>(op)];
-    if (op >= 0) layouts[static_cast<size_t>(op)] = of ? &of->resolved.layouts : nullptr;
-  };
-  for (const int op : std::span(wired.wires[graph.ops.size() + id.index()].parties).subspan(1)) look(op);
-  for (const int op : beside[id.index()]) look(op);
-  for (const TensorId t : family) {
-    read_here[t.index()] = read_by[t.index()];
-    std::erase_if(read_here[t.index()], [&](const Reader& reader) { return !ops[reader.op.index()]; });
+// The edges to the tensor's readers: from where it is converted for them, or else from its home.
+void LocalTasks::Memory::add_readers(TensorId id, const std::vector<Placed>& brought, const Needs<int>& needs,
+                                     const Ops& ops) {
+  const std::vector<Reader>& all = read_by[id.index()];
+  std::vector<const Placed*> at(all.size(), &*local.placed[id.index()]);
+  for (size_t n = 0; n < needs.needs.size(); ++n) {
+    auto place = all.begin();
+    for (const Reader& reader : needs.needs[n].readers) {  // in the order of all
+      while (place->op != reader.op || place->operand != reader.operand) ++place;
+      at[static_cast<size_t>(place - all.begin())] = &brought[n];
+    }
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!ops[all[i].op.index()]) continue;
+    const PositionRegisters& regs = at[i]->regs;
+    // Where nothing of this step writes what it reads, there is no edge.
+    if (std::ranges::none_of(regs, [&](const auto& of) { return draft.writers.has(of.second); })) continue;
+    const TasksAt& tasks = ops[all[i].op.index()]->reads;
+    for (const auto& [p, reg] : regs)
+      for (const int task : tasks.at(static_cast<size_t>(all[i].operand), p))
+        draft.reads(local.draft.graph, reg, at[i]->fresh, {party_of_reader[id.index()][i], task});
   }
 }
 
-Fragment LocalTasks::Memory::made(TensorId id, int kept, const std::vector<const OpFragment*>& ops) {
+Fragment LocalTasks::Memory::made(TensorId id, int kept, const Ops& ops) {
   forget();
-  const std::vector<TensorId> family = family_of(graph, id);
-  plan.kept.clear();
-  if (kept >= 0) plan.kept[family[0]] = placements[static_cast<size_t>(kept)];
-  const TaskGraph::Wires& wires = wired.wires[graph.ops.size() + id.index()];
+  const std::vector<TensorId>& of = family[id.index()];
+  const std::vector<int>& parties = wired.wires[graph.ops.size() + id.index()].parties;
   std::vector<int> sizes{0};
-  for (size_t p = 1; p < wires.parties.size(); ++p) {
-    const int op = wires.parties[p];
-    sizes.push_back(op < 0 || !ops[static_cast<size_t>(op)] ? 0 : ops[static_cast<size_t>(op)]->tasks->size());
-  }
-  look_at(family, id, ops);
-  std::vector<TensorNeeds> needs;
-  const std::vector<Conversion> all = resolve(family, needs);
-  set_axes(family, needs, all, ops);
-  const TensorNeeds& own = needs[id == family[0] ? 0 : 1];
-  const size_t first = id == family[0] ? 0 : needs[0].needs.size();
+  for (size_t p = 1; p < parties.size(); ++p) sizes.push_back(parties[p] < 0 ? 0 : party(id, p, ops).size);
+  const NumberedNeeds all = needs(of, kept, ops);
+  set_axes(of, all, ops);
+  const Needs<int>& own = all[id == of[0] ? 0 : 1];
 
-  FragmentDraft draft;
-  std::vector<ResolvedConversion> conversions_of_it;
-  for (size_t n = 0; n < own.needs.size(); ++n)
-    conversions_of_it.push_back({id, all[first + n], own.needs[n].readers, 1});
   local.kept[id.index()] =
-      !conversions_of_it.empty() && conversions_of_it[0].readers.empty() ? conversions_of_it.data() : nullptr;
-  const size_t own_registers = place(id, ops, draft);
-  const Placed home = *local.placed[id.index()];
-  std::map<std::pair<OpId, int>, Placed> brought;  // by reader
-  for (const ResolvedConversion& c : conversions_of_it) {
-    if (c.readers.empty()) continue;
-    const Placed to = convert_for(local, c.readers[0], c);
-    for (const Reader& reader : c.readers) brought[{reader.op, reader.operand}] = to;
-  }
+      !own.needs.empty() && own.needs[0].readers.empty() ? &conversion(id, own, own.needs[0]) : nullptr;
+  const size_t own_registers = place(id, own, ops);
+  std::vector<Placed> brought(own.needs.size());
+  for (size_t n = 0; n < own.needs.size(); ++n)
+    if (const std::vector<Reader>& readers = own.needs[n].readers; !readers.empty())
+      brought[n] = convert_for(local, readers[0], id, conversion(id, own, own.needs[n]), 1);
   if (std::ranges::find(graph.outputs, id) != graph.outputs.end()) lower_output(local, id);
 
-  const PhysicalGraph& physical = local.draft.graph;
-  const auto party_of = [&](OpId op) {
-    return static_cast<int>(std::ranges::find(wires.parties, op.value) - wires.parties.begin());
-  };
-  add_tasks(draft, physical, times, party_of);
-  add_own_edges(draft, physical);
-  add_bytes(draft, physical, own_registers);
-  for (const Reader& reader : read_here[id.index()]) {
-    const auto found = brought.find({reader.op, reader.operand});
-    const Placed& at = found == brought.end() ? home : found->second;
-    const auto& tasks = ops[reader.op.index()]->reads[static_cast<size_t>(reader.operand)];
-    for (const auto& [p, reg] : at.regs)
-      for (const int task : tasks[static_cast<size_t>(p)])
-        draft.reads(physical, reg, at.fresh, {party_of(reader.op), task});
-  }
-  for (const TensorId t : family) local.placed[t.index()].reset();
+  add_tasks(draft, local.draft, times, [&](OpId op) { return place_in(parties, op.value); });
+  add_own_edges(draft, local.draft.graph);
+  add_bytes(draft, local.draft.graph, own_registers);
+  add_readers(id, brought, own, ops);
+  for (const TensorId t : of) local.placed[t.index()].reset();
   local.kept[id.index()] = nullptr;
   sizes[0] = draft.fragment.size();
-  return finished(std::move(draft), sizes);
+  return finished(draft, lists, sizes);
 }
 
 const FragmentPtr& LocalTasks::tensor(TensorId id, int kept, const std::vector<const OpFragment*>& ops) {
   Memory& m = *memory_;
-  std::vector<int> key{m.kind_of_tensor[id.index()], kept};
-  const auto number = [&](int op) { return ops[static_cast<size_t>(op)] ? ops[static_cast<size_t>(op)]->number : -2; };
-  for (const int party : std::span(m.wired.wires[m.graph.ops.size() + id.index()].parties).subspan(1))
-    key.push_back(party < 0 ? -1 : number(party));
-  for (const int op : m.beside[id.index()]) key.push_back(number(op));
-  const auto [found, fresh] = m.tensors.try_emplace(std::move(key));
+  const std::vector<int>& parties = m.wired.wires[m.graph.ops.size() + id.index()].parties;
+  std::vector<int>& key = m.key;
+  key.assign({m.kind_of_tensor[id.index()], kept});
+  for (size_t p = 1; p < parties.size(); ++p) key.push_back(parties[p] < 0 ? -1 : m.party(id, p, ops).number);
+  for (const int op : m.beside[id.index()])
+    key.push_back(ops[static_cast<size_t>(op)] ? ops[static_cast<size_t>(op)]->number : kLeftOut);
+  const auto [found, fresh] = m.tensors.try_emplace(key);
   if (!fresh) return found->second;
   found->second = std::make_shared<const Fragment>(m.made(id, kept, ops));
   ++m.counters.tensor_fragments;
   m.counters.tasks += found->second->size();
+  m.bytes += bytes_with_key(*found->second, key);
   return found->second;
 }
 
-void LocalTasks::forget_tensors() { memory_->tensors.clear(); }
+void LocalTasks::forget_tensors() {
+  Memory& m = *memory_;
+  for (const auto& [key, tensor] : m.tensors) m.bytes -= bytes_with_key(*tensor, key);
+  m.tensors.clear();
+}
+
+int64_t LocalTasks::bytes() const { return memory_->bytes; }
+
+void LocalTasks::forget_others(const std::vector<const OpFragment*>& ops) {
+  Memory& m = *memory_;
+  std::set<const OpFragment*> used(ops.begin(), ops.end());
+  std::erase_if(m.ops, [&](const auto& op) { return !used.contains(op.second.get()); });
+  std::erase_if(m.tensors, [](const auto& tensor) { return tensor.second.use_count() == 1; });
+  m.kept_as_read.clear();
+  m.homes.clear();
+  m.known.forget();
+  m.forget_ops();
+  for (const auto& [key, op] : m.ops) m.number_layouts(*op);
+  m.bytes = 0;
+  for (const auto& [key, op] : m.ops) m.bytes += bytes_of(*op);
+  for (const auto& [key, tensor] : m.tensors) m.bytes += bytes_with_key(*tensor, key);
+}
 
 // ---------------------------------------------------------------- where tensors are kept
 
@@ -443,7 +580,7 @@ int LocalTasks::kept(const Placement& placement) {
 
 int LocalTasks::kept_as_read(TensorId t, const std::vector<const OpFragment*>& ops) {
   Memory& m = *memory_;
-  const TensorId keeper = family_of(m.graph, t)[0];
+  const TensorId keeper = m.family[t.index()][0];
   if (m.graph.tensor(keeper).producer.valid()) return -1;
   const std::vector<Reader>& read_by = m.read_by[keeper.index()];
   if (read_by.empty()) return kept({{{}, {DeviceId(0)}}, {}, {}});
@@ -475,6 +612,7 @@ std::vector<int> LocalTasks::tensors_of(OpId op) const {
   return slots;
 }
 int LocalTasks::slot(TensorId t) const { return memory_->wired.op_count + t.value; }
+DerivationCache& LocalTasks::derivations() { return memory_->derivations; }
 const LocalTasks::Counters& LocalTasks::counters() const { return memory_->counters; }
 
 TaskGraph local_task_graph(const Graph& graph, const Plan& plan, LocalTasks& tasks) {
@@ -485,7 +623,8 @@ TaskGraph local_task_graph(const Graph& graph, const Plan& plan, LocalTasks& tas
     out.fragments[i] = ops.back()->tasks;
   }
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
-    const auto kept = plan.kept.find(family_of(graph, TensorId(t))[0]);
+    const TensorId replaced = graph.tensors[t].replaces;
+    const auto kept = plan.kept.find(replaced.valid() ? replaced : TensorId(t));
     out.fragments[graph.ops.size() + t] =
         tasks.tensor(TensorId(t), kept == plan.kept.end() ? -1 : tasks.kept(kept->second), ops);
   }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,39 @@
 
 namespace partita {
 
+// For each of an op's operands, or of its results, some of its tasks by mesh position.
+class TasksAt {
+ public:
+  explicit TasksAt(int positions = 0) : positions_(positions) {}
+  // Position after position of the first operand, then of the next one.
+  void add(std::span<const int> tasks) {
+    tasks_.insert(tasks_.end(), tasks.begin(), tasks.end());
+    ends_.push_back(static_cast<int>(tasks_.size()));
+  }
+  std::span<const int> at(size_t which, int position) const {
+    const size_t p = which * static_cast<size_t>(positions_) + static_cast<size_t>(position);
+    const int from = p == 0 ? 0 : ends_[p - 1];
+    return std::span(tasks_).subspan(static_cast<size_t>(from), static_cast<size_t>(ends_[p] - from));
+  }
+  // Those of all positions.
+  std::span<const int> of(size_t which) const {
+    const size_t first = which * static_cast<size_t>(positions_), last = first + static_cast<size_t>(positions_);
+    const int from = first == 0 ? 0 : ends_[first - 1];
+    return std::span(tasks_).subspan(static_cast<size_t>(from), static_cast<size_t>(ends_[last - 1] - from));
+  }
+
+ private:
+  int positions_ = 0;
+  std::vector<int> ends_, tasks_;
+};
+
 // An op's tasks in one configuration, and what tensors' fragments need to know of it.
 struct OpFragment {
   int number = 0;  // ops that are alike have the same in the same configuration
   FragmentPtr tasks;
   ResolvedOp resolved;
-  // Which tasks read operand k at a position, and which write result r there.
-  std::vector<std::vector<std::vector<int>>> reads, writes;  // [k or r][position]
+  TasksAt reads, writes;                 // which tasks read operand k, and which write result r
+  std::vector<int> reads_as, leaves_as;  // numbers of the layouts of operands and results
   std::vector<bool> in_place;  // by result: no inner step makes it anew, so that it may lie on what it replaces
 };
 
@@ -46,7 +73,7 @@ class LocalTasks {
   // The slots of tensors whose fragments depend on the op's configuration.
   std::vector<int> tensors_of(OpId op) const;
 
-  // Bad input where the op has no such strategies.
+  // Bad input where the op has no such strategies. It is there until forget_others().
   const OpFragment& op(OpId id, const OpChoice& choice);
   // Tensors' placements by number; equal ones have the same.
   int kept(const Placement& placement);
@@ -59,12 +86,17 @@ class LocalTasks {
 
   // Fragments of tensors are made anew when they are asked for again. Those that others hold stay.
   void forget_tensors();
+  // What is remembered takes about so many bytes. Where that is too much, all can be forgotten that is not among these
+  // ops, and of tensors what nobody else holds.
+  int64_t bytes() const;
+  void forget_others(const std::vector<const OpFragment*>& ops);
 
   struct Counters {
     int64_t op_fragments = 0, tensor_fragments = 0;  // made
     int64_t tasks = 0;                               // in them
   };
   const Counters& counters() const;
+  DerivationCache& derivations();  // of all ops
 
  private:
   struct Memory;

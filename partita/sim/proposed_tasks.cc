@@ -106,7 +106,7 @@ void add_tasks(ProposedTasks& p, int slot) {
 
 void add_source(const ProposedTasks& p, std::vector<ProposedTasks::Source>& sources, int slot, int party, bool after) {
   const Fragment& fragment = p.is_touched(slot) ? *p.slots[at(slot)].fragment : *p.graph.fragments[at(slot)];
-  const std::vector<TaskLists>& lists = after ? fragment.after : fragment.before;
+  const PartyLists& lists = after ? fragment.after : fragment.before;
   if (at(party) < lists.size() && !lists[at(party)].ends.empty()) sources.push_back({slot, &lists[at(party)]});
 }
 

@@ -12,6 +12,7 @@
 // first_come.h.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -32,6 +33,30 @@ struct TaskLists {
   std::vector<TaskOf> tasks;
 };
 
+// One TaskLists for each party. Copies share them, and those without tasks take no room.
+class PartyLists {
+ public:
+  PartyLists() = default;
+  PartyLists(std::vector<TaskLists> by_party);
+  PartyLists(std::initializer_list<TaskLists> by_party) : PartyLists(std::vector<TaskLists>(by_party)) {}
+
+  size_t size() const { return held_ ? held_->places.size() : 0; }
+  bool empty() const { return size() == 0; }
+  const TaskLists& operator[](size_t party) const {
+    static const TaskLists kNone;
+    const int place = held_->places[party];
+    return place < 0 ? kNone : held_->lists[static_cast<size_t>(place)];
+  }
+  bool shares(const PartyLists& other) const { return held_ == other.held_; }
+
+ private:
+  struct Held {
+    std::vector<int> places;  // by party: in `lists`; -1: none
+    std::vector<TaskLists> lists;
+  };
+  std::shared_ptr<const Held> held_;
+};
+
 // Party 0 is the fragment itself, party 1 the op that makes the tensor (of no input or parameter), the others are the
 // ops that read it, in the graph's order. A fragment of an op has party 0 alone.
 struct Fragment {
@@ -41,9 +66,9 @@ struct Fragment {
   std::vector<int> key_party;           // the party, an op, whose key it has; of an op's fragment 0
   std::vector<int> queue_ends, queues;  // each task's, ascending; at least one
 
-  // Each edge is there twice.
-  std::vector<TaskLists> after;   // by party: which tasks wait for its tasks
-  std::vector<TaskLists> before;  // by party: for which tasks its tasks wait
+  // Each edge is there twice. Fragments with equal edges share them.
+  PartyLists after;   // by party: which tasks wait for its tasks
+  PartyLists before;  // by party: for which tasks its tasks wait
 
   std::vector<std::pair<int, int64_t>> load_ns;  // by queue, what its tasks take there; queues ascending
   std::vector<std::pair<int, int64_t>> bytes;    // by device, of registers; devices ascending

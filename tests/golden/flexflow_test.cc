@@ -94,6 +94,29 @@ TEST(SoapTasks, TakeTheirPartOfABucket) {
   EXPECT_NEAR(local_ns(kBucketBytes) / step_ns(kBucketBytes), 1, 0.1);
 }
 
+// Whatever is forgotten meanwhile, a proposal is the same.
+TEST(SoapTasks, ForgetWhatNoPlanHolds) {
+  const Graph graph = training("inception-v3?image=75,blocks=1,classes=6,batch=8");
+  const Cluster cluster = load_cluster("flexflow-k80", 8);
+  const Problem problem{.graph = graph, .cluster = cluster};
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  SoapTasks all(problem, cost, space), few(problem, cost, space, 1);
+  SoapJudge judge_of_all(SoapSimulator::kReplay, all), judge_of_few(SoapSimulator::kReplay, few);
+  Rng rng(11);
+  for (int i = 0; i < 120; ++i) {
+    const int u = static_cast<int>(rng.below(space.units.size()));
+    const std::vector<std::pair<int, int64_t>> units{
+        {u, static_cast<int64_t>(rng.below(static_cast<uint64_t>(space.sets[static_cast<size_t>(u)].size())))}};
+    ASSERT_EQ(judge_of_all.ns(all.propose(units)), judge_of_few.ns(few.propose(units))) << "proposal " << i;
+    if (i % 3 == 1) continue;  // rejected
+    all.keep(), few.keep();
+    judge_of_all.keep(), judge_of_few.keep();
+  }
+  EXPECT_LT(all.counters().tensor_fragments, few.counters().tensor_fragments);
+  EXPECT_LT(few.bytes(), all.bytes());
+}
+
 TEST(FlexFlow, AllSimulatorsFindTheSamePlan) {
   for (const char* model :
        {"alexnet?image=67,classes=12,hidden=96,batch=16", "rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=8"}) {

@@ -147,6 +147,42 @@ void expect_random_plans_are_equal(int plans) {
 TEST(LocalTasks, AreWhatRandomPlansAreLoweredTo) { expect_random_plans_are_equal(24); }
 TEST(ManyLocalTasks, AreWhatRandomPlansAreLoweredTo) { expect_random_plans_are_equal(200); }
 
+// Kernels are made once for all devices of a type: not for those of others.
+TEST(LocalTasks, AreThoseOfTheirDevices) {
+  const Cluster cluster = parse_cluster(R"(name: uneven
+device_types:
+  A: {kind: gpu, peak_tflop_per_s: {float32: 4, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 100, efficiency: 1, launch_overhead_us: 1}
+  B: {kind: gpu, peak_tflop_per_s: {float32: 2, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 50, efficiency: 1, launch_overhead_us: 2}
+  H: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 64, memory_bandwidth_gbytes_per_s: 50, efficiency: 1, launch_overhead_us: 1}
+topology:
+  link: {bandwidth_gbytes_per_s: 2, latency_us: 3}
+  children:
+    - name: node
+      link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
+      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
+      children: [{name: a, count: 2, type: A}]
+    - name: other
+      link: {bandwidth_gbytes_per_s: 20, latency_us: 2}
+      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
+      children: [{name: b, count: 2, type: B}]
+)",
+                                        "test");
+  Rng rng(36);
+  for (const char* model : {"mlp?layers=3,width=16,batch=8", "cnn?layers=2,image=6,filters=4,batch=8"}) {
+    const Graph graph = training(model);
+    const CostModel cost(cluster);
+    LocalTasks tasks(graph, cost);
+    const std::vector<SoapUnit> units = soap_units(graph);
+    for (int n = 0; n < 12; ++n) {
+      std::vector<SoapConfiguration> drawn;
+      for (const SoapUnit& unit : units)
+        drawn.push_back(any_configuration(*graph.op(unit.leader).bound, unit, slowest_link_first(cluster), rng));
+      expect_equal(graph, soap_plan(graph, cluster, units, drawn, "soap"), cluster, tasks);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST(LocalTasks, AreWhatRulesAreLoweredTo) {
   for (const char* model :
        {"mlp?layers=3,width=16,batch=8", "gpt2?layers=1,hidden=16,heads=4,vocabulary=32,steps=8,batch=8",
