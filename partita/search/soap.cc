@@ -79,7 +79,8 @@ std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound) {
   int sample = -1;
   for (int k = 0; k < bound.operand_count && sample < 0; ++k) {
     if (bound.tensors[static_cast<size_t>(k)].factored.empty()) continue;
-    for (const int index : plain_reads(bound, k)[0])
+    const auto reads = plain_reads(bound, k);
+    for (const int index : reads[0])
       if (sample < 0 && of_results[static_cast<size_t>(index)]) sample = index;
   }
   std::vector<int> weights;
