@@ -17,10 +17,10 @@
 // nothing. So they bound by the model's compute over the number of devices, and no more. It is the path that such a
 // plan makes long, and what shortens the path is what costs loads.
 //
-// Worked example: two equal layers of 8 ms, one after the other, on 2 devices; split along samples, each synchronises
-// weights for 6 ms. Loads alone bound by (8 + 8) / 2 = 8 ms, the path alone by 4 + 4 = 8 ms. With half of the weight
-// for the path and half for the queues, a quarter each, a whole layer counts 8/2 + 8/4 = 6 ms, one that is split 4/2 +
-// 8/4 = 4 ms and a quarter of what the link is held, 1.5 ms: the bound is 11 ms.
+// Worked example: two equal layers of 8 ms, one after the other, on 2 devices and one link; split along samples, each
+// synchronises its weights for 6 ms. Loads alone bound by (8 + 8) / 2 = 8 ms, the path alone by 4 + 4 = 8 ms. With half
+// of the weight for the path, a quarter for the link and an eighth for each device, a layer that is whole counts
+// 8/2 + 8/8 = 5 ms, one that is split 4/2 + 6/4 + 8/8 = 4.5 ms: the bound is 9 ms.
 #pragma once
 #include <cstdint>
 #include <string>
