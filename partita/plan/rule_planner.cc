@@ -166,7 +166,7 @@ Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layo
 
 // How a tensor without a home is kept for its first reader.
 Placement RulePlanner::home_for(const Op& op, TensorId id, const Layout& need) const {
-  const Placement kept = kept_as_read(graph_, op, id, need, readers_[id.index()] == 1);
+  Placement kept = kept_as_read(graph_, op, id, need, readers_[id.index()] == 1);
   if (const auto split = split_when_kept_.find(id); split != split_when_kept_.end() && need.mesh == mesh_)
     if (auto placement = split_over(layout_of(kept, need.shape()), split->second)) return *placement;
   return kept;

@@ -17,7 +17,7 @@ constexpr size_t kMost = size_t{1} << 21;  // edges that are remembered; lists i
 void sort_by(const Edges& edges, bool first, const std::vector<int>& offsets, std::vector<int>& begins, Edges& out) {
   const auto number = [&](const Edge& edge) {
     const TaskOf& task = first ? edge.first : edge.second;
-    return static_cast<size_t>(offsets[static_cast<size_t>(task.party)] + task.task);
+    return static_cast<size_t>(offsets[static_cast<size_t>(task.party)]) + static_cast<size_t>(task.task);
   };
   begins.assign(static_cast<size_t>(offsets.back()) + 1, 0);
   for (const Edge& edge : edges) ++begins[number(edge) + 1];

@@ -79,10 +79,12 @@ struct ProposedTasks {
   // Of a slot that is touched: its number of tasks, and its i-th task.
   int size_now(int slot) const { return slots[static_cast<size_t>(slot)].fragment->size(); }
   int task_now(int slot, int i) const {
-    return task_at[static_cast<size_t>(slots[static_cast<size_t>(slot)].first + i)];
+    return task_at[static_cast<size_t>(slots[static_cast<size_t>(slot)].first) + static_cast<size_t>(i)];
   }
   // The i-th task that is, or was, committed.
-  int task_of(int slot, int i) const { return task_at[static_cast<size_t>(first[static_cast<size_t>(slot)] + i)]; }
+  int task_of(int slot, int i) const {
+    return task_at[static_cast<size_t>(first[static_cast<size_t>(slot)]) + static_cast<size_t>(i)];
+  }
 };
 
 // The slots of this graph, all without tasks; returns what is to be exchanged to have it.

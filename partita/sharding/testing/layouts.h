@@ -12,7 +12,7 @@
 
 namespace partita::testing {
 
-inline Mesh mesh_of(std::vector<int> extents, std::vector<int> devices = {}) {
+inline Mesh mesh_of(const std::vector<int>& extents, const std::vector<int>& devices = {}) {
   Mesh mesh{extents, {}};
   int n = 1;
   for (int e : extents) n *= e;

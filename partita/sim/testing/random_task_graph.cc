@@ -72,7 +72,7 @@ RandomTaskGraph::RandomTaskGraph(const TaskGraphRecipe& recipe, uint64_t seed) :
   wire(rng);
   // By device its kernels and its collectives; and links, few enough to be shared by pairs of many devices.
   const int links = std::min(recipe.devices * recipe.devices, 6 * recipe.devices);
-  queues_.resize(static_cast<size_t>(2 * recipe.devices + links));
+  queues_.resize(2 * static_cast<size_t>(recipe.devices) + static_cast<size_t>(links));
   std::iota(queues_.begin(), queues_.end(), 0);
   if (recipe.permuted) rng.shuffle(queues_);
   add_configurations(rng);
