@@ -274,6 +274,19 @@ TEST(Fetch, APartialSourceUnderAHaloIsScatteredFirst) {
   EXPECT_EQ(c.bytes, 3 * 16 + 2);
 }
 
+// Each replica of a partial group makes its half whole: 2 x 3 x 8 elements each, and 8 go to each position from the
+// other replica.
+TEST(Conversion, ReplicasOfPartialValuesShareTheWork) {
+  for (const char* replicated : {"[P(sum), B]", "[B, P(sum)]"}) {
+    const std::vector<int> extents = replicated[1] == 'P' ? std::vector<int>{4, 2} : std::vector<int>{2, 4};
+    const Layout from = make_layout(mesh_of(extents), name(replicated), Shape{16}),
+                 to = make_layout(mesh_of(extents), name("[B, B]"), Shape{16});
+    const Conversion c = convert(from, to, 1, machine());
+    EXPECT_EQ(c.bytes, 2 * (2 * 3 * 8) + 8 * 8) << replicated;
+    EXPECT_EQ(c.bytes, conversion_bytes(from, to, 1, machine()));
+  }
+}
+
 TEST(Conversion, TheSameBoxesUnderOtherMeshExtentsStayWhereTheyAre) {
   Layout a = make_layout(mesh_of({4}), name("[S(0)]"), Shape{8}),
          b = make_layout(mesh_of({2, 2}), name("[S(0), S(0)]"), Shape{8});

@@ -13,12 +13,13 @@ namespace partita::boxing {
 
 namespace {
 
-// Values are made whole over one mesh axis, and nothing else changes: no other path moves less, or has fewer steps.
+// All positions hold parts of the same values, along one mesh axis, and each gets all: no other path moves less, or has
+// fewer steps. Where other axes replicate the parts, replicas may share the work.
 bool is_one_all_reduce(const Layout& from, const Layout& to) {
   if (from.mesh != to.mesh || from.radices != to.radices || to.is_partial() || from.boxes != to.boxes) return false;
-  int axes = 0;
-  for (size_t a = 0; a < from.kinds.size(); ++a) axes += from.kinds[a] && from.mesh.extents[a] > 1;
-  return axes == 1;
+  for (size_t a = 0; a < from.kinds.size(); ++a)
+    if (from.kinds[a] && from.mesh.extents[a] > 1) return from.mesh.extents[a] == from.mesh.positions();
+  return false;
 }
 
 // Between two layouts over one factoring, of which the first is not partial.
