@@ -330,8 +330,9 @@ const KindLoads& SoapParts::own(int unit, int64_t number) {
   Memory& m = *memory_;
   const auto [known, fresh] = m.own[static_cast<size_t>(unit)].try_emplace(number, m.kinds.size(), 0);
   if (!fresh) return known->second;
-  const auto add = [&](const KindLoads& loads) {
-    for (size_t k = 0; k < loads.size(); ++k) known->second[k] += loads[k];
+  KindLoads& sums = known->second;
+  const auto add = [&sums](const KindLoads& loads) {
+    for (size_t k = 0; k < loads.size(); ++k) sums[k] += loads[k];
   };
   m.look(unit, number);
   for (const OpFragment* op : m.ops(unit, number)) add(m.loads(*op->tasks));
