@@ -20,10 +20,12 @@ struct Through {
 
 class Brancher {
  public:
-  Brancher(const Problem& problem, const SoapSpace& space, const CostModel& cost, const Watch& watch)
+  Brancher(const Problem& problem, const SoapSpace& space, const CostModel& cost, const Watch& watch,
+           int64_t most_nodes)
       : problem_(problem),
         space_(space),
         watch_(watch),
+        most_nodes_(most_nodes),
         parts_(problem, cost, space),
         tasks_(problem, cost, space),
         judge_(SoapSimulator::kFull, tasks_),
@@ -100,7 +102,7 @@ class Brancher {
 
   // Whether all that is below was looked at.
   bool branch(size_t unit) {
-    if (watch_.ended()) return false;
+    if (watch_.ended() || out_.nodes >= most_nodes_) return false;
     if (unit == numbers_.size()) {
       const int64_t ns = simulated(numbers_);
       if (ns < out_.ns) out_.ns = ns, out_.numbers = numbers_;
@@ -247,6 +249,7 @@ class Brancher {
   const Problem& problem_;
   const SoapSpace& space_;
   const Watch& watch_;
+  const int64_t most_nodes_;
   SoapParts parts_;
   SoapTasks tasks_;
   SoapJudge judge_;
@@ -267,9 +270,9 @@ class Brancher {
 }  // namespace
 
 SoapOptimum soap_optimum(const Problem& problem, const SoapSpace& space, const CostModel& cost, int64_t known_ns,
-                         const Watch& watch) {
+                         const Watch& watch, int64_t most_nodes) {
   const Watch::Clock::time_point begun = Watch::Clock::now();
-  SoapOptimum out = Brancher(problem, space, cost, watch).run(known_ns);
+  SoapOptimum out = Brancher(problem, space, cost, watch, most_nodes).run(known_ns);
   out.seconds = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
   return out;
 }

@@ -26,7 +26,7 @@ namespace partita {
 struct SoapOptimum {
   int64_t ns = 0;
   std::vector<int64_t> numbers;  // by unit; empty: no plan takes less than what was known
-  bool proved = false;           // the watch has not ended before
+  bool proved = false;           // neither the watch nor the number of nodes has ended it before
   double plans = 0;              // of the space
   int64_t nodes = 0;             // parts and plans bounded
   int64_t simulated = 0;         // plans
@@ -35,6 +35,6 @@ struct SoapOptimum {
 
 // `known_ns`: what some plan takes, the less the faster. Memory does not count.
 SoapOptimum soap_optimum(const Problem& problem, const SoapSpace& space, const CostModel& cost, int64_t known_ns,
-                         const Watch& watch = {});
+                         const Watch& watch = {}, int64_t most_nodes = INT64_MAX);
 
 }  // namespace partita

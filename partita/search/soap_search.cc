@@ -37,8 +37,9 @@ constexpr double kHeat = 0.002;     // of the step, that the walk accepts at fir
 constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
 constexpr int kStartsToImprove = 2;
-constexpr double kShaken = 0.2;         // by which a plan may be longer with some units elsewhere
-constexpr uint64_t kMovesOfAShake = 5;  // at most
+constexpr double kShaken = 0.2;             // by which a plan may be longer with some units elsewhere
+constexpr uint64_t kMovesOfAShake = 5;      // at most
+constexpr int64_t kNodesOfAProof = 20'000;  // of soap?exact=yes, where no time is given
 
 // One call of `soap`.
 struct Run {
@@ -263,6 +264,11 @@ bool descend(Run& run) {
   return true;
 }
 
+bool is_exact(const Problem& problem) {
+  const auto exact = problem.options.find("exact");
+  return exact != problem.options.end() && exact->second == "yes";
+}
+
 // What is left of the budget: again and again from the best plan, with a few units elsewhere.
 void shake_and_descend(Run& run) {
   int times = 0, shorter = 0;
@@ -298,12 +304,13 @@ void search_from(Run& run) {
   const bool local = descend(run);
   note(run, fmt::format("descent: {}, {}", time_of(run),
                         local ? "no change of one unit is shorter" : "not every change of one unit was looked at"));
-  if (local) shake_and_descend(run);
+  if (local && !is_exact(run.problem)) shake_and_descend(run);
 }
 
 // Looks at every plan, or at why no plan like it is better, for as long as there is time.
 void prove(Run& run, const CostModel& cost) {
-  const SoapOptimum best = soap_optimum(run.problem, run.space, cost, run.walk.best_ns(), run.watch);
+  const int64_t most_nodes = run.watch.deadline ? std::numeric_limits<int64_t>::max() : kNodesOfAProof;
+  const SoapOptimum best = soap_optimum(run.problem, run.space, cost, run.walk.best_ns(), run.watch, most_nodes);
   if (!best.numbers.empty()) run.walk.go_to(best.numbers);
   note(run, fmt::format("exact: {}, {}; {:.3g} plans, {} parts of plans bounded, {} plans simulated, {:.1f} s",
                         time_text(static_cast<double>(best.ns)),
@@ -321,8 +328,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   run.steps =
       budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem, space));
   search_from(run);
-  const auto exact = problem.options.find("exact");
-  if (exact != problem.options.end() && exact->second == "yes") prove(run, cost);
+  if (is_exact(problem)) prove(run, cost);
   SearchResult result = walk.result("soap");
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
