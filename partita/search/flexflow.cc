@@ -102,10 +102,7 @@ std::vector<Start> starts_of(Run& run) {
   starts.push_back(
       {"data-parallel", numbers_of(run.space, data_parallel_configurations(graph, cluster, run.space.units))});
   starts.push_back({"expert", numbers_of(run.space, expert_configurations(graph, cluster, run.space.units))});
-  std::vector<int64_t> drawn;
-  for (const SoapSet& set : run.space.sets)
-    drawn.push_back(static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(set.size()))));
-  starts.push_back({"a drawn plan", std::move(drawn)});
+  starts.push_back({"a drawn plan", numbers_of(run.space, random_configurations(run.space.sets, run.rng))});
   return starts;
 }
 

@@ -22,8 +22,8 @@ std::array<int, 3> degrees_by_dimension(const SoapUnit& unit, const SoapConfigur
 
 SoapNeighbourhood soap_neighbourhood(const Graph& graph, const SoapSpace& space) {
   SoapNeighbourhood out;
+  out.unit_of = units_of_ops(graph, space.units);
   std::map<std::tuple<int, const tdl::Bound*, size_t, std::vector<std::vector<int>>>, int> known;
-  std::vector<int> unit_of(graph.ops.size(), 0);
   for (size_t u = 0; u < space.units.size(); ++u) {
     const Op& leader = graph.op(space.units[u].leader);
     const bool of_cell = leader.cell >= 0 && leader.time_step >= 0;
@@ -33,16 +33,17 @@ SoapNeighbourhood soap_neighbourhood(const Graph& graph, const SoapSpace& space)
     if (fresh) out.groups.emplace_back();
     out.groups[static_cast<size_t>(group->second)].push_back(static_cast<int>(u));
     out.group_of.push_back(group->second);
-    for (const OpId op : space.units[u].ops) unit_of[op.index()] = static_cast<int>(u);
   }
   out.beside.resize(space.units.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     if (graph.ops[i].phase != Phase::kForward) continue;
     for (const TensorId t : graph.ops[i].operands) {
       const OpId producer = graph.tensor(t).producer;
-      if (!producer.valid() || unit_of[producer.index()] == unit_of[i]) continue;
-      out.beside[static_cast<size_t>(unit_of[i])].push_back(unit_of[producer.index()]);
-      out.beside[static_cast<size_t>(unit_of[producer.index()])].push_back(unit_of[i]);
+      if (!producer.valid()) continue;
+      const int reads = out.unit_of[i], makes = out.unit_of[producer.index()];
+      if (makes == reads) continue;
+      out.beside[static_cast<size_t>(reads)].push_back(makes);
+      out.beside[static_cast<size_t>(makes)].push_back(reads);
     }
   }
   for (std::vector<int>& units : out.beside) {

@@ -10,6 +10,7 @@
 namespace partita {
 
 struct SoapNeighbourhood {
+  std::vector<int> unit_of;              // by OpId
   std::vector<int> group_of;             // by unit
   std::vector<std::vector<int>> groups;  // units, ascending; of equal sets
   std::vector<std::vector<int>> beside;  // by unit: others that make what it reads, or read what it makes; ascending

@@ -184,15 +184,12 @@ struct SoapParts::Memory {
         choices(p.graph),
         kinds(kinds_of(p.cluster, kind_of_queue)),
         read_by(readers(p.graph)),
-        unit_of(p.graph.ops.size()),
+        unit_of(units_of_ops(p.graph, s.units)),
         of_one(s.units.size()),
         ops_of(s.units.size()),
         at(p.graph.ops.size()),
         own(s.units.size()) {
-    for (size_t u = 0; u < s.units.size(); ++u) {
-      classes.push_back(classes_of(s.sets[u], p.cluster));
-      for (const OpId op : s.units[u].ops) unit_of[op.index()] = static_cast<int>(u);
-    }
+    for (const SoapSet& set : s.sets) classes.push_back(classes_of(set, p.cluster));
     for (size_t t = 0; t < p.graph.tensors.size(); ++t) add_tensor(TensorId(t));
     pieces.resize(shared.size());
   }
@@ -243,12 +240,8 @@ void SoapParts::Memory::add_tensor(TensorId t) {
 const std::vector<const OpFragment*>& SoapParts::Memory::ops(int unit, int64_t number) {
   const SoapUnit& of = space.units[static_cast<size_t>(unit)];
   const auto [known, fresh] = ops_of[static_cast<size_t>(unit)].try_emplace(number);
-  if (!fresh) return known->second;
-  const std::vector<OpChoice> chosen = choices.of(of, space.sets[static_cast<size_t>(unit)].at(number));
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    const auto pin = problem.pins.ops.find(of.ops[i]);
-    known->second.push_back(&tasks.op(of.ops[i], pin == problem.pins.ops.end() ? chosen[i] : pin->second));
-  }
+  if (fresh)
+    known->second = op_fragments(problem, of, space.sets[static_cast<size_t>(unit)].at(number), choices, tasks);
   return known->second;
 }
 
@@ -268,10 +261,7 @@ void SoapParts::Memory::leave(int unit) {
 }
 
 FragmentPtr SoapParts::Memory::tensor(TensorId t, const std::vector<const OpFragment*>& of) {
-  const TensorId replaced = problem.graph.tensor(t).replaces;
-  const auto pin = problem.pins.kept.find(replaced.valid() ? replaced : t);
-  const int kept = pin == problem.pins.kept.end() ? tasks.kept_as_read(t, of) : tasks.kept(pin->second);
-  FragmentPtr fragment = tasks.tensor(t, kept, of);
+  FragmentPtr fragment = tasks.tensor(t, kept_as_planned(problem, t, of, tasks), of);
   if (tasks.counters().tensor_fragments - forgotten > kKept) {
     forgotten = tasks.counters().tensor_fragments;
     tasks.forget_tensors();

@@ -36,6 +36,8 @@ struct SoapUnit {
 // axes of the same tensors, gradients counting as what they are gradients of. An index that some op of an unrolled cell
 // does not have (its gates) is not among the cell's indices.
 std::vector<SoapUnit> soap_units(const Graph& graph);
+// By OpId: its unit.
+std::vector<int> units_of_ops(const Graph& graph, const std::vector<SoapUnit>& units);
 
 // What a unit's configuration is drawn from, on these devices in this order.
 SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,

@@ -146,9 +146,7 @@ void find_critical(Run& run) {
   FlatTasks flat = flatten(graph);
   Timeline timeline;
   simulate_first_come(flat, timeline);
-  std::vector<int> unit_of(static_cast<size_t>(graph.op_count), 0);
-  for (size_t u = 0; u < run.space.units.size(); ++u)
-    for (const OpId op : run.space.units[u].ops) unit_of[op.index()] = static_cast<int>(u);
+  const std::vector<int>& unit_of = run.near.unit_of;
   for (const int task : critical_path(flat, timeline)) {
     const auto slot = std::ranges::upper_bound(flat.first, task) - flat.first.begin() - 1;
     if (slot < graph.op_count) {

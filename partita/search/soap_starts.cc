@@ -53,10 +53,11 @@ bool is_of_cell(const Op& op) { return op.cell >= 0 && op.time_step >= 0; }
 class Depths {
  public:
   Depths(const Graph& graph, const std::vector<SoapUnit>& units)
-      : graph_(graph), units_(units), weight_(weights(graph)), unit_of_(graph.ops.size()), depth_(units.size(), -1) {
-    for (size_t u = 0; u < units.size(); ++u)
-      for (const OpId id : units[u].ops) unit_of_[id.index()] = u;
-  }
+      : graph_(graph),
+        units_(units),
+        weight_(weights(graph)),
+        unit_of_(units_of_ops(graph, units)),
+        depth_(units.size(), -1) {}
 
   std::vector<int> find() {
     for (size_t u = 0; u < units_.size(); ++u) depth_[u] = depth(u);
@@ -101,8 +102,9 @@ class Depths {
       const Op& op = graph_.op(id);
       if (op.phase != Phase::kForward) continue;
       for (const TensorId t : op.operands)
-        if (const OpId producer = graph_.tensor(t).producer; producer.valid() && unit_of_[producer.index()] < u)
-          visit(unit_of_[producer.index()]);
+        if (const OpId producer = graph_.tensor(t).producer;
+            producer.valid() && static_cast<size_t>(unit_of_[producer.index()]) < u)
+          visit(static_cast<size_t>(unit_of_[producer.index()]));
     }
   }
 
@@ -117,7 +119,7 @@ class Depths {
   const Graph& graph_;
   const std::vector<SoapUnit>& units_;
   const std::vector<bool> weight_;
-  std::vector<size_t> unit_of_;
+  std::vector<int> unit_of_;
   std::vector<int> depth_;
   std::map<int, int> cells_;
   std::map<size_t, std::vector<size_t>> read_by_;
@@ -166,12 +168,9 @@ std::vector<SoapConfiguration> expert_configurations(const Graph& graph, const C
   return out;
 }
 
-std::vector<SoapConfiguration> random_configurations(const Graph& graph, const Cluster& cluster,
-                                                     const std::vector<SoapUnit>& units,
-                                                     const SoapDimensions& dimensions, Rng& rng) {
-  const std::vector<DeviceId> devices = slowest_link_first(cluster);
+std::vector<SoapConfiguration> random_configurations(const std::vector<SoapSet>& sets, Rng& rng) {
   std::vector<SoapConfiguration> out;
-  for (const SoapUnit& unit : units) out.push_back(soap_set(graph, unit, devices, dimensions).draw(rng));
+  for (const SoapSet& set : sets) out.push_back(set.draw(rng));
   return out;
 }
 

@@ -24,9 +24,7 @@ std::vector<SoapConfiguration> expert_configurations(const Graph& graph, const C
                                                      const std::vector<SoapUnit>& units);
 
 // One drawn from each unit's set.
-std::vector<SoapConfiguration> random_configurations(const Graph& graph, const Cluster& cluster,
-                                                     const std::vector<SoapUnit>& units,
-                                                     const SoapDimensions& dimensions, Rng& rng);
+std::vector<SoapConfiguration> random_configurations(const std::vector<SoapSet>& sets, Rng& rng);
 
 bool is_recurrent(const Graph& graph);  // has unrolled cells
 

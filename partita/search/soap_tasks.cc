@@ -30,6 +30,24 @@ std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapCo
   return numbers;
 }
 
+std::vector<const OpFragment*> op_fragments(const Problem& problem, const SoapUnit& unit,
+                                            const SoapConfiguration& configuration, UnitChoices& choices,
+                                            LocalTasks& tasks) {
+  std::vector<const OpFragment*> out;
+  const std::vector<OpChoice> chosen = choices.of(unit, configuration);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const auto pin = problem.pins.ops.find(unit.ops[i]);
+    out.push_back(&tasks.op(unit.ops[i], pin == problem.pins.ops.end() ? chosen[i] : pin->second));
+  }
+  return out;
+}
+
+int kept_as_planned(const Problem& problem, TensorId t, const std::vector<const OpFragment*>& ops, LocalTasks& tasks) {
+  const TensorId replaced = problem.graph.tensor(t).replaces;
+  const auto pin = problem.pins.kept.find(replaced.valid() ? replaced : t);
+  return pin == problem.pins.kept.end() ? tasks.kept_as_read(t, ops) : tasks.kept(pin->second);
+}
+
 SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space, int64_t most_bytes)
     : problem_(problem),
       space_(space),
@@ -57,23 +75,11 @@ SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSp
 }
 
 const std::vector<const OpFragment*>& SoapTasks::ops_of(int unit, int64_t number) {
-  const SoapUnit& of = space_.units[static_cast<size_t>(unit)];
   const auto [known, fresh] = known_[static_cast<size_t>(unit)].try_emplace(number);
-  if (!fresh) return known->second;
-  const std::vector<OpChoice> choices = choices_.of(of, space_.sets[static_cast<size_t>(unit)].at(number));
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const auto pin = problem_.pins.ops.find(of.ops[i]);
-    known->second.push_back(&tasks_.op(of.ops[i], pin == problem_.pins.ops.end() ? choices[i] : pin->second));
-  }
+  if (fresh)
+    known->second = op_fragments(problem_, space_.units[static_cast<size_t>(unit)],
+                                 space_.sets[static_cast<size_t>(unit)].at(number), choices_, tasks_);
   return known->second;
-}
-
-// Where a tensor is kept, as soap_plan() has it.
-int SoapTasks::kept(TensorId t) {
-  const TensorId replaced = problem_.graph.tensor(t).replaces;
-  if (const auto pin = problem_.pins.kept.find(replaced.valid() ? replaced : t); pin != problem_.pins.kept.end())
-    return tasks_.kept(pin->second);
-  return tasks_.kept_as_read(t, ops_);
 }
 
 const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, int64_t>>& units) {
@@ -101,7 +107,7 @@ const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, in
     for (const int slot : tensors_[static_cast<size_t>(unit)]) {
       if (std::exchange(seen_[static_cast<size_t>(slot)], proposals_) == proposals_) continue;
       const TensorId t(static_cast<size_t>(slot - graph_.op_count));
-      const FragmentPtr& fragment = tasks_.tensor(t, kept(t), ops_);
+      const FragmentPtr& fragment = tasks_.tensor(t, kept_as_planned(problem_, t, ops_, tasks_), ops_);
       if (graph_.fragments[static_cast<size_t>(slot)] != fragment) changes_.emplace_back(slot, fragment);
     }
   return changes_;

@@ -27,6 +27,13 @@ int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration);
 // Of a plan, by unit; where a configuration is not in its set, the set's first.
 std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations);
 
+// The fragments of a unit's ops in a configuration, one an op; what is pinned is as pinned.
+std::vector<const OpFragment*> op_fragments(const Problem& problem, const SoapUnit& unit,
+                                            const SoapConfiguration& configuration, UnitChoices& choices,
+                                            LocalTasks& tasks);
+// Where soap_plan() keeps a tensor whose ops have these fragments: a number of LocalTasks.
+int kept_as_planned(const Problem& problem, TensorId t, const std::vector<const OpFragment*>& ops, LocalTasks& tasks);
+
 class SoapTasks {
  public:
   using Changes = std::vector<std::pair<int, FragmentPtr>>;  // by slot, each once
@@ -52,7 +59,6 @@ class SoapTasks {
 
  private:
   const std::vector<const OpFragment*>& ops_of(int unit, int64_t number);
-  int kept(TensorId t);
 
   const Problem& problem_;
   const SoapSpace& space_;

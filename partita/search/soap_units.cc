@@ -249,4 +249,11 @@ std::vector<SoapUnit> soap_units(const Graph& graph) {
   return units;
 }
 
+std::vector<int> units_of_ops(const Graph& graph, const std::vector<SoapUnit>& units) {
+  std::vector<int> unit_of(graph.ops.size());
+  for (size_t u = 0; u < units.size(); ++u)
+    for (const OpId op : units[u].ops) unit_of[op.index()] = static_cast<int>(u);
+  return unit_of;
+}
+
 }  // namespace partita

@@ -85,7 +85,7 @@ class Tables {
         times_(cluster),
         numbers_(cluster),
         read_by_(readers(graph)),
-        unit_of_(graph.ops.size()),
+        unit_of_(units_of_ops(graph, units)),
         laid_(graph.ops.size()) {}
 
   UnitCosts make() {
@@ -156,7 +156,6 @@ class Tables {
   void add_unit(UnitChoices& choices, int u) {
     const SoapUnit& unit = units_[static_cast<size_t>(u)];
     std::vector<int64_t>& own = out_.own.emplace_back();
-    for (const OpId id : unit.ops) unit_of_[id.index()] = u;
     for (const SoapConfiguration& c : configurations_[static_cast<size_t>(u)]) {
       watch_.poll("while the times of units were tabulated");
       std::vector<OpChoice> of_unit = choices.of(unit, c);

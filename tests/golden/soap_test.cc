@@ -193,8 +193,9 @@ TEST(SoapPlans, DataParallelismIsOneOfThem) {
     const Plan rule = data_parallel_plan(graph, cluster);
     EXPECT_EQ(check(graph, plan, cluster).comm_bytes, check(graph, rule, cluster).comm_bytes) << model;
     for (size_t i = 0; i < graph.ops.size(); ++i)  // the rule replicates what has no samples by name
-      if (!rule.ops[i].strategies[0].replicate())
+      if (!rule.ops[i].strategies[0].replicate()) {
         EXPECT_EQ(plan.ops[i], rule.ops[i]) << model << ": " << graph.ops[i].name;
+      }
   }
 }
 
@@ -280,15 +281,15 @@ TEST(SoapPlans, StartsAreOfTheirUnitsSets) {
       const Graph graph = training(model);
       const Cluster cluster = load_cluster(name);
       const std::vector<SoapUnit> units = soap_units(graph);
+      std::vector<SoapSet> sets;
+      for (const SoapUnit& unit : units) sets.push_back(soap_set(graph, unit, slowest_link_first(cluster), {}));
       Rng rng(1);
-      for (const auto& start :
-           {data_parallel_configurations(graph, cluster, units), expert_configurations(graph, cluster, units),
-            random_configurations(graph, cluster, units, {}, rng)}) {
+      for (const auto& start : {data_parallel_configurations(graph, cluster, units),
+                                expert_configurations(graph, cluster, units), random_configurations(sets, rng)}) {
         ASSERT_EQ(start.size(), units.size());
         for (size_t u = 0; u < units.size(); ++u) {
-          const SoapSet set = soap_set(graph, units[u], slowest_link_first(cluster), {});
           bool found = false;
-          for (int64_t i = 0; i < set.size(); ++i) found |= set.at(i) == start[u];
+          for (int64_t i = 0; i < sets[u].size(); ++i) found |= sets[u].at(i) == start[u];
           EXPECT_TRUE(found) << model << " on " << name << ": " << graph.op(units[u].leader).name;
         }
       }
