@@ -55,7 +55,8 @@ Replay& Replay::operator=(Replay&&) noexcept = default;
 
 std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t threshold_ns) {
   ReplayState& s = *state_;
-  if (s.epoch >= std::numeric_limits<uint32_t>::max() - 2) start(s, std::move(s.graph));  // counts from 0 again
+  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max() - 1'000'000'000;
+  if (s.epoch > kMost || s.round > kMost) start(s, std::move(s.graph));  // counts from 0 again
   replay::begin(s, exchanges);
   if (most_load(s) > threshold_ns) {
     ++s.counts.by_loads;

@@ -37,6 +37,7 @@ struct ReplayCounts {
   int64_t exact = 0;
   int64_t swept = 0;  // events of affected tasks
   int64_t taken = 0;  // tasks simulated again from the cut on
+  int64_t skips = 0;  // parts of the timeline that were only shifted
 };
 
 // A proposal is first looked at through the tasks alone that it affects, in the order of time (replay_sweep.cc): few,
@@ -45,6 +46,7 @@ struct ReplayCounts {
 struct ReplayOptions {
   int64_t least_events = 64;  // are looked at,
   int tasks_an_event = 10;    // and as many as are passed while they take as long as the replay of what they pass
+  int least_skip = 32;        // tasks that are only shifted, where the replay looks whether there are any
 };
 
 class Replay {

@@ -25,6 +25,23 @@ void set_places(ReplayState& s, int place, Task& task) {
   s.last_before[at(place)] = last;
 }
 
+// Puts what was skipped among the tasks that were taken.
+void take_skips(ReplayState& s) {
+  if (s.skips.empty()) return;
+  std::vector<Taken> all;
+  size_t next = 0;
+  for (const Skip& skip : s.skips) {
+    for (; next < skip.taken; ++next) all.push_back(s.taken[next]);
+    for (int place = skip.first; place < skip.end; ++place) {
+      const Done& done = s.done[at(s.order[at(place)])];
+      all.push_back({s.order[at(place)], done.ready_ns + skip.shift_ns, done.start_ns + skip.shift_ns,
+                     done.end_ns + skip.shift_ns});
+    }
+  }
+  all.insert(all.end(), s.taken.begin() + static_cast<std::ptrdiff_t>(next), s.taken.end());
+  s.taken = std::move(all);
+}
+
 void take(ReplayState& s) {
   s.order.resize(at(s.cut.place));
   s.last_before.resize(at(s.cut.place) + s.taken.size());
@@ -112,6 +129,7 @@ void run_from_cut(ReplayState& s) {
 
 void commit(ReplayState& s) {
   if (!s.has_run) run_from_cut(s);
+  take_skips(s);
   exchange(s);
   take(s);
   hold(s);

@@ -9,10 +9,15 @@ namespace partita::replay {
 
 namespace {
 
+constexpr int kMostTrust = 8;
+
 size_t at(int i) { return static_cast<size_t>(i); }
+
+bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
 // Not taken before `from`.
 bool is_open(const ReplayState& s, int task) {
+  if (is_new(s, task)) return s.done[at(task)].end_ns == 0;
   if (s.from.after_sweep && s.swept[at(task)].epoch == s.epoch) {
     const Swept& swept = s.swept[at(task)];
     if (swept.arrived || swept.removed) return false;
@@ -21,15 +26,19 @@ bool is_open(const ReplayState& s, int task) {
   return s.tasks[at(task)].place >= s.from.place;
 }
 
+// Of a task that is not open. What was over when the run rejoined is no later than `from.earliest_ns`.
 int64_t end_of(const ReplayState& s, int task) {
+  if (is_new(s, task)) return s.done[at(task)].end_ns;
   const Swept& swept = s.swept[at(task)];
-  return s.from.after_sweep && swept.epoch == s.epoch && swept.arrived ? swept.end_ns : s.done[at(task)].end_ns;
+  if (s.from.after_sweep && swept.epoch == s.epoch && swept.arrived) return swept.end_ns;
+  return s.done[at(task)].end_ns + s.from.shift_ns;
 }
 
 // What an open task waits for, and when it is ready if that is nothing open.
 void wait(ReplayState& s, Now& now, const Edges& edges) {
+  now.round = s.round;
   now.waits = 0;
-  now.ready_ns = 0;
+  now.ready_ns = s.from.earliest_ns;
   for (int e = edges.before; e < edges.end; ++e) {
     const int from = s.edges[at(e)];
     if (is_open(s, from)) ++now.waits;
@@ -40,11 +49,10 @@ void wait(ReplayState& s, Now& now, const Edges& edges) {
 // An open task of an untouched slot that the sweep has not met, when it is met first. What it waits for is where it
 // was.
 void meet(ReplayState& s, Now& now, const Task& task) {
-  now.epoch = s.epoch;
-  now.touched = -1;
+  if (task.first_before < s.from.place) return wait(s, now, task.edges);
+  now.round = s.round;
   now.ready_ns = 0;
-  if (task.first_before >= s.from.place) now.waits = task.edges.end - task.edges.before;
-  else wait(s, now, task.edges);
+  now.waits = task.edges.end - task.edges.before;
 }
 
 void open(ReplayState& s, int task, const Edges& edges) {
@@ -54,9 +62,20 @@ void open(ReplayState& s, int task, const Edges& edges) {
   if (now.waits == 0) s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
 }
 
+// Of committed tasks that nothing has been said of in this round.
+void push_ready_of_place(ReplayState& s, int place) {
+  const int task = s.order[at(place)];
+  Now& now = s.now[at(task)];
+  if (now.epoch == s.epoch || now.round == s.round) return;
+  now.round = s.round;
+  now.ready_ns = std::max(s.done[at(task)].ready_ns + s.from.shift_ns, s.from.earliest_ns);
+  s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
+}
+
 // The open tasks that are ready when the first one is taken.
 void push_ready(ReplayState& s) {
   s.heap.clear();
+  ++s.round;
   for (const int slot : s.touched)
     for (int i = 0; i < s.size_now(slot); ++i) {
       const int task = s.task_now(slot, i);
@@ -64,10 +83,8 @@ void push_ready(ReplayState& s) {
     }
   if (s.from.after_sweep)
     for (const int task : s.met) {
-      Now& now = s.now[at(task)];
-      if (now.epoch == s.epoch) continue;  // touched or removed
-      now.epoch = s.epoch;
-      now.touched = -1;
+      if (s.now[at(task)].epoch == s.epoch) continue;
+      s.now[at(task)].round = s.round;
       open(s, task, s.tasks[at(task)].edges);
     }
   const int count = static_cast<int>(s.order.size());
@@ -77,15 +94,8 @@ void push_ready(ReplayState& s) {
     int least = s.from.place;
     for (int place = block; place < end; ++place) least = std::min(least, last_before[place]);
     if (least == s.from.place) continue;
-    for (int place = block; place < end; ++place) {
-      const int task = s.order[at(place)];
-      Now& now = s.now[at(task)];
-      if (last_before[place] >= s.from.place || now.epoch == s.epoch) continue;
-      now.epoch = s.epoch;
-      now.touched = -1;
-      now.ready_ns = s.done[at(task)].ready_ns;
-      s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
-    }
+    for (int place = block; place < end; ++place)
+      if (last_before[place] < s.from.place) push_ready_of_place(s, place);
   }
 }
 
@@ -97,11 +107,10 @@ void cut_queue(ReplayState& s, size_t queue) {
     s.queues[queue] = {end_ns, left_of(s, number), s.epoch};
     return;
   }
-  const std::vector<Held>& held = s.held[queue];
-  const auto late =
-      std::partition_point(held.begin(), held.end(), [&](const Held& of) { return of.place < s.from.place; });
-  const Held before = late == held.begin() ? Held{} : *(late - 1);
-  s.queues[queue] = {before.end_ns, s.load_ns[queue] + s.change_ns[queue] - before.load_ns, s.epoch};
+  const Held* const before = held_before(s, queue, s.from.place);
+  const int64_t load_ns = s.load_ns[queue] + s.change_ns[queue];
+  s.queues[queue] = before ? QueueNow{before->end_ns + s.from.shift_ns, load_ns - before->load_ns, s.epoch}
+                           : QueueNow{0, load_ns, s.epoch};
 }
 
 QueueNow& queue_now(ReplayState& s, int queue) {
@@ -143,39 +152,93 @@ std::pair<int64_t, int64_t> hold_queues(ReplayState& s, const Task& task, int64_
 
 }  // namespace
 
-bool run(ReplayState& s, int64_t threshold_ns) {
+namespace {
+
+// What the run is beside the committed timeline once the task is taken.
+void note(ReplayState& s, int t, int64_t end_ns) {
+  Beside& beside = s.beside;
+  beside.last_ns = std::max(beside.last_ns, end_ns);
+  if (is_new(s, t)) {
+    s.done[at(t)].end_ns = end_ns;
+    beside.apart_ns = std::max(beside.apart_ns, end_ns);
+    return;
+  }
+  const int64_t old_end_ns = s.done[at(t)].end_ns;
+  ++beside.taken;
+  beside.place = std::max(beside.place, s.tasks[at(t)].place);
+  beside.old_last_ns = std::max(beside.old_last_ns, old_end_ns);
+  if (end_ns - old_end_ns == beside.shift_ns) {
+    beside.trust = std::min(beside.trust + 1, kMostTrust);
+  } else if (beside.trust-- > 0) {
+    beside.apart_ns = std::max(beside.apart_ns, end_ns);
+    beside.old_apart_ns = std::max(beside.old_apart_ns, old_end_ns);
+  } else {
+    beside.shift_ns = end_ns - old_end_ns;
+    beside.trust = 1;
+    beside.apart_ns = beside.last_ns;
+    beside.old_apart_ns = std::max(beside.old_apart_ns, beside.old_last_ns);
+  }
+}
+
+// Takes the task at the heap's top; whether what waits for it lets the makespan be within the threshold.
+bool take(ReplayState& s, int64_t threshold_ns) {
+  const int t = s.heap.top().task;
+  const Task& task = s.tasks[at(t)];
+  const Now& now = s.now[at(t)];
+  const TouchedTask* const touched = now.epoch == s.epoch ? &s.touched_tasks[at(now.touched)] : nullptr;
+  const auto [end_ns, left_ns] = hold_queues(s, task, now.ready_ns);
+  s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
+  note(s, t, end_ns);
+  const int64_t tail_ns = touched ? touched->tail_ns : task.tail_ns - s.decrease_ns[at(task.rank)];
+  if (end_ns + tail_ns > threshold_ns) return ++s.counts.by_tails, false;
+  if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
+  const Edges& edges = touched ? touched->edges : task.edges;
+  bool at_top = true;
+  for (int e = edges.after; e < edges.before; ++e) {
+    const int next = s.edges[at(e)];
+    Now& then = s.now[at(next)];
+    if (then.round != s.round) meet(s, then, s.tasks[at(next)]);
+    then.ready_ns = std::max(then.ready_ns, end_ns);
+    if (--then.waits > 0) continue;
+    const ReadyTask ready{then.ready_ns, s.tasks[at(next)].key, next};
+    at_top ? s.heap.replace_top(ready) : s.heap.push(ready);
+    at_top = false;
+  }
+  if (at_top) s.heap.pop();
+  return true;
+}
+
+int64_t last_end(ReplayState& s) {
+  int64_t end_ns = 0;
+  for (size_t queue = 0; queue < s.queues.size(); ++queue)
+    end_ns = std::max(end_ns, queue_now(s, static_cast<int>(queue)).end_ns);
+  return end_ns;
+}
+
+// Queues on which tasks are elsewhere than they were when the run begins, or are added or removed.
+void begin_queues(ReplayState& s) {
   if (s.from.after_sweep)
     for (const int queue : s.changed_queues) s.queues[at(queue)].epoch = 0;  // known at the cut
-  push_ready(s);
-  s.taken.clear();
-  while (!s.heap.empty()) {
-    const int t = s.heap.top().task;
-    const Task& task = s.tasks[at(t)];
-    const Now& now = s.now[at(t)];
-    const TouchedTask* const touched = now.touched < 0 ? nullptr : &s.touched_tasks[at(now.touched)];
-    const auto [end_ns, left_ns] = hold_queues(s, task, now.ready_ns);
-    s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
-    const int64_t tail_ns = touched ? touched->tail_ns : task.tail_ns - s.decrease_ns[at(task.rank)];
-    if (end_ns + tail_ns > threshold_ns) return ++s.counts.by_tails, false;
-    if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
-    const Edges& edges = touched ? touched->edges : task.edges;
-    bool at_top = true;
-    for (int e = edges.after; e < edges.before; ++e) {
-      const int next = s.edges[at(e)];
-      Now& then = s.now[at(next)];
-      if (then.epoch != s.epoch) meet(s, then, s.tasks[at(next)]);
-      then.ready_ns = std::max(then.ready_ns, end_ns);
-      if (--then.waits > 0) continue;
-      const ReadyTask ready{then.ready_ns, s.tasks[at(next)].key, next};
-      at_top ? s.heap.replace_top(ready) : s.heap.push(ready);
-      at_top = false;
-    }
-    if (at_top) s.heap.pop();
-  }
-  s.new_makespan_ns = 0;
+  for (const int queue : s.changed_queues) queue_now(s, queue);
+  if (!s.from.after_sweep) return;
   for (size_t queue = 0; queue < s.queues.size(); ++queue)
-    s.new_makespan_ns = std::max(s.new_makespan_ns, queue_now(s, static_cast<int>(queue)).end_ns);
+    if (s.swept_queues[queue].epoch == s.epoch) queue_now(s, static_cast<int>(queue));
+}
+
+}  // namespace
+
+bool run(ReplayState& s, int64_t threshold_ns) {
+  s.taken.clear();
+  s.skips.clear();
   s.has_run = !s.from.after_sweep;
+  begin_queues(s);
+  begin_beside(s);
+  push_ready(s);
+  while (!s.heap.empty()) {
+    if (rejoin(s, s.heap.top())) push_ready(s);
+    else if (!take(s, threshold_ns)) return false;
+  }
+  s.new_makespan_ns = last_end(s);
   return s.new_makespan_ns <= threshold_ns;
 }
 

@@ -1,5 +1,6 @@
 // What Replay holds: the committed timeline, and beside it the proposal that is evaluated. For replay*.cc.
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -18,12 +19,13 @@ struct Done {
 };
 constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
 
-// A task in the proposal; of it if `epoch` is the proposal's.
+// A task in the proposal.
 struct alignas(32) Now {
+  uint32_t epoch = 0;  // if it is the proposal's, the task is removed, or its slot is touched
+  int touched = -1;    // and where it is in ReplayState::touched_tasks; -1: removed
+  uint32_t round = 0;  // if it is the run's, the task has been met in it
+  int waits = 0;       // and so many it waits for have not been taken
   int64_t ready_ns = 0;
-  uint32_t epoch = 0;
-  int waits = 0;     // for late tasks not taken
-  int touched = -1;  // in ReplayState::touched_tasks; -1: its slot is not touched
 };
 
 // A task of a touched slot.
@@ -37,6 +39,27 @@ struct TouchedTask {
 struct Taken {
   int task = 0;
   int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
+};
+
+// The proposal and the committed timeline have taken the same tasks, but for those that the proposal adds and removes,
+// and what has not ended yet ends in the proposal `shift_ns` later: so does all that follows, until something that the
+// proposal changes. Tasks of these committed places are as they were, shifted.
+struct Skip {
+  size_t taken = 0;  // after so many tasks that have been taken one by one
+  int first = 0, end = 0;
+  int64_t shift_ns = 0;
+};
+
+// How far the tasks that were taken are from where they were (replay_rejoin.cc).
+struct Beside {
+  int64_t shift_ns = 0;  // by which most of the last ones end later than they did
+  int trust = 0;
+  int64_t apart_ns = 0, old_apart_ns = 0;  // the latest ends, now and before, of those with another shift
+  int64_t last_ns = 0, old_last_ns = 0;    // of all
+  int taken = 0;                           // so many committed ones
+  int place = 0;                           // the last of their committed places
+  size_t removed = 0;                      // so many of the removed ones were up to there
+  int look_from = 0;                       // to rejoin before this place would skip too little
 };
 
 // A task taken on a queue.
@@ -84,6 +107,8 @@ struct Start {
   int64_t ready_ns = 0;
   uint64_t key = 0;
   bool after_sweep = false;
+  int64_t shift_ns = 0;     // of tasks before it
+  int64_t earliest_ns = 0;  // no task is ready before
 };
 
 }  // namespace partita::replay
@@ -106,17 +131,20 @@ struct ReplayState : ProposedTasks {
   std::vector<int> changed_queues;
   std::vector<int64_t> decrease_ns;  // by rank: by how much tails of untouched slots may be less at most
   replay::Start cut;                 // K
-  replay::Start from;                // the cut, or where the sweep has stopped
-  std::vector<replay::Now> now;      // by task
+  replay::Start from;                // the cut, where the sweep has stopped, or where the last skip ends
+  uint32_t round = 0;                // a run from there
+  replay::Beside beside;
+  std::vector<replay::Now> now;  // by task
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
   std::vector<replay::TouchedTask> touched_tasks;
   std::vector<replay::Taken> taken;
+  std::vector<replay::Skip> skips;
   std::vector<int> changed;  // new tasks, and those that wait for others than before
   std::vector<replay::Swept> swept;
   std::vector<replay::SweptQueue> swept_queues;
   std::vector<int> met;  // by the sweep
-  bool has_run = false;  // `taken` is all that is late
+  bool has_run = false;  // `taken` and `skips` are all that is late
   int64_t new_makespan_ns = 0;
   std::vector<int> scratch_old, scratch_new;
   std::vector<int64_t> scratch_ns;
@@ -143,6 +171,11 @@ void bound_tails(ReplayState& s);
 Verdict sweep(ReplayState& s, int64_t threshold_ns);
 // Takes the tasks from `from` on; whether the makespan, new_makespan_ns, is within the threshold.
 bool run(ReplayState& s, int64_t threshold_ns);
+// Where the run is beside the committed timeline when it begins.
+void begin_beside(ReplayState& s);
+// If the task, the next one to be taken, is where it was but for a shift, and so is all that follows, goes to the next
+// change, or to the end: `from` is there. Whether it does.
+bool rejoin(ReplayState& s, const ReadyTask& next);
 void commit(ReplayState& s);
 
 // The place that a task of this ready time and key would have.
@@ -151,6 +184,13 @@ int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);
 // on it then.
 SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key);
 int64_t left_of(const ReplayState& s, int queue);
+
+// The last task that the queue has taken before a committed place.
+inline const Held* held_before(const ReplayState& s, size_t queue, int place) {
+  const std::vector<Held>& held = s.held[queue];
+  const auto late = std::partition_point(held.begin(), held.end(), [&](const Held& of) { return of.place < place; });
+  return late == held.begin() ? nullptr : &*(late - 1);
+}
 
 inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut.place; }
 

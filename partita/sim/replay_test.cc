@@ -68,11 +68,13 @@ void expect_committed(const Replay& replay, const Whole& whole) {
   ASSERT_EQ(replay.load_ns(), loads_of(whole));
 }
 
-// No sweeps, short ones, those that end where tasks become many, and all to their end.
+// No sweeps, short ones, those that end where tasks become many, and all to their end; few tasks or many are skipped.
 ReplayOptions options_of(uint64_t seed) {
   constexpr int kMany = 1 << 30;
   const ReplayOptions all[] = {{0, kMany}, {static_cast<int64_t>(seed % 23), kMany}, {}, {0, 2}, {kMany, 1}};
-  return all[seed % 5];
+  ReplayOptions options = all[seed % 5];
+  options.least_skip = seed / 5 % 4 == 3 ? 8 : 1;
+  return options;
 }
 
 // Fragments that nobody else keeps.
@@ -131,14 +133,15 @@ void propose(uint64_t seed, int count, ReplayCounts& counts) {
   counts.exact += replay.counts().exact;
   counts.swept += replay.counts().swept;
   counts.taken += replay.counts().taken;
+  counts.skips += replay.counts().skips;
 }
 
 TEST(Replay, IsTheFullSimulation) {
   ReplayCounts counts;
   for (uint64_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) propose(seed, 20, counts);
-  // Every bound has been used, and both ways to the makespan.
-  for (const int64_t count :
-       {counts.by_loads, counts.by_cut, counts.by_tails, counts.by_queues, counts.exact, counts.swept, counts.taken})
+  // Every bound has been used, and all ways to the makespan.
+  for (const int64_t count : {counts.by_loads, counts.by_cut, counts.by_tails, counts.by_queues, counts.exact,
+                              counts.swept, counts.taken, counts.skips})
     EXPECT_GT(count, 300);
 }
 
