@@ -40,12 +40,23 @@ void touch(ProposedTasks& p, int slot) {
   p.touched.push_back(slot);
 }
 
+bool has_edges(const Fragment& fragment, size_t party) {
+  return (party < fragment.after.size() && !fragment.after[party].ends.empty()) ||
+         (party < fragment.before.size() && !fragment.before[party].ends.empty());
+}
+
+// The slots beside an exchanged one that have edges to its tasks, or that it has edges between, in either graph. A
+// tensor that every op reads, where it is on all devices, has none.
 void touch_beside(ProposedTasks& p, int slot) {
   const TaskGraph::Wires& wires = p.graph.wires[at(slot)];
+  const Fragment &before = *p.graph.fragments[at(slot)], &now = *p.slots[at(slot)].fragment;
   for (size_t party = 1; party < wires.parties.size(); ++party)
-    if (wires.parties[party] >= 0) touch(p, wires.parties[party]);
-  for (const int tensor : wires.results) touch(p, tensor);
-  for (const auto& [tensor, party] : wires.operands) touch(p, tensor);
+    if (has_edges(before, party) || has_edges(now, party)) touch(p, wires.parties[party]);
+  const auto touch_tensor = [&](int tensor) {
+    if (p.graph.fragments[at(tensor)]->size() > 0) touch(p, tensor);
+  };
+  for (const int tensor : wires.results) touch_tensor(tensor);
+  for (const auto& [tensor, party] : wires.operands) touch_tensor(tensor);
 }
 
 size_t place_of(const ProposedTasks& p, uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 20 & (p.keys.size() - 1); }
