@@ -85,18 +85,6 @@ Start next_change(ReplayState& s, int64_t now_ns) {
   return change;
 }
 
-void skip_queues(ReplayState& s, int first, const Start& to) {
-  for (size_t queue = 0; queue < s.queues.size(); ++queue) {
-    QueueNow& now = s.queues[queue];
-    if (now.epoch != s.epoch) continue;
-    const Held* const last = held_before(s, queue, to.place);
-    if (!last || last->place < first) continue;
-    const Held* const before = held_before(s, queue, first);
-    now.end_ns = last->end_ns + to.shift_ns;
-    now.left_ns -= last->load_ns - (before ? before->load_ns : 0);
-  }
-}
-
 }  // namespace
 
 void begin_beside(ReplayState& s) {
@@ -124,7 +112,6 @@ bool rejoin(ReplayState& s, const ReadyTask& next) {
   to.shift_ns = beside.shift_ns;
   to.earliest_ns = next.ready_ns;
   s.skips.push_back({s.taken.size(), first, to.place, to.shift_ns});
-  skip_queues(s, first, to);
   s.from = to;
   beside.taken += to.place - first;
   beside.place = to.place - 1;

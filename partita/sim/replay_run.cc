@@ -101,21 +101,36 @@ void push_ready(ReplayState& s) {
 
 // The queue as it is at `from`.
 void cut_queue(ReplayState& s, size_t queue) {
+  const auto skips = static_cast<uint32_t>(s.skips.size());
   if (s.from.after_sweep) {
     const int number = static_cast<int>(queue);
     const int64_t end_ns = queue_before(s, number, s.from.ready_ns, s.from.key).end_ns;
-    s.queues[queue] = {end_ns, left_of(s, number), s.epoch};
+    s.queues[queue] = {end_ns, left_of(s, number), s.epoch, skips};
     return;
   }
   const Held* const before = held_before(s, queue, s.from.place);
   const int64_t load_ns = s.load_ns[queue] + s.change_ns[queue];
-  s.queues[queue] = before ? QueueNow{before->end_ns + s.from.shift_ns, load_ns - before->load_ns, s.epoch}
-                           : QueueNow{0, load_ns, s.epoch};
+  s.queues[queue] = before ? QueueNow{before->end_ns + s.from.shift_ns, load_ns - before->load_ns, s.epoch, skips}
+                           : QueueNow{0, load_ns, s.epoch, skips};
+}
+
+// The queue after what has been skipped since a task was taken on it.
+void skip_on_queue(ReplayState& s, size_t queue) {
+  QueueNow& now = s.queues[queue];
+  const int first = s.skips[now.skips].first;
+  now.skips = static_cast<uint32_t>(s.skips.size());
+  const Held* const last = held_before(s, queue, s.from.place);
+  if (!last || last->place < first) return;
+  const Held* const before = held_before(s, queue, first);
+  now.end_ns = last->end_ns + s.from.shift_ns;
+  now.left_ns -= last->load_ns - (before ? before->load_ns : 0);
 }
 
 QueueNow& queue_now(ReplayState& s, int queue) {
-  if (s.queues[at(queue)].epoch != s.epoch) cut_queue(s, at(queue));
-  return s.queues[at(queue)];
+  QueueNow& now = s.queues[at(queue)];
+  if (now.epoch != s.epoch) cut_queue(s, at(queue));
+  else if (now.skips != s.skips.size()) skip_on_queue(s, at(queue));
+  return now;
 }
 
 }  // namespace
@@ -208,10 +223,20 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   return true;
 }
 
+// When all tasks have been taken or skipped. A queue that nothing has been said of ends as it did, or as much later as
+// its last task.
 int64_t last_end(ReplayState& s) {
   int64_t end_ns = 0;
-  for (size_t queue = 0; queue < s.queues.size(); ++queue)
-    end_ns = std::max(end_ns, queue_now(s, static_cast<int>(queue)).end_ns);
+  for (size_t queue = 0; queue < s.queues.size(); ++queue) {
+    if (s.queues[queue].epoch == s.epoch) {
+      end_ns = std::max(end_ns, queue_now(s, static_cast<int>(queue)).end_ns);
+    } else if (!s.held[queue].empty()) {
+      const Held& last = s.held[queue].back();
+      const auto skip =
+          std::find_if(s.skips.rbegin(), s.skips.rend(), [&](const Skip& of) { return of.first <= last.place; });
+      end_ns = std::max(end_ns, last.end_ns + (skip == s.skips.rend() ? 0 : skip->shift_ns));
+    }
+  }
   return end_ns;
 }
 

@@ -77,6 +77,7 @@ struct QueueNow {
   int64_t end_ns = 0;
   int64_t left_ns = 0;  // to be done by tasks not taken
   uint32_t epoch = 0;
+  uint32_t skips = 0;  // it knows of so many
 };
 
 // What the sweep knows of a task; of the proposal if `epoch` is its.
