@@ -126,10 +126,14 @@ void skip_on_queue(ReplayState& s, size_t queue) {
   now.left_ns -= last->load_ns - (before ? before->load_ns : 0);
 }
 
-QueueNow& queue_now(ReplayState& s, int queue) {
+[[gnu::noinline]] void look_at_queue(ReplayState& s, size_t queue) {
+  if (s.queues[queue].epoch != s.epoch) cut_queue(s, queue);
+  else skip_on_queue(s, queue);
+}
+
+inline QueueNow& queue_now(ReplayState& s, int queue) {
   QueueNow& now = s.queues[at(queue)];
-  if (now.epoch != s.epoch) cut_queue(s, at(queue));
-  else if (now.skips != s.skips.size()) skip_on_queue(s, at(queue));
+  if (now.epoch != s.epoch || now.skips != s.skips.size()) look_at_queue(s, at(queue));
   return now;
 }
 
@@ -204,8 +208,10 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   const auto [end_ns, left_ns] = hold_queues(s, task, now.ready_ns);
   s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
   note(s, t, end_ns);
-  const int64_t tail_ns = touched ? touched->tail_ns : task.tail_ns - s.decrease_ns[at(task.rank)];
-  if (end_ns + tail_ns > threshold_ns) return ++s.counts.by_tails, false;
+  if (touched ? end_ns + touched->tail_ns > threshold_ns
+              : end_ns + task.tail_ns > threshold_ns &&
+                    end_ns + task.tail_ns - s.decrease_ns[at(task.rank)] > threshold_ns)
+    return ++s.counts.by_tails, false;
   if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
   const Edges& edges = touched ? touched->edges : task.edges;
   bool at_top = true;
