@@ -4,7 +4,8 @@
 // Tasks are taken in the order of (ready time, key). All below K stays as it is, K being the lowest (ready time, key)
 // among tasks that go and among new tasks that wait for old ones only. A task that keeps its key but changes its
 // duration, its queues or what it waits for goes and is new. So each queue is cut at K, and what comes after is
-// simulated again, beside the committed timeline: who rejects a proposal undoes nothing.
+// simulated again, beside the committed timeline: who rejects a proposal undoes nothing. Where that has become the
+// committed timeline again, so much later, it is not simulated up to the next change (replay_rejoin.cc).
 //
 // A threshold ends that as soon as a lower bound of the makespan is above it, the cheapest first: what is to be done on
 // a queue; the time that the queue had lost before K added; for each task taken, its end and the longest chain of tasks

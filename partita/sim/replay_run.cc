@@ -208,9 +208,9 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   const auto [end_ns, left_ns] = hold_queues(s, task, now.ready_ns);
   s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
   note(s, t, end_ns);
-  if (touched ? end_ns + touched->tail_ns > threshold_ns
-              : end_ns + task.tail_ns > threshold_ns &&
-                    end_ns + task.tail_ns - s.decrease_ns[at(task.rank)] > threshold_ns)
+  if (touched
+          ? end_ns + touched->tail_ns > threshold_ns
+          : end_ns + task.tail_ns > threshold_ns && end_ns + task.tail_ns - s.decrease_ns[at(task.rank)] > threshold_ns)
     return ++s.counts.by_tails, false;
   if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
   const Edges& edges = touched ? touched->edges : task.edges;
