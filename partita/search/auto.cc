@@ -24,6 +24,8 @@ namespace {
 
 constexpr int64_t kRefineRounds = 20;  // of the solver, for a neighbourhood
 constexpr double kGap = 1e-4;
+constexpr int64_t kStepsInTime = 50;  // of the joint problem, whose cost is not the step, where no budget is given
+constexpr double kTooFar = 1.25;      // times the best cost: what is refined from there on hardly becomes the best
 // Parts of the time that is left. The joint problem has nearly all until it is settled, since `auto` is to be no dearer
 // than `exact` within the same limit. What is settled sooner leaves the rest to the others.
 constexpr double kJointShare = 0.9, kBeginShare = 0.4;
@@ -41,7 +43,8 @@ struct Ask {
   std::map<std::string, std::string> options;
   std::optional<Objective> objective;  // where it is another than the problem's
   int rank = 0;
-  double work = 0;  // about how long it takes (SearchEntry::begins_auto)
+  double work = 0;                              // about how long it takes (SearchEntry::begins_auto)
+  std::optional<int64_t> steps = std::nullopt;  // of the joint problem, where neither steps nor time are given
 };
 
 // One call of `auto`.
@@ -107,6 +110,7 @@ SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share
   part.share = share;
   const bool is_exact = ask.entry->proves;
   if (!is_exact) part.steps.reset();  // theirs are others than the joint problem's
+  else if (!part.steps && !part.deadline) part.steps = ask.steps;
   bool asked = true;
   std::optional<SearchResult> found = within_memory(run, [&] {
     asked = !ask.entry->begins_auto.quick || ask.entry->begins_auto.quick(its, part);
@@ -143,6 +147,7 @@ void insure(Run& run) {
 SearchResult solve_jointly(Run& run) {
   const SearchChoice exact = parse_search("exact");
   Ask ask{exact.entry, exact.options, std::nullopt, kLastRank, 0};
+  if (run.problem.in_time()) ask.steps = kStepsInTime;
   tell(run, "exact, the joint problem");
   SearchResult solved = consider(run, ask, run.watch, kJointShare);
   run.result.notes.insert(run.result.notes.end(), solved.notes.begin(), solved.notes.end());
@@ -231,6 +236,12 @@ Refinement refine_first(Run& run, size_t best) {
   const size_t begun = to_refine(run, best);
   const Candidate& first = run.candidates.judged[begun];
   if (!refined(first.plan, run.problem.cluster)) return {std::nullopt, first.cost, 0};
+  const Candidate& least = run.candidates.judged[best];
+  if (static_cast<double>(first.cost) > kTooFar * static_cast<double>(least.cost)) {
+    note(run, fmt::format("{} is not refined: {}, and {} of {} has ops on different devices", first.from,
+                          cost_text(run.problem, first.cost), cost_text(run.problem, least.cost), least.from));
+    return {std::nullopt, first.cost, 0};
+  }
   std::vector<Plan> others;
   for (size_t i : by_cost(run.candidates))
     if (i != begun) others.push_back(run.candidates.judged[i].plan);
