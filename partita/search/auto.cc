@@ -170,7 +170,7 @@ std::vector<Ask> asks_of(const Run& run) {
   }
   // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
   if (const SearchChoice exact = parse_search("exact"); run.problem.in_time())
-    asks.push_back({exact.entry, exact.options, Objective::kComm, ++rank, kCommWork});
+    asks.push_back({exact.entry, exact.options, Objective::kComm, ++rank, kCommWork, kStepsInTime});
   // Of equals in time, those behind first: stage 3 of zero, whose plan fits where others do not.
   if (run.problem.in_time()) std::reverse(asks.begin(), asks.end());
   std::stable_sort(asks.begin(), asks.end(), [](const Ask& a, const Ask& b) { return a.work < b.work; });

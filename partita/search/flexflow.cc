@@ -108,7 +108,7 @@ std::vector<Start> starts_of(Run& run) {
 
 void search_from_all(Run& run) {
   const std::vector<Start> starts = starts_of(run);
-  const int64_t steps = run.budget.steps.value_or(default_steps(run.problem, run.space));
+  const int64_t steps = run.budget.steps.value_or(default_steps(run.problem));
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto left = static_cast<double>(starts.size() - i);
     Allowance allowance{0, run.watch.share(1 / left), 0};

@@ -323,8 +323,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const SoapBound bound = asked_bound(problem, space, cost, watch);
   SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
   Run run{problem, budget, watch, rng, space, soap_neighbourhood(problem.graph, space), walk};
-  run.steps =
-      budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem, space));
+  run.steps = budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem));
   search_from(run);
   if (is_exact(problem)) prove(run, cost);
   SearchResult result = walk.result("soap");

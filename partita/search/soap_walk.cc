@@ -13,7 +13,7 @@ namespace {
 constexpr double kTold = 0.5;  // seconds
 // Kernels of a step, about: of a graph that is small enough, and of all proposals together.
 constexpr int64_t kMostKernels = 300'000, kKernelsOfAWalk = 60'000'000;
-constexpr int64_t kFewSteps = 200, kManySteps = 2'000, kStepsOfAUnit = 100;
+constexpr int64_t kFewSteps = 200, kManySteps = 50'000;
 
 int64_t kernels_of(const Problem& problem) {
   return static_cast<int64_t>(problem.graph.ops.size()) * problem.cluster.compute_count;
@@ -25,9 +25,8 @@ bool is_for_a_walk(const Problem& problem) {
   return problem.graph.micro_batches() == 1 && kernels_of(problem) <= kMostKernels;
 }
 
-int64_t default_steps(const Problem& problem, const SoapSpace& space) {
-  const int64_t many = std::max(kManySteps, kStepsOfAUnit * static_cast<int64_t>(space.units.size()));
-  return std::clamp(kKernelsOfAWalk / std::max<int64_t>(1, kernels_of(problem)), kFewSteps, many);
+int64_t default_steps(const Problem& problem) {
+  return std::clamp(kKernelsOfAWalk / std::max<int64_t>(1, kernels_of(problem)), kFewSteps, kManySteps);
 }
 
 SoapWalk::SoapWalk(const Problem& problem, const SoapSpace& space, const CostModel& cost, SoapSimulator simulator,

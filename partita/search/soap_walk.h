@@ -19,7 +19,7 @@ namespace partita {
 // very many ops and devices.
 bool is_for_a_walk(const Problem& problem);
 // Proposals that a walk may make where no budget is given: so many as take some ten seconds, more for small graphs.
-int64_t default_steps(const Problem& problem, const SoapSpace& space);
+int64_t default_steps(const Problem& problem);
 
 class SoapWalk {
  public:
