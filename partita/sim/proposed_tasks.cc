@@ -2,6 +2,7 @@
 #include "partita/sim/proposed_tasks.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "partita/base/error.h"
@@ -59,7 +60,10 @@ void touch_beside(ProposedTasks& p, int slot) {
   for (const auto& [tensor, party] : wires.operands) touch_tensor(tensor);
 }
 
-size_t place_of(const ProposedTasks& p, uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 20 & (p.keys.size() - 1); }
+// By the high bits of the product: the op is in the high bits of a key, and reaches no others.
+size_t place_of(const ProposedTasks& p, uint64_t key) {
+  return key * 0x9e3779b97f4a7c15u >> (64 - std::countr_zero(p.keys.size()));
+}
 
 void note_old_tasks(ProposedTasks& p) {
   p.old_tasks.clear();
