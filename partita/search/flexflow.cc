@@ -70,10 +70,14 @@ bool has_ended(const SoapWalk& walk, const Chain& chain, const Allowance& allowa
   return 2 * (walk.seconds() - chain.best_since) >= allowance.seconds;
 }
 
+int64_t drawn_from(Run& run, const SoapSet& set) {
+  return static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(set.size())));
+}
+
 void propose(Run& run, Chain& chain) {
   ++chain.steps;
   const size_t unit = run.rng.below(run.space.units.size());
-  const auto number = static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(run.space.sets[unit].size())));
+  const int64_t number = drawn_from(run, run.space.sets[unit]);
   // Accepted at a uniform number u if cost' - cost <= - ln u / beta.
   const double more_ns = -std::log(1 - run.rng.uniform()) / run.beta * static_cast<double>(chain.start_ns);
   if (!run.walk.try_change({{static_cast<int>(unit), number}}, run.walk.ns() + static_cast<int64_t>(more_ns))) return;
@@ -104,10 +108,11 @@ std::vector<Start> starts_of(Run& run) {
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
   std::vector<Start> starts;
-  starts.push_back(
-      {"data-parallel", numbers_of(run.space, data_parallel_configurations(graph, cluster, run.space.units))});
-  starts.push_back({"expert", numbers_of(run.space, expert_configurations(graph, cluster, run.space.units))});
-  starts.push_back({"a drawn plan", numbers_of(run.space, random_configurations(run.space.sets, run.rng))});
+  const std::vector<SoapUnit>& units = run.space.whole().units;
+  starts.push_back({"data-parallel", numbers_of(run.space, data_parallel_configurations(graph, cluster, units))});
+  starts.push_back({"expert", numbers_of(run.space, expert_configurations(graph, cluster, units))});
+  starts.push_back({"a drawn plan", {}});
+  for (const SoapSet& set : run.space.sets) starts.back().numbers.push_back(drawn_from(run, set));
   return starts;
 }
 
@@ -157,7 +162,8 @@ void check_best(Run& run, const Watch& watch, std::map<std::string, double>& cou
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
-  const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")));
+  const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")),
+                                     parse_soap_granularity(problem.options.at("granularity")));
   const SoapBound bound = asked_bound(problem, space, cost, watch);
   SoapWalk walk(problem, space, cost, parse_soap_simulator(problem.options.at("simulator")), watch);
   const bool check = problem.options.at("check") == "yes";
@@ -186,6 +192,7 @@ SearchEntry flexflow_search() {
                   {"bound", {"quick", "full", "no"}},
                   {"check", {"no", "yes"}},
                   {"dimensions", {"soap", "s", "o", "p", "sap"}},
+                  {"granularity", {"unit", "op"}},
                   {"simulator", {"replay", "full", "delta"}}},
       .search = search,
       .measure = Objective::kTime};
