@@ -283,20 +283,26 @@ bool is_exact(const Problem& problem) {
   return exact != problem.options.end() && exact->second == "yes";
 }
 
+std::string end_of(bool local) {
+  return local ? "no change of one unit is shorter" : "not every change of one unit was looked at";
+}
+
 // What is left of the budget: again and again from the best plan, with a few units elsewhere.
 void shake_and_descend(Run& run) {
   int times = 0, shorter = 0;
+  bool local = true;  // the best plan is one where a descent ended
   for (; !run.ended(); ++times) {
     const int64_t best_ns = run.walk.best_ns();
     run.walk.go_to(run.walk.best());
     const auto most_ns = static_cast<int64_t>(static_cast<double>(best_ns) * (1 + kShaken));
     for (uint64_t moves = 2 + run.rng.below(kMovesOfAShake - 1); moves > 0 && !run.ended(); --moves)
       run.walk.try_change(drawn_move(run), most_ns);
-    descend(run);
-    shorter += run.walk.best_ns() < best_ns;
+    const bool ended = descend(run);
+    if (run.walk.best_ns() < best_ns) ++shorter, local = ended;
   }
   run.walk.go_to(run.walk.best());
-  note(run, fmt::format("{} times with some units elsewhere, {} of them shorter: {}", times, shorter, time_of(run)));
+  note(run, fmt::format("{} times with some units elsewhere, {} of them shorter: {}, {}", times, shorter, time_of(run),
+                        end_of(local)));
 }
 
 // From the plan at hand.
@@ -305,8 +311,7 @@ void improve(Run& run) {
   if (!run.walk.best().empty()) run.walk.go_to(run.walk.best());
   note(run, fmt::format("walk: {}", time_of(run)));
   const bool local = descend(run);
-  note(run, fmt::format("descent: {}, {}", time_of(run),
-                        local ? "no change of one unit is shorter" : "not every change of one unit was looked at"));
+  note(run, fmt::format("descent: {}, {}", time_of(run), end_of(local)));
   if (local && run.shakes) shake_and_descend(run);
 }
 
