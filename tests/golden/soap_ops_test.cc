@@ -81,6 +81,24 @@ TEST(SoapOps, SetsHaveEachChoiceOnce) {
   }
 }
 
+// Copies go with any split; where nothing may be split, an op is whole.
+TEST(SoapOps, AreDrawnFromTheDimensionsThatAreAsked) {
+  const Graph graph = training("mlp?layers=2,width=8,batch=16");
+  const std::vector<DeviceId> devices = slowest_link_first(load_cluster("local:4"));
+  const std::vector<SoapUnit> ops = units_of_single_ops(graph, soap_units(graph));
+  const auto size = [&](const char* op, const char* dimensions) {
+    return soap_set(graph, ops[graph.find_op(op).index()], devices, parse_soap_dimensions(dimensions)).size();
+  };
+  // An op with one open index has it in 1, 2 or 4 parts; with two, in six ways.
+  for (const auto& [op, s, o, p, sap] :
+       {std::tuple("fc1", 3, 4, 3, 6), {"fc1.grad.w", 3, 4, 3, 10}, {"fc1.weight.update", 3, 4, 10, 10}}) {
+    EXPECT_EQ(size(op, "s"), s) << op;
+    EXPECT_EQ(size(op, "o"), o) << op;
+    EXPECT_EQ(size(op, "p"), p) << op;
+    EXPECT_EQ(size(op, "sap"), sap) << op;
+  }
+}
+
 // How plans of units are in the space of ops.
 struct Embedded {
   int plans = 0, ops = 0;
