@@ -246,6 +246,14 @@ std::string slow_products_text(const Planned& p, const UnalignedProducts& slow) 
                      slow.row == 1 ? "element" : "elements");
 }
 
+Json trail_json(const std::vector<SearchPoint>& trail) {
+  Json points = Json::array();
+  for (const SearchPoint& point : trail)
+    points.push_back(
+        {{"proposals", point.proposals}, {"cpu_seconds", point.cpu_seconds}, {"local_step_time_us", us(point.cost)}});
+  return points;
+}
+
 }  // namespace
 
 Json plan_json(const Planned& p, const std::string& plan_file) {
@@ -287,6 +295,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
         {"search", rule->search}, {"step_time_us", us(rule->step_time_ns)}, {"comm_bytes", rule->comm_bytes}};
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
+  if (!p.search.trail.empty()) json["search_trail"] = trail_json(p.search.trail);
   if (!plan_file.empty()) json["plan"] = plan_file;
   return json;
 }

@@ -6,6 +6,9 @@
 // min(1, exp(beta (cost - cost') / cost of the start)), where cost is that of the plan at hand. A chain ends when half
 // of its budget has not improved its best plan, or with its budget. Chains begin at data parallelism, at the expert's
 // strategy and at a drawn plan, each with an equal part of the budget.
+//
+// With `check`, the best plan's changes of one unit are looked at then, all of them, each given up once it is proved to
+// be no shorter. The paper says of its plans (section 8.4) that they are locally optimal; here it is counted.
 #include <algorithm>
 #include <cmath>
 
@@ -19,6 +22,8 @@
 namespace partita {
 
 namespace {
+
+constexpr double kChains = 0.9;  // of the time, where the plan is checked
 
 struct Start {
   std::string name;
@@ -65,10 +70,14 @@ bool has_ended(const SoapWalk& walk, const Chain& chain, const Allowance& allowa
   return 2 * (walk.seconds() - chain.best_since) >= allowance.seconds;
 }
 
+int64_t drawn_from(Run& run, const SoapSet& set) {
+  return static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(set.size())));
+}
+
 void propose(Run& run, Chain& chain) {
   ++chain.steps;
   const size_t unit = run.rng.below(run.space.units.size());
-  const auto number = static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(run.space.sets[unit].size())));
+  const int64_t number = drawn_from(run, run.space.sets[unit]);
   // Accepted at a uniform number u if cost' - cost <= - ln u / beta.
   const double more_ns = -std::log(1 - run.rng.uniform()) / run.beta * static_cast<double>(chain.start_ns);
   if (!run.walk.try_change({{static_cast<int>(unit), number}}, run.walk.ns() + static_cast<int64_t>(more_ns))) return;
@@ -99,10 +108,11 @@ std::vector<Start> starts_of(Run& run) {
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
   std::vector<Start> starts;
-  starts.push_back(
-      {"data-parallel", numbers_of(run.space, data_parallel_configurations(graph, cluster, run.space.units))});
-  starts.push_back({"expert", numbers_of(run.space, expert_configurations(graph, cluster, run.space.units))});
-  starts.push_back({"a drawn plan", numbers_of(run.space, random_configurations(run.space.sets, run.rng))});
+  const std::vector<SoapUnit>& units = run.space.whole().units;
+  starts.push_back({"data-parallel", numbers_of(run.space, data_parallel_configurations(graph, cluster, units))});
+  starts.push_back({"expert", numbers_of(run.space, expert_configurations(graph, cluster, units))});
+  starts.push_back({"a drawn plan", {}});
+  for (const SoapSet& set : run.space.sets) starts.back().numbers.push_back(drawn_from(run, set));
   return starts;
 }
 
@@ -119,16 +129,51 @@ void search_from_all(Run& run) {
   }
 }
 
+// Whether a change of one unit of the best plan is shorter.
+void check_best(Run& run, const Watch& watch, std::map<std::string, double>& counters) {
+  if (run.walk.best_ns() == SoapWalk::kNone) return;
+  run.walk.go_to(run.walk.best());
+  const double begun = run.walk.seconds();
+  const int64_t ns = run.walk.ns();
+  int64_t changes = 0, looked_at = 0, shorter = 0, least_ns = ns;
+  for (size_t u = 0; u < run.space.units.size(); ++u) {
+    changes += run.space.sets[u].size() - 1;
+    for (int64_t c = 0; c < run.space.sets[u].size() && !watch.ended(); ++c) {
+      if (c == run.walk.numbers()[u]) continue;
+      ++looked_at;
+      const std::optional<int64_t> other = run.walk.look_at({{static_cast<int>(u), c}}, ns - 1);
+      if (other) ++shorter, least_ns = std::min(least_ns, *other);
+      run.walk.tell();
+    }
+  }
+  const double percent = 100 * static_cast<double>(ns - least_ns) / static_cast<double>(ns);
+  run.notes.push_back(
+      shorter > 0 ? fmt::format("not locally optimal: {} of {} changes of one unit are shorter, the best by {:.2g}%",
+                                shorter, looked_at, percent)
+      : looked_at == changes ? fmt::format("locally optimal: none of {} changes of one unit is shorter", changes)
+                             : fmt::format("perhaps locally optimal: {} of {} changes of one unit were looked at, none "
+                                           "is shorter",
+                                           looked_at, changes));
+  run.notes.back() += fmt::format("; {:.1f} s", run.walk.seconds() - begun);
+  counters["changes_looked_at"] = static_cast<double>(looked_at);
+  counters["shorter_changes"] = static_cast<double>(shorter);
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
-  const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")));
+  const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")),
+                                     parse_soap_granularity(problem.options.at("granularity")));
   const SoapBound bound = asked_bound(problem, space, cost, watch);
   SoapWalk walk(problem, space, cost, parse_soap_simulator(problem.options.at("simulator")), watch);
-  Run run{problem, budget, watch, rng, space, walk};
+  const bool check = problem.options.at("check") == "yes";
+  Run run{problem, budget, check ? watch.share(kChains) : watch, rng, space, walk};
   run.beta = std::stod(problem.options.at("beta"));
   search_from_all(run);
+  std::map<std::string, double> counters;
+  if (check) check_best(run, watch, counters);
   SearchResult result = walk.result("flexflow");
+  result.counters.merge(counters);
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
   return result;
@@ -145,7 +190,9 @@ SearchEntry flexflow_search() {
           "parallelism, the expert's strategy and a drawn plan",
       .options = {{"beta", {"1000", "N"}},
                   {"bound", {"quick", "full", "no"}},
+                  {"check", {"no", "yes"}},
                   {"dimensions", {"soap", "s", "o", "p", "sap"}},
+                  {"granularity", {"unit", "op"}},
                   {"simulator", {"replay", "full", "delta"}}},
       .search = search,
       .measure = Objective::kTime};

@@ -21,6 +21,8 @@ std::string_view name_of(SoapDimension dimension) {
       return "contracted";
     case SoapDimension::kWhole:
       return "whole";
+    case SoapDimension::kCopies:
+      return "copies";
   }
   ensure(false, "no dimension {}", static_cast<int>(dimension));
   return "";
@@ -91,7 +93,8 @@ std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound) {
 
 bool SoapDimensions::contains(SoapDimension dimension) const {
   return (dimension == SoapDimension::kSample && sample) || (dimension == SoapDimension::kAttribute && attribute) ||
-         (dimension == SoapDimension::kParameter && parameter);
+         (dimension == SoapDimension::kParameter && parameter) ||
+         (dimension == SoapDimension::kCopies && (sample || attribute || parameter));
 }
 
 SoapDimensions parse_soap_dimensions(std::string_view text) {
@@ -125,45 +128,64 @@ int64_t product(const std::vector<int>& degrees) {
   return p;
 }
 
-bool exists(const tdl::Bound& bound, const std::vector<int>& indices, const std::vector<int>& degrees) {
-  std::vector<int> mesh;
-  std::vector<tdl::AxisStrategy> axes;
-  for (size_t d = 0; d < degrees.size(); ++d) {
-    if (degrees[d] == 1) continue;
-    mesh.push_back(degrees[d]);
-    axes.push_back({{bound.indices[static_cast<size_t>(indices[d])].name}, {}});
-  }
-  return mesh.empty() || tdl::derive(bound, mesh, axes).has_value();
-}
+// Makes the list of all degrees.
+struct DegreeLister {
+  const tdl::Bound& bound;
+  const std::vector<bool>& open;
+  const std::vector<std::vector<int64_t>>& extents;
+  SoapSet& set;
 
-// Every list that begins with `degrees`, in lexicographic order.
-void add_degrees(const tdl::Bound& bound, const std::vector<bool>& open, SoapSet& set, std::vector<int>& degrees) {
-  const int n = static_cast<int>(set.devices.size());
-  if (degrees.size() == set.indices.size()) {
-    if (!exists(bound, set.indices, degrees)) return;
-    const int64_t before = set.ends.empty() ? 0 : set.ends.back();
-    set.ends.push_back(before + (set.operation ? block_count(n, product(degrees)) : 1));
-    set.degrees.push_back(degrees);
-    return;
+  bool exists(const std::vector<int>& degrees) const {
+    std::vector<int> mesh;
+    std::vector<tdl::AxisStrategy> axes;
+    for (size_t d = 0; d < degrees.size(); ++d) {
+      if (degrees[d] == 1) continue;
+      const int index = set.indices[d];
+      if (index == kSoapCopies && !axes.empty() && axes.back().replicate()) return false;  // copies of copies
+      mesh.push_back(degrees[d]);
+      axes.emplace_back();
+      if (index != kSoapCopies) axes.back().names = {bound.indices[static_cast<size_t>(index)].name};
+    }
+    return mesh.empty() || (has_values_for(bound, mesh, axes) && tdl::derive(bound, mesh, axes).has_value());
   }
-  const int64_t extent = bound.indices[static_cast<size_t>(set.indices[degrees.size()])].extent;
-  const int most = open[degrees.size()] ? n : 1;
-  for (int degree = 1; degree <= most; ++degree) {
-    if (extent % degree != 0 || n % (product(degrees) * degree) != 0) continue;
-    degrees.push_back(degree);
-    add_degrees(bound, open, set, degrees);
-    degrees.pop_back();
+
+  bool divides(size_t d, int degree) const {
+    const int index = set.indices[d];
+    if (index == kSoapCopies) return true;
+    const auto whole = [degree](int64_t extent) { return extent % degree == 0; };
+    if (!extents.empty()) return std::ranges::any_of(extents[d], whole);
+    return whole(bound.indices[static_cast<size_t>(index)].extent);
   }
-}
+
+  // Every list that begins with `degrees`, in lexicographic order.
+  void add(std::vector<int>& degrees) const {
+    const int n = static_cast<int>(set.devices.size());
+    const size_t d = degrees.size();
+    if (d == set.indices.size()) {
+      if (!exists(degrees)) return;
+      const int64_t before = set.ends.empty() ? 0 : set.ends.back();
+      set.ends.push_back(before + (set.operation ? block_count(n, product(degrees)) : 1));
+      set.degrees.push_back(degrees);
+      return;
+    }
+    const int most = open[d] ? n : 1;
+    for (int degree = 1; degree <= most; ++degree) {
+      if (!divides(d, degree) || n % (product(degrees) * degree) != 0) continue;
+      degrees.push_back(degree);
+      add(degrees);
+      degrees.pop_back();
+    }
+  }
+};
 
 }  // namespace
 
 SoapSet soap_set(const tdl::Bound& bound, std::vector<int> indices, const std::vector<bool>& open,
-                 std::vector<DeviceId> devices, bool operation) {
+                 std::vector<DeviceId> devices, bool operation, const std::vector<std::vector<int64_t>>& extents) {
   ensure(!devices.empty(), "configurations of '{}' on no device", bound.name);
   SoapSet set{std::move(indices), std::move(devices), operation, {}, {}};
   std::vector<int> degrees;
-  add_degrees(bound, open, set, degrees);
+  DegreeLister{bound, open, extents, set}.add(degrees);
   return set;
 }
 

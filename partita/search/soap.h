@@ -28,6 +28,7 @@ enum class SoapDimension {
   kParameter,
   kContracted,  // indexes no result
   kWhole,       // cannot be split: an opaque function is indexed by it, or nothing is
+  kCopies,      // no index: parts along it are the same (soap_ops.h)
 };
 std::string_view name_of(SoapDimension dimension);  // "sample"
 
@@ -42,7 +43,7 @@ std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound);
 struct SoapDimensions {
   bool sample = true, operation = true, attribute = true, parameter = true;
 
-  bool contains(SoapDimension dimension) const;  // of an index
+  bool contains(SoapDimension dimension) const;  // copies go with any split
 };
 // "s", "o", "p", "sap", "soap"; bad usage names them.
 SoapDimensions parse_soap_dimensions(std::string_view text);
@@ -57,6 +58,8 @@ std::vector<DeviceId> block_of(const std::vector<DeviceId>& devices, int64_t p, 
 
 // ---------------------------------------------------------------- configurations
 
+constexpr int kSoapCopies = -1;  // in the place of an index of the formula
+
 // How an op is split, and where its parts are: part r, row-major over the degrees, is on devices[r]. A set has blocks;
 // a plan takes any list of distinct devices (soap_plan.h).
 struct SoapConfiguration {
@@ -69,7 +72,7 @@ struct SoapConfiguration {
 // devices. A degree divides its index's extent, the product of all degrees divides the number of devices, and the split
 // exists (TDL.md, rules 10 to 18). Without the operation dimension all ops have the first aligned block.
 struct SoapSet {
-  std::vector<int> indices;  // of the formula
+  std::vector<int> indices;  // of the formula; kSoapCopies: copies
   std::vector<DeviceId> devices;
   bool operation = true;
   std::vector<std::vector<int>> degrees;  // in lexicographic order
@@ -80,8 +83,9 @@ struct SoapSet {
   // Uniform, and without a look at any plan: a proposal is as likely as its way back.
   SoapConfiguration draw(Rng& rng) const { return at(static_cast<int64_t>(rng.below(static_cast<uint64_t>(size())))); }
 };
-// `open`: by index, whether it may be split; others have the degree 1.
+// `open`: by index, whether it may be split; others have the degree 1. `extents`: by index, of which one is to be
+// divided by its degree; empty: the index's own.
 SoapSet soap_set(const tdl::Bound& bound, std::vector<int> indices, const std::vector<bool>& open,
-                 std::vector<DeviceId> devices, bool operation);
+                 std::vector<DeviceId> devices, bool operation, const std::vector<std::vector<int64_t>>& extents = {});
 
 }  // namespace partita

@@ -11,10 +11,14 @@ namespace partita {
 
 namespace {
 
-// Degrees by sample, attribute and parameter.
-std::array<int, 3> degrees_by_dimension(const SoapUnit& unit, const SoapConfiguration& c) {
-  std::array<int, 3> product{1, 1, 1};
-  for (size_t d = 0; d < c.degrees.size(); ++d) product[static_cast<size_t>(unit.dimensions[d])] *= c.degrees[d];
+// Degrees by sample, attribute and parameter, and copies.
+using ByDimension = std::array<int, 4>;
+ByDimension degrees_by_dimension(const SoapUnit& unit, const std::vector<int>& degrees) {
+  ByDimension product{1, 1, 1, 1};
+  for (size_t d = 0; d < degrees.size(); ++d) {
+    const SoapDimension dimension = unit.dimensions[d];
+    product[dimension == SoapDimension::kCopies ? 3 : static_cast<size_t>(dimension)] *= degrees[d];
+  }
   return product;
 }
 
@@ -36,7 +40,7 @@ SoapNeighbourhood soap_neighbourhood(const Graph& graph, const SoapSpace& space)
   }
   out.beside.resize(space.units.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    if (graph.ops[i].phase != Phase::kForward) continue;
+    if (graph.ops[i].phase != Phase::kForward && !space.of_units) continue;
     for (const TensorId t : graph.ops[i].operands) {
       const OpId producer = graph.tensor(t).producer;
       if (!producer.valid()) continue;
@@ -56,7 +60,7 @@ SoapNeighbourhood soap_neighbourhood(const Graph& graph, const SoapSpace& space)
 int64_t most_alike(const SoapSpace& space, int unit, int other, int64_t configuration) {
   const SoapUnit &of = space.units[static_cast<size_t>(unit)], &that = space.units[static_cast<size_t>(other)];
   const SoapConfiguration wanted = space.sets[static_cast<size_t>(other)].at(configuration);
-  const std::array<int, 3> degrees = degrees_by_dimension(that, wanted);
+  const ByDimension degrees = degrees_by_dimension(that, wanted.degrees);
   const SoapSet& set = space.sets[static_cast<size_t>(unit)];
   int64_t best = -1;
   int least = 0;
@@ -64,7 +68,7 @@ int64_t most_alike(const SoapSpace& space, int unit, int other, int64_t configur
     int64_t parts = 1;
     for (const int degree : set.degrees[d]) parts *= degree;
     if (parts != static_cast<int64_t>(wanted.devices.size())) continue;
-    const std::array<int, 3> its = degrees_by_dimension(of, {set.degrees[d], {}});
+    const ByDimension its = degrees_by_dimension(of, set.degrees[d]);
     int apart = 0;
     for (size_t k = 0; k < its.size(); ++k) apart += std::abs(its[k] - degrees[k]);
     if (best >= 0 && apart >= least) continue;

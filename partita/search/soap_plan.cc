@@ -13,7 +13,7 @@ SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<Dev
                  const SoapDimensions& dimensions) {
   std::vector<bool> open;
   for (const SoapDimension d : unit.dimensions) open.push_back(dimensions.contains(d));
-  return soap_set(*graph.op(unit.leader).bound, unit.indices, open, devices, dimensions.operation);
+  return soap_set(*graph.op(unit.leader).bound, unit.indices, open, devices, dimensions.operation, unit.extents);
 }
 
 UnitChoices::UnitChoices(const Graph& graph, DerivationCache* derivations)

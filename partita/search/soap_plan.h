@@ -30,6 +30,8 @@ struct SoapUnit {
   std::vector<SoapDimension> dimensions;  // of these
   std::vector<OpId> ops;                  // in the graph's order, the leader among them
   std::vector<std::vector<int>> follows;  // [op][index]: which index of its own it splits with it; -1: none
+  // By index, where it may be split into equal parts of another extent than its own: SoapSet's `extents`.
+  std::vector<std::vector<int64_t>> extents = {};
 };
 
 // Every op is in one unit; units are in the order of their first forward ops. An op splits what runs along the same

@@ -10,6 +10,9 @@
 //    group, of a run of neighbours; drawn, or like a neighbour's.
 // 4. Descent: each unit in each configuration of its set, until no change of one unit is shorter.
 // 5. While budget is left: a few units go elsewhere, and descent again (iterated local search).
+//
+// Where each op is a unit of its own, half of the budget goes to plans of whole units as above, without 5; from the
+// best of them it is 3 to 5, with moves of whole units too.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -37,6 +40,8 @@ constexpr double kHeat = 0.002;     // of the step, that the walk accepts at fir
 constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
 constexpr int kStartsToImprove = 2;
+constexpr uint64_t kMovesOfWholeUnits = 4;  // one of so many, where ops are units of their own
+constexpr double kWholeUnits = 0.5;         // of the budget, there
 constexpr double kShaken = 0.2;             // by which a plan may be longer with some units elsewhere
 constexpr uint64_t kMovesOfAShake = 5;      // at most
 constexpr int64_t kNodesOfAProof = 20'000;  // of soap?exact=yes, where no time is given
@@ -51,6 +56,7 @@ struct Run {
   const SoapNeighbourhood near;
   SoapWalk& walk;
   int64_t steps = 0;               // that it may take
+  bool shakes = true;              // uses what is left of it after the descent
   std::vector<int> critical = {};  // units on the critical path, once for each task
   int64_t critical_at = -1;        // of the walk's accepted changes
   std::vector<std::string> notes = {};
@@ -190,8 +196,18 @@ Units run_of_neighbours(Run& run, int unit, int64_t number) {
   return units;
 }
 
+// Of a space of single ops: the unit that this op is of, as a whole.
+Units whole_unit(Run& run, int op) {
+  const SoapSpace& whole = run.space.whole();
+  for (size_t u = 0; u < whole.units.size(); ++u)
+    if (std::ranges::binary_search(whole.units[u].ops, OpId(static_cast<size_t>(op))))
+      return numbers_of_unit(run.space, static_cast<int>(u), whole.sets[u].draw(run.rng));
+  return {};
+}
+
 Units drawn_move(Run& run) {
   const int unit = some_unit(run);
+  if (run.space.of_units && run.rng.below(kMovesOfWholeUnits) == 0) return whole_unit(run, unit);
   switch (run.rng.below(8)) {
     case 0:
       return all_of(run.near.groups[static_cast<size_t>(run.near.group_of[static_cast<size_t>(unit)])],
@@ -267,20 +283,36 @@ bool is_exact(const Problem& problem) {
   return exact != problem.options.end() && exact->second == "yes";
 }
 
+std::string end_of(bool local) {
+  return local ? "no change of one unit is shorter" : "not every change of one unit was looked at";
+}
+
 // What is left of the budget: again and again from the best plan, with a few units elsewhere.
 void shake_and_descend(Run& run) {
   int times = 0, shorter = 0;
+  bool local = true;  // the best plan is one where a descent ended
   for (; !run.ended(); ++times) {
     const int64_t best_ns = run.walk.best_ns();
     run.walk.go_to(run.walk.best());
     const auto most_ns = static_cast<int64_t>(static_cast<double>(best_ns) * (1 + kShaken));
     for (uint64_t moves = 2 + run.rng.below(kMovesOfAShake - 1); moves > 0 && !run.ended(); --moves)
       run.walk.try_change(drawn_move(run), most_ns);
-    descend(run);
-    shorter += run.walk.best_ns() < best_ns;
+    const bool ended = descend(run);
+    if (run.walk.best_ns() < best_ns) ++shorter, local = ended;
   }
   run.walk.go_to(run.walk.best());
-  note(run, fmt::format("{} times with some units elsewhere, {} of them shorter: {}", times, shorter, time_of(run)));
+  note(run, fmt::format("{} times with some units elsewhere, {} of them shorter: {}, {}", times, shorter, time_of(run),
+                        end_of(local)));
+}
+
+// From the plan at hand.
+void improve(Run& run) {
+  wander(run, kWalk);
+  if (!run.walk.best().empty()) run.walk.go_to(run.walk.best());
+  note(run, fmt::format("walk: {}", time_of(run)));
+  const bool local = descend(run);
+  note(run, fmt::format("descent: {}, {}", time_of(run), end_of(local)));
+  if (local && run.shakes) shake_and_descend(run);
 }
 
 void search_from(Run& run) {
@@ -296,13 +328,7 @@ void search_from(Run& run) {
   }
   run.walk.go_to(best);
   note(run, fmt::format("groups: {}", time_of(run)));
-  wander(run, kWalk);
-  if (!run.walk.best().empty()) run.walk.go_to(run.walk.best());
-  note(run, fmt::format("walk: {}", time_of(run)));
-  const bool local = descend(run);
-  note(run, fmt::format("descent: {}, {}", time_of(run),
-                        local ? "no change of one unit is shorter" : "not every change of one unit was looked at"));
-  if (local && !is_exact(run.problem)) shake_and_descend(run);
+  improve(run);
 }
 
 // Looks at every plan, or at why no plan like it is better, for as long as there is time.
@@ -316,17 +342,69 @@ void prove(Run& run, const CostModel& cost) {
                         best.nodes, best.simulated, best.seconds));
 }
 
+// What was found of whole units, before each op is a unit of its own.
+struct OfUnits {
+  std::vector<int64_t> numbers;  // of the space of single ops
+  std::vector<SearchPoint> trail;
+  std::vector<std::string> notes;
+  int64_t proposals = 0;
+  double cpu_seconds = 0;
+};
+OfUnits best_of_units(const Problem& problem, const Budget& budget, Rng& rng, const SoapSpace& space,
+                      const CostModel& cost, const Watch& watch, int64_t steps) {
+  const std::clock_t begun = std::clock();
+  const SoapSpace& whole = space.whole();
+  SoapWalk walk(problem, whole, cost, SoapSimulator::kReplay, watch);
+  Run run{problem, budget, watch, rng, whole, soap_neighbourhood(problem.graph, whole), walk};
+  run.steps = steps;
+  run.shakes = false;
+  search_from(run);
+  const bool fits = walk.best_ns() != SoapWalk::kNone;
+  OfUnits out{numbers_of(space, configurations_of(whole, fits ? walk.best() : walk.numbers())),
+              fits ? walk.result("soap").trail : std::vector<SearchPoint>(),
+              {},
+              walk.proposals()};
+  for (const std::string& text : run.notes) out.notes.push_back("whole units: " + text);
+  out.cpu_seconds = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
+  return out;
+}
+
+// The log of both.
+void add_before(OfUnits before, SearchResult& result) {
+  result.counters["proposals"] += static_cast<double>(before.proposals);
+  for (SearchPoint point : result.trail) {
+    if (!before.trail.empty() && point.cost >= before.trail.back().cost) continue;
+    point.proposals += before.proposals;
+    point.cpu_seconds += before.cpu_seconds;
+    before.trail.push_back(point);
+  }
+  result.trail = std::move(before.trail);
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
-  const SoapSpace space = soap_space(problem, {});
+  const SoapSpace space = soap_space(problem, {}, parse_soap_granularity(problem.options.at("granularity")));
   const SoapBound bound = asked_bound(problem, space, cost, watch);
+  const int64_t steps =
+      budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem));
+  OfUnits before;
+  if (space.of_units) before = best_of_units(problem, budget, rng, space, cost, watch.share(kWholeUnits), steps / 2);
   SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
   Run run{problem, budget, watch, rng, space, soap_neighbourhood(problem.graph, space), walk};
-  run.steps = budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem));
-  search_from(run);
+  run.shakes = !is_exact(problem);
+  if (space.of_units) {
+    run.steps = steps - steps / 2;
+    run.notes = std::move(before.notes);
+    walk.go_to(before.numbers);
+    improve(run);
+  } else {
+    run.steps = steps;
+    search_from(run);
+  }
   if (is_exact(problem)) prove(run, cost);
   SearchResult result = walk.result("soap");
+  if (space.of_units) add_before(std::move(before), result);
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
   return result;
@@ -340,7 +418,7 @@ SearchEntry soap_search() {
           .summary =
               "a portfolio over FlexFlow's space by the simulated time: plain starts, equal layers together, a walk "
               "along the critical path, descent",
-          .options = {{"bound", {"quick", "full", "no"}}, {"exact", {"no", "yes"}}},
+          .options = {{"bound", {"quick", "full", "no"}}, {"exact", {"no", "yes"}}, {"granularity", {"unit", "op"}}},
           .search = search,
           .measure = Objective::kTime};
 }

@@ -2,16 +2,42 @@
 #include "partita/search/soap_tasks.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <tuple>
 
 #include "partita/base/error.h"
 
 namespace partita {
 
-SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions) {
-  SoapSpace space{soap_units(problem.graph), {}};
+namespace {
+
+// Ops that are alike have one set, which is made once.
+void add_sets(const Graph& graph, const std::vector<DeviceId>& devices, const SoapDimensions& dimensions,
+              SoapSpace& space) {
+  std::map<
+      std::tuple<const tdl::Bound*, std::vector<int>, std::vector<SoapDimension>, std::vector<std::vector<int64_t>>>,
+      SoapSet>
+      known;
+  for (const SoapUnit& unit : space.units) {
+    const auto [set, fresh] =
+        known.try_emplace({graph.op(unit.leader).bound.get(), unit.indices, unit.dimensions, unit.extents});
+    if (fresh) set->second = soap_set(graph, unit, devices, dimensions);
+    space.sets.push_back(set->second);
+  }
+}
+
+}  // namespace
+
+SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions, SoapGranularity granularity) {
   const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
-  for (const SoapUnit& unit : space.units) space.sets.push_back(soap_set(problem.graph, unit, devices, dimensions));
-  return space;
+  SoapSpace space{soap_units(problem.graph), {}};
+  add_sets(problem.graph, devices, dimensions, space);
+  if (granularity == SoapGranularity::kUnit) return space;
+  SoapSpace of_ops{units_of_single_ops(problem.graph, space.units), {}};
+  add_sets(problem.graph, devices, dimensions, of_ops);
+  of_ops.of_units = std::make_shared<const SoapSpace>(std::move(space));
+  return of_ops;
 }
 
 int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration) {
@@ -23,11 +49,48 @@ int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration) {
   return -1;
 }
 
-std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations) {
-  std::vector<int64_t> numbers;
-  for (size_t u = 0; u < space.units.size(); ++u)
-    numbers.push_back(std::max<int64_t>(0, number_of(space.sets[u], configurations[u])));
+namespace {
+
+int64_t number_like(const SoapSet& set, const SoapConfiguration& c) {
+  if (const int64_t number = number_of(set, c); number >= 0) return number;
+  int64_t best = 0, least = std::numeric_limits<int64_t>::max();
+  for (int64_t i = 0; i < set.size(); ++i) {
+    const SoapConfiguration other = set.at(i);
+    if (other.devices != c.devices) continue;
+    int64_t apart = 0;
+    for (size_t d = 0; d < c.degrees.size(); ++d) apart += std::abs(other.degrees[d] - c.degrees[d]);
+    if (apart < least) best = i, least = apart;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<std::pair<int, int64_t>> numbers_of_unit(const SoapSpace& space, int unit, const SoapConfiguration& c) {
+  const size_t u = static_cast<size_t>(unit);
+  if (!space.of_units) return {{unit, std::max<int64_t>(0, number_of(space.sets[u], c))}};
+  const SoapUnit& of = space.of_units->units[u];
+  std::vector<std::pair<int, int64_t>> numbers;
+  for (size_t i = 0; i < of.ops.size(); ++i) {
+    const size_t op = of.ops[i].index();
+    numbers.emplace_back(static_cast<int>(op),
+                         number_like(space.sets[op], configuration_of_op(of, i, space.units[op], c)));
+  }
   return numbers;
+}
+
+std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations) {
+  std::vector<int64_t> numbers(space.units.size(), 0);
+  for (size_t u = 0; u < configurations.size(); ++u)
+    for (const auto& [unit, number] : numbers_of_unit(space, static_cast<int>(u), configurations[u]))
+      numbers[static_cast<size_t>(unit)] = number;
+  return numbers;
+}
+
+std::vector<SoapConfiguration> configurations_of(const SoapSpace& space, const std::vector<int64_t>& numbers) {
+  std::vector<SoapConfiguration> configurations;
+  for (size_t u = 0; u < numbers.size(); ++u) configurations.push_back(space.sets[u].at(numbers[u]));
+  return configurations;
 }
 
 std::vector<const OpFragment*> op_fragments(const Problem& problem, const SoapUnit& unit,
@@ -131,9 +194,8 @@ std::vector<int64_t> SoapTasks::most_bytes() const {
 }
 
 Plan SoapTasks::plan(const std::vector<int64_t>& numbers, std::string_view search) const {
-  std::vector<SoapConfiguration> configurations;
-  for (size_t u = 0; u < numbers.size(); ++u) configurations.push_back(space_.sets[u].at(numbers[u]));
-  return soap_plan(problem_.graph, problem_.cluster, space_.units, configurations, search, problem_.pins);
+  return soap_plan(problem_.graph, problem_.cluster, space_.units, configurations_of(space_, numbers), search,
+                   problem_.pins);
 }
 
 }  // namespace partita

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "partita/search/search.h"
-#include "partita/search/soap_plan.h"
+#include "partita/search/soap_ops.h"
 #include "partita/sim/local_tasks.h"
 
 namespace partita {
@@ -20,12 +20,21 @@ namespace partita {
 struct SoapSpace {
   std::vector<SoapUnit> units;
   std::vector<SoapSet> sets;
+  std::shared_ptr<const SoapSpace> of_units = nullptr;  // where each op is a unit of its own: the space without that
+
+  // The space of which plans to begin with are made.
+  const SoapSpace& whole() const { return of_units ? *of_units : *this; }
 };
-SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions);
+SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions,
+                     SoapGranularity granularity = SoapGranularity::kUnit);
 // The number of a configuration in a set; -1: it is not there.
 int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration);
-// Of a plan, by unit; where a configuration is not in its set, the set's first.
+// Of a plan of whole() units, by unit of the space; where a configuration is not in its set, the one of as many devices
+// there that is most like it, or the set's first.
 std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations);
+// What one of whole() units does in a configuration: by unit of the space.
+std::vector<std::pair<int, int64_t>> numbers_of_unit(const SoapSpace& space, int unit, const SoapConfiguration& c);
+std::vector<SoapConfiguration> configurations_of(const SoapSpace& space, const std::vector<int64_t>& numbers);
 
 // The fragments of a unit's ops in a configuration, one an op; what is pinned is as pinned.
 std::vector<const OpFragment*> op_fragments(const Problem& problem, const SoapUnit& unit,

@@ -80,15 +80,25 @@ void SoapWalk::go_to(const std::vector<int64_t>& numbers) {
   take(ns, memory_of(numbers));
 }
 
+std::vector<int64_t> SoapWalk::changed(const Units& units) const {
+  std::vector<int64_t> numbers = tasks_.numbers();
+  for (const auto& [unit, number] : units) numbers[static_cast<size_t>(unit)] = number;
+  return numbers;
+}
+
+std::optional<int64_t> SoapWalk::look_at(const Units& units, int64_t threshold_ns) {
+  ensure(memory_.fits, "a change of a plan that does not fit");
+  const std::optional<int64_t> ns = judge_.ns(tasks_.propose(units), threshold_ns);
+  return ns && memory_of(changed(units)).fits ? ns : std::nullopt;
+}
+
 bool SoapWalk::try_change(const Units& units, int64_t threshold_ns) {
   ++proposals_;
   const SoapTasks::Changes& changes = tasks_.propose(units);
   if (!memory_.fits && over_bytes() >= memory_.over_bytes) return false;
   const std::optional<int64_t> ns = judge_.ns(changes, memory_.fits ? threshold_ns : Replay::kNoThreshold);
   if (!ns) return false;
-  std::vector<int64_t> changed = tasks_.numbers();
-  for (const auto& [unit, number] : units) changed[static_cast<size_t>(unit)] = number;
-  const Memory memory = memory_of(changed);
+  const Memory memory = memory_of(changed(units));
   if (memory_.fits && !memory.fits) return false;
   ++accepted_;
   take(*ns, memory);

@@ -34,6 +34,9 @@ class SoapWalk {
   // Goes there if the step takes no longer than this, and fits. A plan that does not fit gives way to any that is
   // nearer to fitting. Whether it went.
   bool try_change(const Units& units, int64_t threshold_ns);
+  // The step after a change of a plan that fits, without going there; nothing where it is longer than this or does not
+  // fit.
+  std::optional<int64_t> look_at(const Units& units, int64_t threshold_ns);
 
   const std::vector<int64_t>& numbers() const { return tasks_.numbers(); }
   int64_t ns() const { return ns_; }
@@ -62,6 +65,7 @@ class SoapWalk {
   };
   int64_t over_bytes() const;
   Memory memory_of(const std::vector<int64_t>& numbers);
+  std::vector<int64_t> changed(const Units& units) const;
   void take(int64_t ns, const Memory& memory);
 
   const Problem& problem_;

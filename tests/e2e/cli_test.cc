@@ -465,6 +465,7 @@ const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
                                              "proposals",
                                              "paper_cost",
                                              "counters",
+                                             "search_trail",
                                              "host_bytes",
                                              "serial_time_us",
                                              "faster",
@@ -1071,6 +1072,27 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   expect_error({"check", exact, "--bound", bound}, 3, {bound, "(in all 1), such as 'fc2.weight'"});
   expect_error({"plan", "zoo:mlp", "--search", "soybean", "--write-bound", bound}, 2,
                {"'soybean' cannot prove a lower bound", "exact"});
+}
+
+// A search from plan to plan leaves each time that its best became better, down to the plan that it returns.
+TEST(CliPlan, TheTrailOfASearch) {
+  const Json rows = json_of({"compare", "zoo:mlp?layers=3", "--cluster", "flexflow-p100", "--devices", "4",
+                             "--objective", "time", "--max-steps", "600", "--search", "flexflow,soap,expert"})["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_FALSE(rows[2].contains("search_trail"));
+  for (size_t i = 0; i < 2; ++i) {
+    expect_keys(rows[i], kPlanKeys, kMorePlanKeys);
+    const Json& trail = rows[i]["search_trail"];
+    ASSERT_GT(trail.size(), 1u) << rows[i]["search"];
+    for (size_t k = 0; k < trail.size(); ++k) expect_keys(trail[k], {"proposals", "cpu_seconds", "local_step_time_us"});
+    for (size_t k = 1; k < trail.size(); ++k) {
+      EXPECT_LT(trail[k]["local_step_time_us"], trail[k - 1]["local_step_time_us"]) << rows[i]["search"];
+      EXPECT_GE(trail[k]["proposals"], trail[k - 1]["proposals"]) << rows[i]["search"];
+      EXPECT_GE(trail[k]["cpu_seconds"], trail[k - 1]["cpu_seconds"]) << rows[i]["search"];
+    }
+    EXPECT_EQ(trail.back()["local_step_time_us"], rows[i]["paper_cost"]) << rows[i]["search"];
+    EXPECT_LE(trail.back()["proposals"], rows[i]["counters"]["proposals"]) << rows[i]["search"];
+  }
 }
 
 TEST(CliPlan, TheObjectiveTime) {

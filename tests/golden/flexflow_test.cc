@@ -15,6 +15,7 @@
 #include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_starts.h"
+#include "tests/golden/soap_draws.h"
 
 namespace partita {
 namespace {
@@ -190,43 +191,108 @@ TEST(FlexFlow, FindsTheBestOfASmallSpace) {
   }
 }
 
-// What `soap` returns after its descent: no change of one unit is shorter. It is no longer than what it began with.
-TEST(Soap, EndsWhereNoChangeOfOneUnitIsShorter) {
-  for (const char* model :
-       {"alexnet?image=67,classes=12,hidden=96,batch=16", "rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=8"}) {
-    const Graph graph = training(model);
-    const Cluster cluster = load_cluster("flexflow-k80", 4);
-    const SearchResult of = found(graph, cluster, "soap", 20'000);
-    ASSERT_TRUE(of.plan);
-    EXPECT_TRUE(std::ranges::any_of(of.notes, [](const std::string& note) {
-      return note.find("no change of one unit is shorter") != std::string::npos;
-    })) << fmt::format("{}", fmt::join(of.notes, "; "));
-    EXPECT_LE(*of.local_ns, simulated_ns(graph, data_parallel_plan(graph, cluster), cluster));
-    const Problem problem{.graph = graph, .cluster = cluster};
-    const CostModel cost(cluster);
-    const SoapSpace space = soap_space(problem, {});
-    SoapTasks tasks(problem, cost, space);
-    SoapJudge judge(SoapSimulator::kFull, tasks);
-    std::vector<std::pair<int, int64_t>> all;
-    for (size_t u = 0; u < space.units.size(); ++u) {
-      const SoapSet& set = space.sets[u];
-      const Mesh& mesh = of.plan->ops[space.units[u].leader.index()].mesh;
-      int64_t number = -1;  // which of the set the plan has
-      for (int64_t i = 0; i < set.size() && number < 0; ++i)
-        if (set.at(i).devices == mesh.devices.list() &&
-            UnitChoices(graph).of(space.units[u], set.at(i))[0].strategies ==
-                of.plan->ops[space.units[u].ops[0].index()].strategies)
-          number = i;
-      ASSERT_GE(number, 0);
-      all.emplace_back(static_cast<int>(u), number);
+// Which of its units' sets a plan has.
+std::vector<std::pair<int, int64_t>> numbers_in(const Graph& graph, const SoapSpace& space, const Plan& plan) {
+  UnitChoices choices(graph);
+  std::vector<std::pair<int, int64_t>> all;
+  for (size_t u = 0; u < space.units.size(); ++u) {
+    const SoapUnit& unit = space.units[u];
+    const SoapSet& set = space.sets[u];
+    int64_t number = 0;
+    for (; number < set.size(); ++number) {
+      if (set.at(number).devices != plan.ops[unit.leader.index()].mesh.devices.list()) continue;
+      const std::vector<OpChoice> chosen = choices.of(unit, set.at(number));
+      bool same = true;
+      for (size_t i = 0; i < chosen.size() && same; ++i) same = chosen[i] == plan.ops[unit.ops[i].index()];
+      if (same) break;
     }
-    ASSERT_EQ(judge.ns(tasks.propose(all)), of.local_ns);
-    tasks.keep();
-    judge.keep();
-    for (size_t u = 0; u < space.units.size(); ++u)
-      for (int64_t i = 0; i < space.sets[u].size(); ++i)
-        EXPECT_GE(*judge.ns(tasks.propose({{static_cast<int>(u), i}})), *of.local_ns) << model;
+    EXPECT_LT(number, set.size()) << graph.op(unit.leader).name;
+    all.emplace_back(static_cast<int>(u), number);
   }
+  return all;
+}
+
+// Changes of one unit, each simulated from the beginning.
+struct Neighbours {
+  int64_t ns = 0, changes = 0, shorter = 0;
+};
+Neighbours neighbours_of(const Graph& graph, const Cluster& cluster, const Plan& plan,
+                         SoapGranularity granularity = SoapGranularity::kUnit) {
+  const Problem problem{.graph = graph, .cluster = cluster};
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {}, granularity);
+  SoapTasks tasks(problem, cost, space);
+  SoapJudge judge(SoapSimulator::kFull, tasks);
+  Neighbours out{.ns = *judge.ns(tasks.propose(numbers_in(graph, space, plan)))};
+  tasks.keep();
+  judge.keep();
+  for (size_t u = 0; u < space.units.size(); ++u)
+    for (int64_t i = 0; i < space.sets[u].size(); ++i) {
+      if (i == tasks.numbers()[u]) continue;
+      ++out.changes;
+      out.shorter += *judge.ns(tasks.propose({{static_cast<int>(u), i}})) < out.ns;
+    }
+  return out;
+}
+
+bool says(const SearchResult& of, const char* text) {
+  return std::ranges::any_of(of.notes, [&](const std::string& note) { return note.find(text) != std::string::npos; });
+}
+
+// What `soap` returns after its descents: no change of one unit is shorter. It is no longer than what it began with.
+void expect_local_optimum(const std::string& model, int devices, int64_t steps = 15'000,
+                          SoapGranularity granularity = SoapGranularity::kUnit) {
+  SCOPED_TRACE(fmt::format("{} on {} devices", model, devices));
+  const Graph graph = training(model);
+  const Cluster cluster = load_cluster(devices == 4 ? "flexflow-k80" : "flexflow-p100", devices);
+  const bool of_ops = granularity == SoapGranularity::kOp;
+  const SearchResult of = found(graph, cluster, of_ops ? "soap?bound=no,granularity=op" : "soap?bound=no", steps);
+  ASSERT_TRUE(of.plan);
+  EXPECT_NE(of.notes.back().find("no change of one unit is shorter"), std::string::npos)
+      << fmt::format("{}", fmt::join(of.notes, "; "));
+  EXPECT_LE(*of.local_ns, simulated_ns(graph, data_parallel_plan(graph, cluster), cluster));
+  const Neighbours around = neighbours_of(graph, cluster, *of.plan, granularity);
+  EXPECT_EQ(around.ns, *of.local_ns);
+  EXPECT_EQ(around.shorter, 0);
+  EXPECT_GT(around.changes, 0);
+  std::printf("%s on %d devices, %zu units: %ld ns, none of %ld changes is shorter\n", model.c_str(), devices,
+              of_ops ? graph.ops.size() : static_cast<size_t>(of.counters.at("units")), static_cast<long>(around.ns),
+              static_cast<long>(around.changes));
+}
+
+TEST(Soap, EndsWhereNoChangeOfOneUnitIsShorter) {
+  expect_local_optimum("alexnet?image=67,classes=12,hidden=96,batch=16", 4);
+  expect_local_optimum("rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=8", 4);
+  expect_local_optimum("rnntc?steps=3,layers=2,hidden=12,vocabulary=20,classes=4,batch=12", 2);
+  expect_local_optimum("nmt?steps=2,layers=1,hidden=12,vocabulary=24,batch=12", 8);
+  expect_local_optimum("mlp?layers=3,width=256,batch=64", 4, 15'000, SoapGranularity::kOp);
+  expect_local_optimum("rnnlm?steps=2,layers=1,hidden=12,vocabulary=24,batch=8", 2, 15'000, SoapGranularity::kOp);
+}
+TEST(ManySoap, EndsWhereNoChangeOfOneUnitIsShorter) {
+  for (const char* model : kSoapModels)
+    for (const int devices : {2, 4, 8}) expect_local_optimum(fmt::format("{},batch=12", model), devices, 120'000);
+}
+
+// What it says of its plan is what comes of simulating each change.
+TEST(FlexFlow, SaysWhetherItsPlanIsLocallyOptimal) {
+  int optimal = 0, other = 0;
+  for (const char* model : {"mlp?layers=3,width=64,batch=32", "rnnlm?steps=2,layers=1,hidden=12,vocabulary=24,batch=8"})
+    for (const int64_t steps : {60, 6'000}) {
+      const Graph graph = training(model);
+      const Cluster cluster = load_cluster("flexflow-k80", 4);
+      const SearchResult of = found(graph, cluster, "flexflow?check=yes,bound=no", steps);
+      ASSERT_TRUE(of.plan);
+      const Neighbours around = neighbours_of(graph, cluster, *of.plan);
+      EXPECT_EQ(around.ns, *of.local_ns);
+      EXPECT_EQ(of.counters.at("changes_looked_at"), static_cast<double>(around.changes));
+      EXPECT_EQ(of.counters.at("shorter_changes"), static_cast<double>(around.shorter));
+      EXPECT_TRUE(says(of, around.shorter > 0 ? "not locally optimal: " : "locally optimal: none of "))
+          << of.notes.back();
+      ++(around.shorter > 0 ? other : optimal);
+      EXPECT_EQ(*of.plan, *found(graph, cluster, "flexflow?bound=no", steps).plan);
+    }
+  EXPECT_GT(optimal, 0);
+  EXPECT_GT(other, 0);
 }
 
 TEST(Soap, IsTheSameForASeedAndSteps) {

@@ -12,6 +12,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
+#include "partita/search/soap_ops.h"
 #include "partita/sim/nodes.h"
 #include "tests/golden/soap_draws.h"
 
@@ -122,6 +123,7 @@ void expect_random_plans_are_equal(int plans) {
   const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 36;
   std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
   Rng rng(seed);
+  int plans_drawn = 0;
   std::map<std::pair<int, int>, int> of;
   for (int i = 0; i < plans; ++i) ++of[{i % 6, 2 + static_cast<int>(rng.below(7))}];
   for (const auto& [which, count] : of) {
@@ -131,11 +133,12 @@ void expect_random_plans_are_equal(int plans) {
     SCOPED_TRACE(fmt::format("{} on {}", kSoapModels[model], cluster.name));
     const CostModel cost(cluster);
     LocalTasks tasks(graph, cost);
-    const std::vector<SoapUnit> units = soap_units(graph);
+    const std::vector<SoapUnit> together = soap_units(graph), ops = units_of_single_ops(graph, together);
     for (int n = 0; n < count; ++n) {
       std::vector<SoapConfiguration> drawn;
+      const std::vector<SoapUnit>& units = plans_drawn++ % 3 == 2 ? ops : together;
       for (const SoapUnit& unit : units)
-        drawn.push_back(n % 2 == 0
+        drawn.push_back(n % 2 == 0 || &units == &ops
                             ? soap_set(graph, unit, slowest_link_first(cluster), {}).draw(rng)
                             : any_configuration(*graph.op(unit.leader).bound, unit, slowest_link_first(cluster), rng));
       expect_equal(graph, soap_plan(graph, cluster, units, drawn, "soap"), cluster, tasks);

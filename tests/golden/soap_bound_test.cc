@@ -115,6 +115,7 @@ struct Case {
   const char* cluster;
   int devices;
   double part;  // of the least time, at least
+  SoapGranularity granularity = SoapGranularity::kUnit;
 };
 
 TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
@@ -124,12 +125,13 @@ TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
                          Case{"cnn?layers=2,image=12,filters=16,batch=8", "flexflow-k80", 2, 0.5},
                          Case{"cnn?layers=1,image=12,filters=16,batch=8", "flexflow-p100", 4, 0.5},
                          Case{"rnnlm?steps=1,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-p100", 4, 0.5},
-                         Case{"rnnlm?steps=2,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-k80", 2, 0.5}}) {
+                         Case{"rnnlm?steps=2,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-k80", 2, 0.5},
+                         Case{"mlp?layers=1,width=64,batch=32", "flexflow-p100", 2, 0.3, SoapGranularity::kOp}}) {
     const Graph graph = training(of.model);
     const Cluster cluster = load_cluster(of.cluster, of.devices);
     const Problem problem = in_time(graph, cluster);
     const CostModel cost(cluster);
-    const SoapSpace space = soap_space(problem, {});
+    const SoapSpace space = soap_space(problem, {}, of.granularity);
     double plans = 1;
     for (const SoapSet& set : space.sets) plans *= static_cast<double>(set.size());
     std::printf("%s on %d of %s: %zu units, %.0f plans\n", of.model, of.devices, of.cluster, space.units.size(), plans);
@@ -151,26 +153,33 @@ TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
 }
 
 // What `soap?exact=yes` returns is the best plan, and it says so.
-TEST(SoapOptimum, IsWhatSoapReturnsWhereAsked) {
-  const Graph graph = training("mlp?layers=2,width=64,batch=32");
-  const Cluster cluster = load_cluster("flexflow-k80", 4);
+void expect_optimum(const std::string& model, const Cluster& cluster, const std::string& search,
+                    SoapGranularity granularity) {
+  const Graph graph = training(model);
   Problem problem = in_time(graph, cluster);
   const CostModel cost(cluster);
-  const int64_t least = least_of_all(problem, soap_space(problem, {}), cost);
-  const SearchChoice choice = parse_search("soap?exact=yes");
+  const int64_t least = least_of_all(problem, soap_space(problem, {}, granularity), cost);
+  const SearchChoice choice = parse_search(search);
   problem.options = choice.options;
   Budget budget;
   budget.steps = 1;
   Rng rng(1);
   const SearchResult result = choice.entry->search(problem, budget, rng);
   ASSERT_TRUE(result.plan);
-  EXPECT_EQ(*result.plan->paper_cost, static_cast<double>(least) / 1e3);
+  EXPECT_EQ(*result.plan->paper_cost, static_cast<double>(least) / 1e3) << search;
   const auto says = [&](const char* text) {
     return std::ranges::any_of(result.notes, [&](const std::string& n) { return n.find(text) != std::string::npos; });
   };
-  EXPECT_TRUE(says("no plan of the space takes less"));
-  EXPECT_TRUE(says("lower bound"));
-  EXPECT_LE(result.counters.at("lower_bound_ns"), static_cast<double>(least));
+  EXPECT_TRUE(says("no plan of the space takes less")) << search;
+  EXPECT_TRUE(says("lower bound")) << search;
+  EXPECT_LE(result.counters.at("lower_bound_ns"), static_cast<double>(least)) << search;
+}
+
+TEST(SoapOptimum, IsWhatSoapReturnsWhereAsked) {
+  expect_optimum("mlp?layers=2,width=64,batch=32", load_cluster("flexflow-k80", 4), "soap?exact=yes",
+                 SoapGranularity::kUnit);
+  expect_optimum("mlp?layers=1,width=64,batch=32", load_cluster("flexflow-p100", 2), "soap?exact=yes,granularity=op",
+                 SoapGranularity::kOp);
 }
 
 // Where the watch ends, nothing is claimed.
@@ -186,11 +195,12 @@ TEST(SoapOptimum, IsNotProvedWithoutTime) {
 }
 
 // What is said to be certain of loads and of paths is no more than what drawn plans have.
-void check_drawn_plans(const std::string& model, const Cluster& cluster, int plans, Rng& rng) {
+void check_drawn_plans(const std::string& model, const Cluster& cluster, SoapGranularity granularity, int plans,
+                       Rng& rng) {
   const Graph graph = training(model);
   const Problem problem = in_time(graph, cluster);
   const CostModel cost(cluster);
-  const SoapSpace space = soap_space(problem, {});
+  const SoapSpace space = soap_space(problem, {}, granularity);
   const SoapBound bound = soap_bound(problem, space, cost, {.rounds = 20});
   ASSERT_GT(bound.ns, 0);
   SoapParts parts(problem, cost, space);
@@ -223,7 +233,10 @@ TEST(SoapBound, IsOfPartsThatEveryPlanHas) {
         "rnntc?steps=3,layers=2,hidden=12,vocabulary=24,batch=8",
         "nmt?steps=3,layers=2,hidden=12,vocabulary=24,batch=8"})
     for (const auto& [cluster, devices] : {std::pair{"flexflow-p100", 4}, std::pair{"flexflow-k80", 8}})
-      check_drawn_plans(model, load_cluster(cluster, devices), 10, rng);
+      check_drawn_plans(model, load_cluster(cluster, devices), SoapGranularity::kUnit, 10, rng);
+  for (const char* model : {"mlp?layers=3,width=64,batch=32", "rnnlm?steps=2,layers=1,hidden=12,vocabulary=24,batch=8",
+                            "cnn?layers=2,image=12,filters=16,batch=8"})
+    check_drawn_plans(model, load_cluster("flexflow-p100", 4), SoapGranularity::kOp, 10, rng);
 }
 
 TEST(SoapBound, IsNotBelievedWithWeightsOrCertificatesOfOthers) {
