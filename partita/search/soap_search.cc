@@ -361,7 +361,7 @@ OfUnits best_of_units(const Problem& problem, const Budget& budget, Rng& rng, co
   search_from(run);
   const bool fits = walk.best_ns() != SoapWalk::kNone;
   OfUnits out{numbers_of(space, configurations_of(whole, fits ? walk.best() : walk.numbers())),
-              fits ? walk.result("soap").trail : std::vector<SearchPoint>(),
+              walk.trail(),
               {},
               walk.proposals()};
   for (const std::string& text : run.notes) out.notes.push_back("whole units: " + text);

@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/search/refine.h"
+#include "partita/search/soap_order.h"
 
 namespace partita {
 
@@ -115,7 +116,15 @@ void SoapWalk::tell() {
                      .seconds = seconds()});
 }
 
-SearchResult SoapWalk::result(std::string_view search) const {
+Plan SoapWalk::best_plan(std::string_view search) {
+  Units all;
+  for (size_t u = 0; u < best_.size(); ++u) all.emplace_back(static_cast<int>(u), best_[u]);
+  TaskGraph graph = tasks_.graph();
+  for (const auto& [slot, fragment] : tasks_.propose(all)) graph.fragments[static_cast<size_t>(slot)] = fragment;
+  return with_better_order(problem_, tasks_.plan(best_, search), graph, over_bytes() == 0, watch_);
+}
+
+SearchResult SoapWalk::result(std::string_view search) {
   SearchResult result;
   result.counters = {{"units", static_cast<double>(space_.units.size())},
                      {"proposals", static_cast<double>(proposals_)},
@@ -128,7 +137,7 @@ SearchResult SoapWalk::result(std::string_view search) const {
                                 least_missing_bytes_);
     return result;
   }
-  result.plan = tasks_.plan(best_, search);
+  result.plan = best_plan(search);
   result.plan->paper_cost = static_cast<double>(best_ns_) / 1e3;
   result.local_ns = best_ns_;
   result.trail = trail_;

@@ -47,13 +47,14 @@ class SoapWalk {
   int64_t best_ns() const { return best_ns_; }  // kNone: there is none
   const std::vector<int64_t>& best() const { return best_; }
   int64_t least_missing_bytes() const { return least_missing_bytes_; }  // of plans that do not fit
+  const std::vector<SearchPoint>& trail() const { return trail_; }
   int64_t proposals() const { return proposals_; }
   int64_t accepted() const { return accepted_; }
   double seconds() const;  // since the walk began
 
-  // The best plan, or the reason why there is none, and the counters. Throws where the watch has ended before there is
-  // a plan.
-  SearchResult result(std::string_view search) const;
+  // The best plan in the better order (soap_order.h), or the reason why there is none, and the counters. Throws where
+  // the watch has ended before there is a plan.
+  SearchResult result(std::string_view search);
   // Calls Problem::progress where it has been quiet for a while.
   void tell();
 
@@ -67,6 +68,7 @@ class SoapWalk {
   Memory memory_of(const std::vector<int64_t>& numbers);
   std::vector<int64_t> changed(const Units& units) const;
   void take(int64_t ns, const Memory& memory);
+  Plan best_plan(std::string_view search);
 
   const Problem& problem_;
   const SoapSpace& space_;
