@@ -16,6 +16,7 @@
 #include "partita/base/units.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
+#include "partita/search/soap_order.h"
 #include "partita/search/soap_starts.h"
 #include "partita/search/soap_walk.h"
 
@@ -160,7 +161,7 @@ void check_best(Run& run, const Watch& watch, std::map<std::string, double>& cou
 }
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
-  const Watch watch = budget.watch();
+  const Watch whole = budget.watch(), watch = whole.share(kBeforeOrder);
   const CostModel cost(problem.cluster);
   const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")),
                                      parse_soap_granularity(problem.options.at("granularity")));
@@ -172,7 +173,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   search_from_all(run);
   std::map<std::string, double> counters;
   if (check) check_best(run, watch, counters);
-  SearchResult result = walk.result("flexflow");
+  SearchResult result = walk.result("flexflow", whole);
   result.counters.merge(counters);
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);

@@ -10,6 +10,7 @@
 #include "partita/search/elimination.h"
 #include "partita/search/judge.h"
 #include "partita/search/searches.h"
+#include "partita/search/soap_order.h"
 #include "partita/search/soap_starts.h"
 
 namespace partita {
@@ -243,7 +244,7 @@ std::vector<int> values_of(const std::vector<std::vector<SoapConfiguration>>& co
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const Graph& graph = problem.graph;
-  const Watch watch = budget.watch();
+  const Watch whole = budget.watch(), watch = whole.share(kBeforeOrder);
   watch.poll("before units were tabulated");
   const std::vector<SoapUnit> units = soap_units(graph);
   std::vector<std::vector<SoapConfiguration>> configurations;
@@ -281,6 +282,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     result.notes.push_back(
         fmt::format("{} units are left by node and edge elimination, and no least cost is proved: {}", found.left,
                     watch.ended() ? "the time limit passed" : "tables would be too large"));
+  take_better_order(problem, whole, result);
   return result;
 }
 

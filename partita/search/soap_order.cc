@@ -8,8 +8,10 @@
 
 #include "partita/physical/beside.h"
 #include "partita/search/judge.h"
+#include "partita/search/soap_walk.h"
 #include "partita/sim/choose_order.h"
 #include "partita/sim/first_come.h"
+#include "partita/sim/local_tasks.h"
 
 namespace partita {
 
@@ -68,8 +70,8 @@ std::vector<OpId> first_come_order(const Graph& graph, const TaskGraph& tasks) {
   return order;
 }
 
-Plan with_better_order(const Problem& problem, Plan plan, const TaskGraph& tasks, bool fits_in_any,
-                       const Watch& watch) {
+OrderedPlan with_better_order(const Problem& problem, Plan plan, const TaskGraph& tasks, bool fits_in_any,
+                              const Watch& watch) {
   Plan ordered = plan;
   ordered.order = first_come_order(problem.graph, tasks);
   Problem by_time = problem;
@@ -78,11 +80,21 @@ Plan with_better_order(const Problem& problem, Plan plan, const TaskGraph& tasks
     const Judgement as_it_is = judge(by_time, plan, watch), in_order = judge(by_time, ordered, watch);
     const bool fits = in_order.missing_bytes.value_or(0) <= 0;
     const double limit = (1 - kAboutAsFast) * static_cast<double>(as_it_is.cost);
-    return fits && static_cast<double>(in_order.cost) < limit ? ordered : plan;
+    if (fits && static_cast<double>(in_order.cost) < limit) return {std::move(ordered), in_order.cost};
+    return {std::move(plan), as_it_is.cost};
   } catch (const Error& e) {
     if (!is_end(e)) throw;
-    return fits_in_any && has_ops_beside(problem.graph, plan.ops) ? ordered : plan;
+    return {fits_in_any && has_ops_beside(problem.graph, plan.ops) ? std::move(ordered) : std::move(plan), {}};
   }
+}
+
+void take_better_order(const Problem& problem, const Watch& watch, SearchResult& result) {
+  if (!result.plan || !problem.in_time() || watch.ended() || !is_for_a_walk(problem)) return;
+  if (!has_ops_beside(problem.graph, result.plan->ops)) return;
+  const CostModel cost(problem.cluster);
+  LocalTasks tasks(problem.graph, cost);
+  const TaskGraph graph = local_task_graph(problem.graph, *result.plan, tasks);
+  result.plan = with_better_order(problem, *std::move(result.plan), graph, false, watch).plan;
 }
 
 }  // namespace partita

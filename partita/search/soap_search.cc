@@ -23,6 +23,7 @@
 #include "partita/search/soap_bound.h"
 #include "partita/search/soap_groups.h"
 #include "partita/search/soap_optimum.h"
+#include "partita/search/soap_order.h"
 #include "partita/search/soap_starts.h"
 #include "partita/search/soap_walk.h"
 #include "partita/sim/critical.h"
@@ -40,11 +41,12 @@ constexpr double kHeat = 0.002;     // of the step, that the walk accepts at fir
 constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
 constexpr int kStartsToImprove = 2;
-constexpr uint64_t kMovesOfWholeUnits = 4;  // one of so many, where ops are units of their own
-constexpr double kWholeUnits = 0.5;         // of the budget, there
-constexpr double kShaken = 0.2;             // by which a plan may be longer with some units elsewhere
-constexpr uint64_t kMovesOfAShake = 5;      // at most
-constexpr int64_t kNodesOfAProof = 20'000;  // of soap?exact=yes, where no time is given
+constexpr double kAboutAsFastAsBest = 1.25;  // by the local task graph: a start that may have the shorter step
+constexpr uint64_t kMovesOfWholeUnits = 4;   // one of so many, where ops are units of their own
+constexpr double kWholeUnits = 0.5;          // of the budget, there
+constexpr double kShaken = 0.2;              // by which a plan may be longer with some units elsewhere
+constexpr uint64_t kMovesOfAShake = 5;       // at most
+constexpr int64_t kNodesOfAProof = 20'000;   // of soap?exact=yes, where no time is given
 
 // One call of `soap`.
 struct Run {
@@ -381,8 +383,36 @@ void add_before(OfUnits before, SearchResult& result) {
   result.trail = std::move(before.trail);
 }
 
+// Where devices take what is ready, a step may be longer than in the order that the plan is lowered in: a start that is
+// about as fast by the local task graph is compared by its step.
+void compare_with_starts(Run& run, const Watch& watch, SearchResult& result) {
+  if (!result.plan || watch.ended()) return;
+  const Graph& graph = run.problem.graph;
+  const Cluster& cluster = run.problem.cluster;
+  const std::vector<SoapUnit>& units = run.space.whole().units;
+  std::optional<int64_t> least_ns;
+  const auto most_ns = static_cast<int64_t>(kAboutAsFastAsBest * static_cast<double>(run.walk.best_ns()));
+  const std::pair<const char*, std::vector<SoapConfiguration>> starts[] = {
+      {"data parallelism", data_parallel_configurations(graph, cluster, units)},
+      {"the expert's strategy", expert_configurations(graph, cluster, units)}};
+  for (const auto& [name, configurations] : starts) {
+    run.walk.go_to(numbers_of(run.space, configurations));
+    if (!run.walk.fits() || run.walk.ns() > most_ns || run.walk.ns() == run.walk.best_ns()) continue;
+    if (!least_ns) least_ns = run.walk.plan_of(run.walk.best(), "soap", watch).step_ns;
+    OrderedPlan start = run.walk.plan_of(run.walk.numbers(), "soap", watch);
+    if (!least_ns || !start.step_ns || *start.step_ns >= *least_ns) continue;
+    run.notes.push_back(fmt::format("{} has the shorter step: {}, {} by the local task graph", name,
+                                    time_text(static_cast<double>(*start.step_ns)),
+                                    time_text(static_cast<double>(run.walk.ns()))));
+    least_ns = start.step_ns;
+    start.plan.paper_cost = static_cast<double>(run.walk.ns()) / 1e3;
+    result.plan = std::move(start.plan);
+    result.local_ns = run.walk.ns();
+  }
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
-  const Watch watch = budget.watch();
+  const Watch whole = budget.watch(), watch = whole.share(kBeforeOrder);
   const CostModel cost(problem.cluster);
   const SoapSpace space = soap_space(problem, {}, parse_soap_granularity(problem.options.at("granularity")));
   const SoapBound bound = asked_bound(problem, space, cost, watch);
@@ -403,8 +433,9 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
     search_from(run);
   }
   if (is_exact(problem)) prove(run, cost);
-  SearchResult result = walk.result("soap");
+  SearchResult result = walk.result("soap", whole);
   if (space.of_units) add_before(std::move(before), result);
+  if (!is_exact(problem)) compare_with_starts(run, whole, result);
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
   return result;

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/search/searches.h"
+#include "partita/search/soap_order.h"
 
 namespace partita {
 
@@ -189,6 +190,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
                                        1 + std::ranges::max(depths_of(problem.graph, units)), node,
                                        problem.cluster.compute_count / node));
   }
+  take_better_order(problem, watch, result);
   return result;
 }
 

@@ -116,15 +116,15 @@ void SoapWalk::tell() {
                      .seconds = seconds()});
 }
 
-Plan SoapWalk::best_plan(std::string_view search) {
+OrderedPlan SoapWalk::plan_of(const std::vector<int64_t>& numbers, std::string_view search, const Watch& watch) {
   Units all;
-  for (size_t u = 0; u < best_.size(); ++u) all.emplace_back(static_cast<int>(u), best_[u]);
+  for (size_t u = 0; u < numbers.size(); ++u) all.emplace_back(static_cast<int>(u), numbers[u]);
   TaskGraph graph = tasks_.graph();
   for (const auto& [slot, fragment] : tasks_.propose(all)) graph.fragments[static_cast<size_t>(slot)] = fragment;
-  return with_better_order(problem_, tasks_.plan(best_, search), graph, over_bytes() == 0, watch_);
+  return with_better_order(problem_, tasks_.plan(numbers, search), graph, over_bytes() == 0, watch);
 }
 
-SearchResult SoapWalk::result(std::string_view search) {
+SearchResult SoapWalk::result(std::string_view search, const Watch& watch) {
   SearchResult result;
   result.counters = {{"units", static_cast<double>(space_.units.size())},
                      {"proposals", static_cast<double>(proposals_)},
@@ -137,7 +137,7 @@ SearchResult SoapWalk::result(std::string_view search) {
                                 least_missing_bytes_);
     return result;
   }
-  result.plan = best_plan(search);
+  result.plan = plan_of(best_, search, watch).plan;
   result.plan->paper_cost = static_cast<double>(best_ns_) / 1e3;
   result.local_ns = best_ns_;
   result.trail = trail_;

@@ -12,6 +12,7 @@
 
 #include "partita/search/search.h"
 #include "partita/search/soap_judge.h"
+#include "partita/search/soap_order.h"
 
 namespace partita {
 
@@ -52,9 +53,11 @@ class SoapWalk {
   int64_t accepted() const { return accepted_; }
   double seconds() const;  // since the walk began
 
-  // The best plan in the better order (soap_order.h), or the reason why there is none, and the counters. Throws where
-  // the watch has ended before there is a plan.
-  SearchResult result(std::string_view search);
+  // A plan in the better order (soap_order.h), which is found within `watch`.
+  OrderedPlan plan_of(const std::vector<int64_t>& numbers, std::string_view search, const Watch& watch);
+  // The best plan in the better order, which is found within `watch`, or the reason why there is none,
+  // and the counters. Throws where the walk's watch has ended before there is a plan.
+  SearchResult result(std::string_view search, const Watch& watch);
   // Calls Problem::progress where it has been quiet for a while.
   void tell();
 
@@ -68,7 +71,6 @@ class SoapWalk {
   Memory memory_of(const std::vector<int64_t>& numbers);
   std::vector<int64_t> changed(const Units& units) const;
   void take(int64_t ns, const Memory& memory);
-  Plan best_plan(std::string_view search);
 
   const Problem& problem_;
   const SoapSpace& space_;

@@ -29,7 +29,8 @@ TaskGraph tasks_of(const Graph& graph, const Plan& plan, const Cluster& cluster)
 
 Plan better(const Graph& graph, const Plan& plan, const Cluster& cluster, bool fits_in_any, const Watch& watch = {}) {
   return with_better_order({.graph = graph, .cluster = cluster}, plan, tasks_of(graph, plan, cluster), fits_in_any,
-                           watch);
+                           watch)
+      .plan;
 }
 
 // Layers on different devices: the first time steps of the second are between the last ones of the first. In the
