@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/search/judge.h"
 #include "partita/search/refine.h"
 #include "partita/search/soap_order.h"
 
@@ -11,13 +12,24 @@ namespace partita {
 
 namespace {
 
-constexpr double kTold = 0.5;  // seconds
+constexpr double kTold = 0.5;    // seconds
+constexpr int kMostUnsure = 64;  // plans taken to fit, one after another
 // Kernels of a step, about: of a graph that is small enough, and of all proposals together.
 constexpr int64_t kMostKernels = 300'000, kKernelsOfAWalk = 60'000'000;
 constexpr int64_t kFewSteps = 200, kManySteps = 50'000;
 
 int64_t kernels_of(const Problem& problem) {
   return static_cast<int64_t>(problem.graph.ops.size()) * problem.cluster.compute_count;
+}
+
+}  // namespace
+
+namespace {
+
+SoapWalk::Units all_of(const std::vector<int64_t>& numbers) {
+  SoapWalk::Units all;
+  for (size_t u = 0; u < numbers.size(); ++u) all.emplace_back(static_cast<int>(u), numbers[u]);
+  return all;
 }
 
 }  // namespace
@@ -44,23 +56,61 @@ SoapWalk::SoapWalk(const Problem& problem, const SoapSpace& space, const CostMod
 
 double SoapWalk::seconds() const { return std::chrono::duration<double>(Watch::Clock::now() - begun_).count(); }
 
-int64_t SoapWalk::over_bytes() const {
+SoapWalk::Over SoapWalk::over() const {
   const std::vector<int64_t> most = tasks_.most_bytes();
-  int64_t over = 0;
-  for (int d = 0; d < problem_.cluster.compute_count; ++d)
-    over += std::max<int64_t>(
-        0, most[static_cast<size_t>(d)] - problem_.cluster.devices[static_cast<size_t>(d)].memory_bytes);
+  Over over{0, std::numeric_limits<int64_t>::min()};
+  for (int d = 0; d < problem_.cluster.compute_count; ++d) {
+    const int64_t bytes = most[static_cast<size_t>(d)] - problem_.cluster.devices[static_cast<size_t>(d)].memory_bytes;
+    over.all_bytes += std::max<int64_t>(0, bytes);
+    over.most_bytes = std::max(over.most_bytes, bytes);
+  }
   return over;
 }
 
-// Of the proposal, whose configurations these are. Where it is not certain, the memory planner is asked.
+// Of the proposal, whose configurations these are. Where it is not certain, the memory planner is asked, a tenth of a
+// second or more; but as long as it has lately said that there is more room than all registers have grown by since, the
+// plan is taken to fit, so many times.
 SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
-  Memory memory{true, over_bytes()};
-  if (memory.over_bytes == 0) return memory;
-  const int64_t missing = missing_bytes(problem_, tasks_.plan(numbers, "soap"), watch_);
-  memory.fits = missing <= 0;
-  if (!memory.fits) least_missing_bytes_ = std::min(least_missing_bytes_, missing);
-  return memory;
+  const Over now = over();
+  if (now.all_bytes == 0) return {true, true, 0};
+  if (asked_ && memory_.fits && unsure_ < kMostUnsure &&
+      asked_->missing_bytes + now.most_bytes - asked_->over_bytes < 0)
+    return {true, false, now.all_bytes};
+  const std::optional<int64_t> missing = missing_of(numbers);
+  if (missing) asked_ = {*missing, now.most_bytes};
+  return {missing && *missing <= 0, true, now.all_bytes};
+}
+
+// By the memory planner; nothing where the watch ends.
+std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers) {
+  try {
+    const int64_t missing = missing_bytes(problem_, tasks_.plan(numbers, "soap"), watch_);
+    if (missing > 0) least_missing_bytes_ = std::min(least_missing_bytes_, missing);
+    return missing;
+  } catch (const Error& error) {
+    if (!is_end(error)) throw;
+    return std::nullopt;
+  }
+}
+
+// Asks about the best plan, where that was only taken to fit. If it does not, the walk goes back to the last one that
+// is known to.
+void SoapWalk::settle() {
+  if (best_is_sure_ || best_ns_ == kNone) return;
+  const std::optional<int64_t> missing = missing_of(best_);
+  best_is_sure_ = true;
+  if (missing && *missing <= 0) {
+    sure_best_ = best_;
+    sure_best_ns_ = best_ns_;
+    return;
+  }
+  best_ = sure_best_;
+  best_ns_ = sure_best_ns_;
+  while (!trail_.empty() && trail_.back().cost < best_ns_) trail_.pop_back();
+  memory_.fits = false;
+  if (best_ns_ == kNone) return;
+  const int64_t ns = *judge_.ns(tasks_.propose(all_of(best_)));
+  take(ns, {true, true, over().all_bytes});
 }
 
 void SoapWalk::take(int64_t ns, const Memory& memory) {
@@ -68,16 +118,17 @@ void SoapWalk::take(int64_t ns, const Memory& memory) {
   judge_.keep();
   ns_ = ns;
   memory_ = memory;
+  unsure_ = memory.is_sure ? 0 : unsure_ + 1;
   if (!memory.fits || ns >= best_ns_) return;
   best_ns_ = ns;
   best_ = tasks_.numbers();
+  best_is_sure_ = memory.is_sure;
+  if (best_is_sure_) sure_best_ns_ = ns, sure_best_ = best_;
   trail_.push_back({proposals_, static_cast<double>(std::clock() - cpu_begun_) / CLOCKS_PER_SEC, ns});
 }
 
 void SoapWalk::go_to(const std::vector<int64_t>& numbers) {
-  Units all;
-  for (size_t u = 0; u < numbers.size(); ++u) all.emplace_back(static_cast<int>(u), numbers[u]);
-  const int64_t ns = *judge_.ns(tasks_.propose(all));
+  const int64_t ns = *judge_.ns(tasks_.propose(all_of(numbers)));
   take(ns, memory_of(numbers));
 }
 
@@ -96,11 +147,14 @@ std::optional<int64_t> SoapWalk::look_at(const Units& units, int64_t threshold_n
 bool SoapWalk::try_change(const Units& units, int64_t threshold_ns) {
   ++proposals_;
   const SoapTasks::Changes& changes = tasks_.propose(units);
-  if (!memory_.fits && over_bytes() >= memory_.over_bytes) return false;
+  if (!memory_.fits && over().all_bytes >= memory_.over_bytes) return false;
   const std::optional<int64_t> ns = judge_.ns(changes, memory_.fits ? threshold_ns : Replay::kNoThreshold);
   if (!ns) return false;
   const Memory memory = memory_of(changed(units));
-  if (memory_.fits && !memory.fits) return false;
+  if (memory_.fits && !memory.fits) {
+    if (!memory_.is_sure) settle();
+    return false;
+  }
   ++accepted_;
   take(*ns, memory);
   return true;
@@ -117,14 +171,14 @@ void SoapWalk::tell() {
 }
 
 OrderedPlan SoapWalk::plan_of(const std::vector<int64_t>& numbers, std::string_view search, const Watch& watch) {
-  Units all;
-  for (size_t u = 0; u < numbers.size(); ++u) all.emplace_back(static_cast<int>(u), numbers[u]);
   TaskGraph graph = tasks_.graph();
-  for (const auto& [slot, fragment] : tasks_.propose(all)) graph.fragments[static_cast<size_t>(slot)] = fragment;
-  return with_better_order(problem_, tasks_.plan(numbers, search), graph, over_bytes() == 0, watch);
+  for (const auto& [slot, fragment] : tasks_.propose(all_of(numbers)))
+    graph.fragments[static_cast<size_t>(slot)] = fragment;
+  return with_better_order(problem_, tasks_.plan(numbers, search), graph, over().all_bytes == 0, watch);
 }
 
 SearchResult SoapWalk::result(std::string_view search, const Watch& watch) {
+  settle();
   SearchResult result;
   result.counters = {{"units", static_cast<double>(space_.units.size())},
                      {"proposals", static_cast<double>(proposals_)},

@@ -62,12 +62,24 @@ class SoapWalk {
   void tell();
 
  private:
-  // How far a plan is from certainly fitting.
+  // By which devices would be over their memory if no two registers shared bytes: all together, and the one that is
+  // most (below 0: that has least room).
+  struct Over {
+    int64_t all_bytes = 0, most_bytes = 0;
+  };
   struct Memory {
     bool fits = false;
-    int64_t over_bytes = 0;  // by which devices would be over their memory if no two registers shared bytes
+    bool is_sure = true;     // known, not taken to be so
+    int64_t over_bytes = 0;  // Over::all_bytes
   };
-  int64_t over_bytes() const;
+  // What the memory planner said last of a plan.
+  struct Asked {
+    int64_t missing_bytes = 0;  // below 0: room
+    int64_t over_bytes = 0;     // Over::most_bytes
+  };
+  Over over() const;
+  std::optional<int64_t> missing_of(const std::vector<int64_t>& numbers);
+  void settle();
   Memory memory_of(const std::vector<int64_t>& numbers);
   std::vector<int64_t> changed(const Units& units) const;
   void take(int64_t ns, const Memory& memory);
@@ -79,7 +91,11 @@ class SoapWalk {
   SoapJudge judge_;
   int64_t ns_ = 0;
   Memory memory_;
-  int64_t best_ns_ = kNone, least_missing_bytes_ = kNone;
+  std::optional<Asked> asked_;
+  int unsure_ = 0;  // plans taken to fit since it was asked
+  int64_t best_ns_ = kNone, sure_best_ns_ = kNone, least_missing_bytes_ = kNone;
+  bool best_is_sure_ = true;
+  std::vector<int64_t> sure_best_;
   std::vector<int64_t> best_;
   int64_t proposals_ = 0, accepted_ = 0;
   Watch::Clock::time_point begun_, told_;

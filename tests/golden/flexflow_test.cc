@@ -12,6 +12,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/search/judge.h"
+#include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_starts.h"
@@ -301,6 +302,31 @@ TEST(Soap, IsTheSameForASeedAndSteps) {
   const SearchResult one = found(graph, cluster, "soap", 500, 3), same = found(graph, cluster, "soap", 500, 3);
   EXPECT_EQ(*one.plan, *same.plan);
   EXPECT_EQ(one.trail.size(), same.trail.size());
+}
+
+// With less memory than what is found needs, what is found then fits.
+TEST(FlexFlow, KeepsTheMemory) {
+  int found_less = 0;
+  for (const char* model :
+       {"nmt?steps=3,layers=2,hidden=16,vocabulary=24,batch=8", "alexnet?image=67,classes=12,hidden=96,batch=8"}) {
+    const Graph graph = training(model);
+    const Cluster ample = load_cluster("flexflow-p100", 4);
+    const auto peak_of = [&](const Plan& plan) {
+      return ample.devices[0].memory_bytes + missing_bytes({.graph = graph, .cluster = ample}, plan);
+    };
+    for (const char* const search : {"flexflow", "soap"})
+      for (const uint64_t seed : {1, 2}) {
+        Cluster small = ample;
+        const int64_t bytes = peak_of(*found(graph, ample, search, 300, seed).plan) * 9 / 10;
+        for (Device& device : small.devices) device.memory_bytes = bytes;
+        const SearchResult less = found(graph, small, search, 300, seed);
+        EXPECT_TRUE(less.plan || !less.reason.empty());
+        if (!less.plan) continue;
+        EXPECT_LE(peak_of(*less.plan), bytes) << model << " " << search << " seed " << seed;
+        ++found_less;
+      }
+  }
+  EXPECT_GT(found_less, 4);
 }
 
 TEST(FlexFlow, RefusesMicroBatches) {
