@@ -94,8 +94,8 @@ auto within_memory(Run& run, const Part& part) -> std::optional<decltype(part())
   return std::nullopt;
 }
 
-// Asks one search within the watch, and adds its plan to the candidates.
-SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share = 1) {
+// Asks one search within the watch, and adds its plan to the candidates, which is judged within `judging`.
+SearchResult consider(Run& run, const Ask& ask, const Watch& watch, const Watch& judging, double share = 1) {
   Problem its = run.problem;
   its.options = ask.options;
   if (ask.entry->measure == Objective::kTime) its.progress = nullptr;  // tells steps, not parts one after another
@@ -127,7 +127,7 @@ SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share
   Candidate candidate{name_of(ask), *found->plan, ask.rank};
   if (ask.entry->rule) candidate.rule_work = ask.work;
   if (is_exact) candidate.missing_bytes = 0;  // it looks
-  const auto add = [&] { return add_candidate(run.candidates, std::move(candidate), watch, run.result.notes), true; };
+  const auto add = [&] { return add_candidate(run.candidates, std::move(candidate), judging, run.result.notes), true; };
   if (!within_memory(run, add)) note(run, fmt::format("{}: not judged: {}", name_of(ask), run.refusal->what()));
   return *found;
 }
@@ -149,7 +149,7 @@ SearchResult solve_jointly(Run& run) {
   Ask ask{exact.entry, exact.options, std::nullopt, kLastRank, 0};
   if (run.problem.in_time()) ask.steps = kStepsInTime;
   tell(run, "exact, the joint problem");
-  SearchResult solved = consider(run, ask, run.watch, kJointShare);
+  SearchResult solved = consider(run, ask, run.watch, run.watch, kJointShare);
   run.result.notes.insert(run.result.notes.end(), solved.notes.begin(), solved.notes.end());
   run.result.counters = solved.counters;
   run.result.proof = solved.proof;
@@ -181,7 +181,7 @@ std::vector<Ask> asks_of(const Run& run) {
 size_t ask_from(Run& run, const std::vector<Ask>& asks, size_t from, const Watch& watch) {
   for (; from < asks.size() && !watch.ended(); ++from) {
     if (asks[from].work > kTold) tell(run, name_of(asks[from]));
-    consider(run, asks[from], watch);
+    consider(run, asks[from], watch, watch);
   }
   run.memory.begin();
   return from;
@@ -192,7 +192,7 @@ void ask_soap(Run& run) {
   if (!is_for_a_walk(run.problem)) return;
   const SearchChoice soap = parse_search("soap");
   tell(run, "soap, ops on different devices");
-  consider(run, {soap.entry, soap.options, std::nullopt, kLastRank, 0}, run.watch.share(kSoapShare));
+  consider(run, {soap.entry, soap.options, std::nullopt, kLastRank, 0}, run.watch.share(kSoapShare), run.watch);
   run.memory.begin();
 }
 

@@ -97,6 +97,8 @@ void run_chain(Run& run, const Start& start, const Allowance& allowance) {
     propose(run, chain);
     walk.tell();
   }
+  walk.settle();
+  if (chain.best_ns < walk.best_ns()) chain.best_ns = walk.best_ns();  // it did not fit
   run.notes.push_back(fmt::format(
       "from {}: {} -> {}, {} proposals, {} accepted, {:.1f} s", start.name,
       time_text(static_cast<double>(chain.start_ns)),

@@ -21,11 +21,12 @@ struct Through {
 class Brancher {
  public:
   Brancher(const Problem& problem, const SoapSpace& space, const CostModel& cost, const Watch& watch,
-           int64_t most_nodes)
+           int64_t most_nodes, const PlanFits& fits)
       : problem_(problem),
         space_(space),
         watch_(watch),
         most_nodes_(most_nodes),
+        fits_(fits),
         parts_(problem, cost, space),
         tasks_(problem, cost, space),
         judge_(SoapSimulator::kFull, tasks_),
@@ -105,8 +106,10 @@ class Brancher {
     if (watch_.ended() || out_.nodes >= most_nodes_) return false;
     if (unit == numbers_.size()) {
       const int64_t ns = simulated(numbers_);
-      if (ns < out_.ns) out_.ns = ns, out_.numbers = numbers_;
-      return true;
+      if (ns >= out_.ns) return true;
+      const std::optional<bool> counts = fits_ ? fits_(numbers_) : true;
+      if (counts.value_or(false)) out_.ns = ns, out_.numbers = numbers_;
+      return counts.has_value();
     }
     std::vector<std::pair<int64_t, int64_t>> children;  // bound, number
     std::vector<FragmentPtr> before;
@@ -250,6 +253,7 @@ class Brancher {
   const SoapSpace& space_;
   const Watch& watch_;
   const int64_t most_nodes_;
+  const PlanFits& fits_;
   SoapParts parts_;
   SoapTasks tasks_;
   SoapJudge judge_;
@@ -270,9 +274,9 @@ class Brancher {
 }  // namespace
 
 SoapOptimum soap_optimum(const Problem& problem, const SoapSpace& space, const CostModel& cost, int64_t known_ns,
-                         const Watch& watch, int64_t most_nodes) {
+                         const Watch& watch, int64_t most_nodes, const PlanFits& fits) {
   const Watch::Clock::time_point begun = Watch::Clock::now();
-  SoapOptimum out = Brancher(problem, space, cost, watch, most_nodes).run(known_ns);
+  SoapOptimum out = Brancher(problem, space, cost, watch, most_nodes, fits).run(known_ns);
   out.seconds = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
   return out;
 }

@@ -17,6 +17,8 @@
 // plans are told at once.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "partita/search/soap_tasks.h"
@@ -33,8 +35,10 @@ struct SoapOptimum {
   double seconds = 0;
 };
 
-// `known_ns`: what some plan takes, the less the faster. Memory does not count.
+// `known_ns`: what some plan takes, the less the faster. `fits`: whether a plan counts; nothing: the search is to end.
+// Without it all plans count.
+using PlanFits = std::function<std::optional<bool>(const std::vector<int64_t>& numbers)>;
 SoapOptimum soap_optimum(const Problem& problem, const SoapSpace& space, const CostModel& cost, int64_t known_ns,
-                         const Watch& watch = {}, int64_t most_nodes = INT64_MAX);
+                         const Watch& watch = {}, int64_t most_nodes = INT64_MAX, const PlanFits& fits = nullptr);
 
 }  // namespace partita

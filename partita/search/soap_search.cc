@@ -2,8 +2,8 @@
 // on every network. Everything that it looks at is compared with the plan at hand, and given up once it is proved to
 // take longer (partita/sim/replay.h).
 //
-// 1. Starts: data parallelism, the expert's strategy, OptCNN's plan where it is quick, and plain plans: all units along
-//    samples, along parameters or both, on the first p devices.
+// 1. Starts: data parallelism, the expert's strategy, and plain plans: all units along samples, along parameters or
+//    both, on the first p devices.
 // 2. From the best of them, groups of units that are alike (all time steps of a cell, equal layers) take one
 //    configuration together.
 // 3. A walk that accepts a little more than it has, less and less: moves of a unit on the critical path or of any, of a
@@ -19,6 +19,9 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
+#include "partita/plan/rules.h"
+#include "partita/search/judge.h"
+#include "partita/search/refine.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
 #include "partita/search/soap_groups.h"
@@ -46,6 +49,7 @@ constexpr uint64_t kMovesOfWholeUnits = 4;   // one of so many, where ops are un
 constexpr double kWholeUnits = 0.5;          // of the budget, there
 constexpr double kShaken = 0.2;              // by which a plan may be longer with some units elsewhere
 constexpr uint64_t kMovesOfAShake = 5;       // at most
+constexpr double kBeforeProof = 0.2;         // of the time of soap?exact=yes; the proof has the rest
 constexpr int64_t kNodesOfAProof = 20'000;   // of soap?exact=yes, where no time is given
 
 // One call of `soap`.
@@ -334,9 +338,13 @@ void search_from(Run& run) {
 }
 
 // Looks at every plan, or at why no plan like it is better, for as long as there is time.
-void prove(Run& run, const CostModel& cost) {
-  const int64_t most_nodes = run.watch.deadline ? std::numeric_limits<int64_t>::max() : kNodesOfAProof;
-  const SoapOptimum best = soap_optimum(run.problem, run.space, cost, run.walk.best_ns(), run.watch, most_nodes);
+void prove(Run& run, const CostModel& cost, const Watch& watch) {
+  if (watch.ended()) return note(run, "exact: there was no time to look for a shorter plan everywhere");
+  run.walk.settle();
+  if (run.problem.tell) run.problem.tell("soap: looks for a shorter plan everywhere");
+  const int64_t most_nodes = watch.deadline ? std::numeric_limits<int64_t>::max() : kNodesOfAProof;
+  const SoapOptimum best = soap_optimum(run.problem, run.space, cost, run.walk.best_ns(), watch, most_nodes,
+                                        [&](const std::vector<int64_t>& numbers) { return run.walk.fits(numbers); });
   if (!best.numbers.empty()) run.walk.go_to(best.numbers);
   note(run, fmt::format("exact: {}, {}; {:.3g} plans, {} parts of plans bounded, {} plans simulated, {:.1f} s",
                         time_text(static_cast<double>(best.ns)),
@@ -411,6 +419,33 @@ void compare_with_starts(Run& run, const Watch& watch, SearchResult& result) {
   }
 }
 
+// Where samples do not divide, data parallelism in parts that are not equal is in no set, and may be better than all
+// that is.
+void compare_with_unequal_parts(Run& run, const Watch& watch, SearchResult& result) {
+  if (!result.plan || watch.ended()) return;
+  const Graph& graph = run.problem.graph;
+  const Cluster& cluster = run.problem.cluster;
+  const std::vector<SoapConfiguration> equal = data_parallel_configurations(graph, cluster, run.space.whole().units);
+  const auto devices = static_cast<size_t>(cluster.compute_count);
+  if (std::ranges::all_of(equal, [&](const SoapConfiguration& c) { return c.devices.size() == devices; })) return;
+  Problem in_time = run.problem;
+  in_time.objective = Objective::kTime;
+  try {
+    Plan plan = data_parallel_plan(graph, cluster, run.problem.pins, watch);
+    const Judgement judged = judge(in_time, plan, watch);
+    if (missing_bytes(in_time, plan, watch) > 0 || judged.cost >= cost_of(in_time, *result.plan, watch)) return;
+    run.notes.push_back(
+        fmt::format("data parallelism in parts that are not equal, which is not in the space, has the "
+                    "shorter step: {}",
+                    time_text(static_cast<double>(judged.cost))));
+    plan.search = result.plan->search;
+    result.plan = std::move(plan);
+    result.local_ns.reset();
+  } catch (const Error& error) {
+    if (!is_end(error)) throw;
+  }
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch whole = budget.watch(), watch = whole.share(kBeforeOrder);
   const CostModel cost(problem.cluster);
@@ -421,7 +456,8 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   OfUnits before;
   if (space.of_units) before = best_of_units(problem, budget, rng, space, cost, watch.share(kWholeUnits), steps / 2);
   SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
-  Run run{problem, budget, watch, rng, space, soap_neighbourhood(problem.graph, space), walk};
+  const Watch searching = is_exact(problem) ? watch.share(kBeforeProof) : watch;
+  Run run{problem, budget, searching, rng, space, soap_neighbourhood(problem.graph, space), walk};
   run.shakes = !is_exact(problem);
   if (space.of_units) {
     run.steps = steps - steps / 2;
@@ -432,10 +468,13 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
     run.steps = steps;
     search_from(run);
   }
-  if (is_exact(problem)) prove(run, cost);
+  if (is_exact(problem)) prove(run, cost, watch);
   SearchResult result = walk.result("soap", whole);
   if (space.of_units) add_before(std::move(before), result);
-  if (!is_exact(problem)) compare_with_starts(run, whole, result);
+  if (!is_exact(problem)) {
+    compare_with_starts(run, whole, result);
+    compare_with_unequal_parts(run, whole, result);
+  }
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
   return result;

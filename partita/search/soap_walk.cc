@@ -12,7 +12,8 @@ namespace partita {
 
 namespace {
 
-constexpr double kTold = 0.5;    // seconds
+constexpr double kTold = 0.5;  // seconds
+constexpr size_t kMostRemembered = 100'000;
 constexpr int kMostUnsure = 64;  // plans taken to fit, one after another
 // Kernels of a step, about: of a graph that is small enough, and of all proposals together.
 constexpr int64_t kMostKernels = 300'000, kKernelsOfAWalk = 60'000'000;
@@ -51,7 +52,8 @@ SoapWalk::SoapWalk(const Problem& problem, const SoapSpace& space, const CostMod
       judge_(simulator, tasks_),
       begun_(Watch::Clock::now()),
       told_(begun_) {
-  go_to(tasks_.numbers());
+  ns_ = *judge_.ns({});
+  memory_.over_bytes = over().all_bytes;
 }
 
 double SoapWalk::seconds() const { return std::chrono::duration<double>(Watch::Clock::now() - begun_).count(); }
@@ -83,14 +85,25 @@ SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
 
 // By the memory planner; nothing where the watch ends.
 std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers) {
+  if (const auto known = missing_.find(numbers); known != missing_.end()) return known->second;
   try {
     const int64_t missing = missing_bytes(problem_, tasks_.plan(numbers, "soap"), watch_);
+    if (missing_.size() >= kMostRemembered) missing_.clear();
+    missing_.emplace(numbers, missing);
     if (missing > 0) least_missing_bytes_ = std::min(least_missing_bytes_, missing);
     return missing;
   } catch (const Error& error) {
     if (!is_end(error)) throw;
     return std::nullopt;
   }
+}
+
+std::optional<bool> SoapWalk::fits(const std::vector<int64_t>& numbers) {
+  tasks_.propose(all_of(numbers));
+  if (over().all_bytes == 0) return true;
+  const std::optional<int64_t> missing = missing_of(numbers);
+  if (!missing) return std::nullopt;
+  return *missing <= 0;
 }
 
 // Asks about the best plan, where that was only taken to fit. If it does not, the walk goes back to the last one that

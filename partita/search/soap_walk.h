@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <ctime>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ class SoapWalk {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   using Units = std::vector<std::pair<int, int64_t>>;  // with the numbers of configurations of their sets
 
+  // It is at the first configuration of each set; whether that fits is not asked.
   SoapWalk(const Problem& problem, const SoapSpace& space, const CostModel& cost, SoapSimulator simulator,
            const Watch& watch);
 
@@ -38,6 +40,11 @@ class SoapWalk {
   // The step after a change of a plan that fits, without going there; nothing where it is longer than this or does not
   // fit.
   std::optional<int64_t> look_at(const Units& units, int64_t threshold_ns);
+
+  // Asks whether the best plan fits, where that was only taken to be so.
+  void settle();
+  // Whether a plan fits, by the memory planner where that is in doubt; nothing where the watch ends.
+  std::optional<bool> fits(const std::vector<int64_t>& numbers);
 
   const std::vector<int64_t>& numbers() const { return tasks_.numbers(); }
   int64_t ns() const { return ns_; }
@@ -79,7 +86,6 @@ class SoapWalk {
   };
   Over over() const;
   std::optional<int64_t> missing_of(const std::vector<int64_t>& numbers);
-  void settle();
   Memory memory_of(const std::vector<int64_t>& numbers);
   std::vector<int64_t> changed(const Units& units) const;
   void take(int64_t ns, const Memory& memory);
@@ -92,7 +98,8 @@ class SoapWalk {
   int64_t ns_ = 0;
   Memory memory_;
   std::optional<Asked> asked_;
-  int unsure_ = 0;  // plans taken to fit since it was asked
+  std::map<std::vector<int64_t>, int64_t> missing_;  // what it has said
+  int unsure_ = 0;                                   // plans taken to fit since it was asked
   int64_t best_ns_ = kNone, sure_best_ns_ = kNone, least_missing_bytes_ = kNone;
   bool best_is_sure_ = true;
   std::vector<int64_t> sure_best_;

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
+#include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_optimum.h"
@@ -30,11 +32,16 @@ std::vector<std::pair<int, int64_t>> units_of(const std::vector<int64_t>& number
 }
 
 // Of all plans; every plan is told from the one before by few units.
-int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostModel& cost) {
+// Of those that fit, where that is asked.
+int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostModel& cost, bool fitting = false) {
   SoapTasks tasks(problem, cost, space);
   SoapJudge judge(SoapSimulator::kReplay, tasks);
   std::vector<int64_t> numbers(space.units.size(), 0);
-  int64_t best = *judge.ns(tasks.propose(units_of(numbers)));
+  int64_t best = std::numeric_limits<int64_t>::max();
+  const auto look = [&](int64_t ns) {
+    if (ns < best && (!fitting || missing_bytes(problem, tasks.plan(numbers, "all")) <= 0)) best = ns;
+  };
+  look(*judge.ns(tasks.propose(units_of(numbers))));
   for (;;) {
     std::vector<std::pair<int, int64_t>> changed;
     size_t u = numbers.size();
@@ -47,7 +54,7 @@ int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostM
     const auto ns = judge.ns(tasks.propose(changed));
     tasks.keep();
     judge.keep();
-    best = std::min(best, *ns);
+    look(*ns);
   }
 }
 
@@ -158,7 +165,7 @@ void expect_optimum(const std::string& model, const Cluster& cluster, const std:
   const Graph graph = training(model);
   Problem problem = in_time(graph, cluster);
   const CostModel cost(cluster);
-  const int64_t least = least_of_all(problem, soap_space(problem, {}, granularity), cost);
+  const int64_t least = least_of_all(problem, soap_space(problem, {}, granularity), cost, true);
   const SearchChoice choice = parse_search(search);
   problem.options = choice.options;
   Budget budget;
@@ -180,6 +187,22 @@ TEST(SoapOptimum, IsWhatSoapReturnsWhereAsked) {
                  SoapGranularity::kUnit);
   expect_optimum("mlp?layers=1,width=64,batch=32", load_cluster("flexflow-p100", 2), "soap?exact=yes,granularity=op",
                  SoapGranularity::kOp);
+}
+
+// With a byte less than the best of all plans needs.
+TEST(SoapOptimum, IsOfPlansThatFit) {
+  const char* const model = "mlp?layers=2,width=256,batch=16";
+  const Graph graph = training(model);
+  Cluster cluster = load_cluster("flexflow-p100", 2);
+  Problem problem = in_time(graph, cluster);
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  const SoapOptimum best = soap_optimum(problem, space, cost, INT64_MAX);
+  const SoapTasks tasks(problem, cost, space);
+  const int64_t room = -missing_bytes(problem, tasks.plan(best.numbers, "exact"));
+  for (Device& device : cluster.devices) device.memory_bytes -= room + 1;
+  EXPECT_GT(least_of_all(problem, space, cost, true), best.ns);
+  expect_optimum(model, cluster, "soap?exact=yes", SoapGranularity::kUnit);
 }
 
 // Where the watch ends, nothing is claimed.
