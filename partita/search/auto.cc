@@ -192,7 +192,10 @@ void ask_soap(Run& run) {
   if (!is_for_a_walk(run.problem)) return;
   const SearchChoice soap = parse_search("soap");
   tell(run, "soap, ops on different devices");
-  consider(run, {soap.entry, soap.options, std::nullopt, kLastRank, 0}, run.watch.share(kSoapShare), run.watch);
+  const SearchResult found =
+      consider(run, {soap.entry, soap.options, std::nullopt, kLastRank, 0}, run.watch.share(kSoapShare), run.watch);
+  for (const std::string& of_soap : found.notes)  // a bound of its space
+    if (of_soap.starts_with("lower bound")) run.result.notes.push_back("soap: " + of_soap);
   run.memory.begin();
 }
 

@@ -346,9 +346,10 @@ void prove(Run& run, const CostModel& cost, const Watch& watch) {
   const SoapOptimum best = soap_optimum(run.problem, run.space, cost, run.walk.best_ns(), watch, most_nodes,
                                         [&](const std::vector<int64_t>& numbers) { return run.walk.fits(numbers); });
   if (!best.numbers.empty()) run.walk.go_to(best.numbers);
-  note(run, fmt::format("exact: {}, {}; {:.3g} plans, {} parts of plans bounded, {} plans simulated, {:.1f} s",
+  const std::string plans = std::isinf(best.plans) ? "over 1e308" : fmt::format("{:.3g}", best.plans);
+  note(run, fmt::format("exact: {}, {}; {} plans, {} parts of plans bounded, {} plans simulated, {:.1f} s",
                         time_text(static_cast<double>(best.ns)),
-                        best.proved ? "no plan of the space takes less" : "not every plan was looked at", best.plans,
+                        best.proved ? "no plan of the space takes less" : "not every plan was looked at", plans,
                         best.nodes, best.simulated, best.seconds));
 }
 
