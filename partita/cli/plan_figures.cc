@@ -294,6 +294,8 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
     json["faster"] = {
         {"search", rule->search}, {"step_time_us", us(rule->step_time_ns)}, {"comm_bytes", rule->comm_bytes}};
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
+  if (const auto ns = p.search.local_ns) json["local_step_time_us"] = us(*ns);
+  if (const auto ns = p.search.local_lower_bound_ns) json["local_lower_bound_us"] = us(*ns);
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
   if (!p.search.trail.empty()) json["search_trail"] = trail_json(p.search.trail);
   if (!plan_file.empty()) json["plan"] = plan_file;

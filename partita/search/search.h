@@ -117,8 +117,9 @@ struct SearchResult {
   std::vector<SearchPoint> trail;     // of searches that go from plan to plan: each time that the best became better
   std::map<std::string, double> counters;  // what the search looked at, by name
   std::vector<std::string> notes;          // lines for the reader: "cut 1 over 2: delta 7.2 MB"
-  std::optional<int64_t>
-      local_ns;  // the plan's step by its local task graph (partita/sim/local_tasks.h), if searched by
+  // Of searches by the local task graph (partita/sim/local_tasks.h): the plan's step by its own, and what that of every
+  // plan of the space takes at least, where that is known (partita/search/soap_bound.h).
+  std::optional<int64_t> local_ns, local_lower_bound_ns;
 };
 
 // Throws Error where the budget ends without a plan, or the problem cannot be one of this search.

@@ -373,7 +373,7 @@ bool add_longer_path(Maker& maker, const Weights& w, const Column& plan, int64_t
   return false;
 }
 
-// About how many fragments the units have in all their configurations, each kind of unit once.
+// How many configurations the units' ops have together, each kind of unit once.
 int64_t work_of(const Problem& problem, const SoapSpace& space) {
   int64_t work = 0;
   for (const std::vector<int>& group : soap_neighbourhood(problem.graph, space).groups) {
@@ -443,12 +443,18 @@ SoapBound soap_bound(const Problem& problem, const SoapSpace& space, const CostM
   SoapParts parts(problem, cost, space);
   Maker maker{problem, space, parts, watch};
   Round best;
+  const int64_t work = work_of(problem, space);
+  if (work > limits.work)
+    out.why_not = fmt::format("the ops of different units have {} configurations, over {}", work, limits.work);
   try {
-    if (work_of(problem, space) <= limits.work) run_rounds(maker, limits, watch, best, out);
+    if (work <= limits.work) run_rounds(maker, limits, watch, best, out);
   } catch (const Error& error) {
     if (!is_end(error)) throw;
+    out.why_not = "the time that it had has passed";
   }
   if (best.ns > 0) finish(maker, best, out);
+  if (out.ns > 0) out.why_not.clear();
+  else if (out.why_not.empty()) out.why_not = "no weights were found that prove one";
   out.fragments = parts.between();
   out.seconds = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
   return out;
@@ -484,17 +490,30 @@ SoapBound asked_bound(const Problem& problem, const SoapSpace& space, const Cost
   if (asked == problem.options.end() || asked->second == "no") return {};
   if (problem.tell) problem.tell("a lower bound");
   if (asked->second == "full") return soap_bound(problem, space, cost, kFullSoapBound, watch);
-  return soap_bound(problem, space, cost, {}, watch.share(kShareOfTime));
+  SoapBound bound = soap_bound(problem, space, cost, {}, watch.share(kShareOfTime));
+  if (bound.ns <= 0) bound.why_not += "; bound=full takes what time it needs";
+  return bound;
 }
 
 void add_bound(const SoapBound& bound, int64_t best_ns, SearchResult& result) {
   if (bound.seconds == 0 || best_ns == INT64_MAX) return;
   result.notes.push_back(to_string(bound, best_ns));
-  if (bound.ns > 0) result.counters["lower_bound_ns"] = static_cast<double>(bound.ns);
+  if (bound.ns > 0) result.local_lower_bound_ns = bound.ns;
 }
 
+namespace {
+
+// 9,648,123 -> 9,640,000: with the three digits that time_text() prints.
+int64_t rounded_down(int64_t ns) {
+  int64_t digit = 1;
+  while (ns / digit >= 1000) digit *= 10;
+  return ns - ns % digit;
+}
+
+}  // namespace
+
 std::string to_string(const SoapBound& bound, int64_t best_ns) {
-  if (bound.ns <= 0) return fmt::format("no lower bound: it takes longer than this (bound=full)");
+  if (bound.ns <= 0) return "no lower bound: " + bound.why_not;
   double paths = 0;
   for (const SoapPath& path : bound.paths) paths += static_cast<double>(path.weight) / kSoapBoundParts;
   std::vector<std::string> weights;
@@ -502,9 +521,12 @@ std::string to_string(const SoapBound& bound, int64_t best_ns) {
     weights.push_back(
         fmt::format("{} {:.2f}", load.kind, static_cast<double>(load.weight * load.queues) / kSoapBoundParts));
   if (paths > 0) weights.push_back(fmt::format("paths {:.2f}", paths));
-  return fmt::format("lower bound {} for every plan of the space ({}), {:.2f} x; {:.1f} s",
-                     time_text(static_cast<double>(bound.ns)), fmt::join(weights, ", "),
-                     static_cast<double>(best_ns) / static_cast<double>(bound.ns), bound.seconds);
+  const double times = static_cast<double>(best_ns) / static_cast<double>(bound.ns);
+  return fmt::format(
+      "lower bound {} for every plan of the space (equal parts), by the local task graph: the best found is within "
+      "{:.2f} x; weights: {}; {:.1f} s",
+      time_text(static_cast<double>(rounded_down(bound.ns))), std::ceil(100 * times) / 100, fmt::join(weights, ", "),
+      bound.seconds);
 }
 
 }  // namespace partita

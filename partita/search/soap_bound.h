@@ -55,13 +55,14 @@ struct SoapBound {
   std::vector<Load> loads;
   std::vector<SoapPath> paths;
   solver::Certificate certificate;  // of the network with these weights, whose costs are kSoapBoundParts times ns
+  std::string why_not;              // where ns is 0: what was left out for what
   int rounds = 0;
   int64_t fragments = 0;  // made of what units share
   double seconds = 0;
 };
 
 struct SoapBoundLimits {
-  int64_t work = 60'000;       // fragments that ops may have in all configurations; where there are more, no bound
+  int64_t work = 60'000;       // configurations of ops, of each kind of unit once; where there are more, no bound
   int64_t fragments = 20'000;  // of what units share
   int rounds = 100;            // of weights
 };
@@ -75,14 +76,15 @@ SoapBound soap_bound(const Problem& problem, const SoapSpace& space, const CostM
 // What searches do with their option `bound`: "quick" takes up to a tenth of the time that is left, and is not there
 // where that will not do; "full" takes the time it needs; "no".
 SoapBound asked_bound(const Problem& problem, const SoapSpace& space, const CostModel& cost, const Watch& watch);
-// A note and a counter, lower_bound_ns, beside the best plan's time.
+// A note, and SearchResult::local_lower_bound_ns.
 void add_bound(const SoapBound& bound, int64_t best_ns, SearchResult& result);
 
 // Makes the network for the bound's weights anew, with all that units share, and returns the ns that its certificate
 // proves there. Throws (bad input) where weights are more than they may be, or the certificate proves less than ns.
 int64_t check_soap_bound(const Problem& problem, const SoapSpace& space, const CostModel& cost, const SoapBound& bound);
 
-// "lower bound 9.64 ms for every plan of the space (compute 0.91, paths 0.09), 1.31 x; 0.3 s".
+// "lower bound 9.64 ms for every plan of the space (equal parts), by the local task graph: the best found is within
+// 1.31 x; weights: compute 0.91, paths 0.09; 0.3 s". Rounded so that it stays true: the bound down, the factor up.
 std::string to_string(const SoapBound& bound, int64_t best_ns);
 
 }  // namespace partita

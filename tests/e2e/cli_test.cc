@@ -466,6 +466,8 @@ const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
                                              "paper_cost",
                                              "counters",
                                              "search_trail",
+                                             "local_step_time_us",
+                                             "local_lower_bound_us",
                                              "host_bytes",
                                              "serial_time_us",
                                              "faster",
@@ -1079,7 +1081,8 @@ TEST(CliPlan, TheTrailOfASearch) {
   const Json rows = json_of({"compare", "zoo:mlp?layers=3", "--cluster", "flexflow-p100", "--devices", "4",
                              "--objective", "time", "--max-steps", "600", "--search", "flexflow,soap,expert"})["rows"];
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_FALSE(rows[2].contains("search_trail"));
+  for (const char* key : {"search_trail", "local_step_time_us", "local_lower_bound_us"})
+    EXPECT_FALSE(rows[2].contains(key)) << key;
   for (size_t i = 0; i < 2; ++i) {
     expect_keys(rows[i], kPlanKeys, kMorePlanKeys);
     const Json& trail = rows[i]["search_trail"];
@@ -1091,6 +1094,9 @@ TEST(CliPlan, TheTrailOfASearch) {
       EXPECT_GE(trail[k]["cpu_seconds"], trail[k - 1]["cpu_seconds"]) << rows[i]["search"];
     }
     EXPECT_EQ(trail.back()["local_step_time_us"], rows[i]["paper_cost"]) << rows[i]["search"];
+    EXPECT_EQ(rows[i]["local_step_time_us"], rows[i]["paper_cost"]) << rows[i]["search"];
+    EXPECT_GT(rows[i]["local_lower_bound_us"], 0) << rows[i]["search"];
+    EXPECT_LE(rows[i]["local_lower_bound_us"], rows[i]["local_step_time_us"]) << rows[i]["search"];
     EXPECT_LE(trail.back()["proposals"], rows[i]["counters"]["proposals"]) << rows[i]["search"];
   }
 }

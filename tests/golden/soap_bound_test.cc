@@ -179,7 +179,8 @@ void expect_optimum(const std::string& model, const Cluster& cluster, const std:
   };
   EXPECT_TRUE(says("no plan of the space takes less")) << search;
   EXPECT_TRUE(says("lower bound")) << search;
-  EXPECT_LE(result.counters.at("lower_bound_ns"), static_cast<double>(least)) << search;
+  ASSERT_TRUE(result.local_lower_bound_ns) << search;
+  EXPECT_LE(*result.local_lower_bound_ns, least) << search;
 }
 
 TEST(SoapOptimum, IsWhatSoapReturnsWhereAsked) {
@@ -260,6 +261,37 @@ TEST(SoapBound, IsOfPartsThatEveryPlanHas) {
   for (const char* model : {"mlp?layers=3,width=64,batch=32", "rnnlm?steps=2,layers=1,hidden=12,vocabulary=24,batch=8",
                             "cnn?layers=2,image=12,filters=16,batch=8"})
     check_drawn_plans(model, load_cluster("flexflow-p100", 4), SoapGranularity::kOp, 10, rng);
+}
+
+// What is printed is true too: the bound is rounded down, the factor up.
+TEST(SoapBound, IsPrintedSoThatItHolds) {
+  SoapBound bound{.ns = 9'648'999, .loads = {{"compute", 4, 227'500}}, .paths = {{{}, 90'000}}};
+  bound.seconds = 0.3;
+  EXPECT_EQ(to_string(bound, 12'551'000),
+            "lower bound 9.64 ms for every plan of the space (equal parts), by the local task graph: the best found is "
+            "within 1.31 x; weights: compute 0.91, paths 0.09; 0.3 s");
+  for (const auto& [ns, text] :
+       {std::pair<int64_t, const char*>{999'999, "999 us"}, {1'009'999, "1.00 ms"}, {7, "7 ns"}}) {
+    bound.ns = ns;
+    EXPECT_TRUE(to_string(bound, ns).starts_with(fmt::format("lower bound {} for", text))) << to_string(bound, ns);
+  }
+}
+
+TEST(SoapBound, SaysWhyThereIsNone) {
+  const Graph graph = training("mlp?layers=2,width=64,batch=32");
+  const Cluster cluster = load_cluster("flexflow-p100", 4);
+  Problem problem = in_time(graph, cluster);
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  const std::string large = to_string(soap_bound(problem, space, cost, {.work = 7}), 1);
+  EXPECT_TRUE(large.starts_with("no lower bound: the ops of different units have ")) << large;
+  EXPECT_TRUE(large.ends_with(" configurations, over 7")) << large;
+  const Watch ended{.deadline = Watch::Clock::now()};
+  problem.options = {{"bound", "quick"}};
+  EXPECT_EQ(to_string(asked_bound(problem, space, cost, ended), 1),
+            "no lower bound: the time that it had has passed; bound=full takes what time it needs");
+  problem.options = {{"bound", "full"}};
+  EXPECT_EQ(to_string(asked_bound(problem, space, cost, ended), 1), "no lower bound: the time that it had has passed");
 }
 
 TEST(SoapBound, IsNotBelievedWithWeightsOrCertificatesOfOthers) {
