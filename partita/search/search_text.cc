@@ -23,9 +23,15 @@ bool is_count(const std::string& value) {
          std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-// "1, 2 or 3"; "auto or a positive number".
+constexpr const char* kCounts = "a whole number from 1 to 999999";  // is_count()
+
+// "1, 2 or 3"; "node or a whole number from 1 to 999999".
 std::string values_text(std::vector<std::string> values) {
-  if (values.back() == "N") values.back() = "a positive number";
+  if (values.back() == "N") {
+    values.pop_back();
+    std::erase_if(values, is_count);
+    values.push_back(kCounts);
+  }
   if (values.back() == "PxQ") values.back() = "a mesh's extents, such as 2x4";
   const std::string last = values.back();
   values.pop_back();
@@ -52,8 +58,7 @@ bool takes(const std::vector<std::string>& values, const std::string& value) {
 // An option of every search. False: it is none.
 bool read_common(const std::string& key, const std::string& value, SearchChoice& choice) {
   if (key == "micro-batches" || key == "micro-batch-size") {
-    if (!is_count(value))
-      usage("search '{}': option '{}' is a positive number, not '{}'", choice.entry->name, key, value);
+    if (!is_count(value)) usage("search '{}': option '{}' is {}, not '{}'", choice.entry->name, key, kCounts, value);
     if (choice.micro_batches || choice.micro_batch_size)
       usage("search '{}': micro-batches and micro-batch-size both say how many parts a batch has; give one of them",
             choice.entry->name);

@@ -30,6 +30,11 @@ void add_sets(const Graph& graph, const std::vector<DeviceId>& devices, const So
 }  // namespace
 
 SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions, SoapGranularity granularity) {
+  if (problem.graph.micro_batches() > 1)
+    throw Error(ExitCode::kUsage,
+                fmt::format("searches flexflow and soap plan a step on the whole batch, not in {} micro-batches; leave "
+                            "micro-batches out, or take another search, such as auto",
+                            problem.graph.micro_batches()));
   const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
   SoapSpace space{soap_units(problem.graph), {}};
   add_sets(problem.graph, devices, dimensions, space);

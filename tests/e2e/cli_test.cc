@@ -262,7 +262,14 @@ TEST(CliErrors, Usage) {
     expect_error(words, 2, {});
   expect_error({"plan", "zoo:mlp", "--search", "sideways"}, 2, {"'sideways'", "soybean", "data-parallel"});
   expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper or all"});
-  expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2, {"'tensor'", "node or a positive number"});
+  expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2,
+               {"'tensor'", "node or a whole number from 1 to 999999"});
+  for (const char* beta : {"0.5", "1e9", "0", "1000000"})
+    expect_error({"plan", "zoo:mlp", "--search", std::string("flexflow?beta=") + beta}, 2,
+                 {fmt::format("option 'beta' is a whole number from 1 to 999999, not '{}'", beta)});
+  for (const char* search : {"flexflow", "soap"})
+    expect_error({"plan", "zoo:mlp", "--devices", "2", "--search", search, "--micro-batches", "2"}, 2,
+                 {"flexflow and soap", "not in 2 micro-batches", "auto"});
   expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
   expect_error({"plan", "zoo:mlp", "--search", "small-batch", "-o", scratch("none.json")}, 2,
                {"'small-batch'", "no plan"});
