@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +25,7 @@
 #include "partita/ops/ops.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_starts.h"
+#include "words.h"
 
 namespace partita {
 namespace {
@@ -140,25 +140,26 @@ void bench(const Case& of) {
   print(of, "late", chain, measure(problem, cost, space, chain, of.measured));
 }
 
-}  // namespace
-}  // namespace partita
+constexpr const char* kUsage =
+    "usage: partita_proposal_bench [MODEL DEVICES BEFORE MEASURED]..\n"
+    "of the zoo's models, as nmt 16 20000 500: proposals before the late ones, and how many are measured; without any, "
+    "of the six networks on 4, 16 and 64 devices\n";
 
-int main(int argc, char** argv) {
-  using namespace partita;
+void benchmark(int argc, char** argv) {
+  if ((argc - 1) % 4 != 0) bad_word(fmt::format("{} words, not four for each case", argc - 1));
   std::vector<Case> cases;
-  for (int i = 1; i + 3 < argc; i += 4)
-    cases.push_back({argv[i], std::atoi(argv[i + 1]), std::atoi(argv[i + 2]), std::atoi(argv[i + 3])});
+  for (int i = 1; i < argc; i += 4)
+    cases.push_back({argv[i], int_of(argv[i + 1]), int_of(argv[i + 2]), int_of(argv[i + 3])});
   if (cases.empty())
     for (const int devices : {4, 16, 64})
       for (const char* const model : {"alexnet", "inception-v3", "resnet-101", "rnntc", "rnnlm", "nmt"})
         cases.push_back({model, devices, devices == 64 ? 2'000 : 10'000, devices == 64 ? 100 : 500});
   std::printf("%-12s %3s %-5s %6s %8s %9s %7s %7s %7s %7s %11s %12s %13s\n", "us", "", "", "tasks", "step ms",
               "fragments", "arrays", "full", "delta", "replay", "full/delta", "full/replay", "delta/replay");
-  try {
-    for (const Case& of : cases) bench(of);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  }
-  return 0;
+  for (const Case& of : cases) bench(of);
 }
+
+}  // namespace
+}  // namespace partita
+
+int main(int argc, char** argv) { return partita::exit_code_of({partita::kUsage, partita::benchmark}, argc, argv); }

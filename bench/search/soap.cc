@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
 #include "partita/search/search_text.h"
+#include "words.h"
 
 namespace partita {
 namespace {
@@ -63,22 +63,22 @@ void compare(const Case& of) {
   std::fflush(stdout);
 }
 
-}  // namespace
-}  // namespace partita
+constexpr const char* kUsage =
+    "usage: partita_soap_bench [MODEL DEVICES PROPOSALS]..\n"
+    "of the zoo's models with batch 64, as nmt 16 20000; without any, of a list\n";
 
-int main(int argc, char** argv) {
-  using namespace partita;
+void benchmark(int argc, char** argv) {
+  if ((argc - 1) % 3 != 0) bad_word(fmt::format("{} words, not three for each case", argc - 1));
   std::vector<Case> cases;
-  for (int i = 1; i + 2 < argc; i += 3) cases.push_back({argv[i], std::atoi(argv[i + 1]), std::atoll(argv[i + 2])});
+  for (int i = 1; i < argc; i += 3) cases.push_back({argv[i], int_of(argv[i + 1]), count_of(argv[i + 2])});
   if (cases.empty())
     cases = {{"inception-v3", 4},         {"nmt", 4},        {"rnnlm", 4},
              {"inception-v3", 16},        {"nmt", 16},       {"rnnlm", 16},
              {"inception-v3", 64, 3'000}, {"nmt", 64, 3'000}};
-  try {
-    for (const Case& of : cases) compare(of);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  }
-  return 0;
+  for (const Case& of : cases) compare(of);
 }
+
+}  // namespace
+}  // namespace partita
+
+int main(int argc, char** argv) { return partita::exit_code_of({partita::kUsage, partita::benchmark}, argc, argv); }
