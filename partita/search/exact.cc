@@ -172,16 +172,18 @@ std::string nothing_fits(const Problem& problem, const JointProblem& joint, cons
     use.amounts.assign(use.amounts.size(), *std::min_element(use.amounts.begin(), use.amounts.end()));
   const solver::Wide least = *solver::evaluate(free, solver::Assignment(free.costs.size(), 0)).peak;
   if (least > *joint.network.limit)
-    return fmt::format("proved: at some time every plan of the space needs {} bytes on one device, {} more than it has",
-                       solver::to_string(least), solver::to_string(least - *joint.network.limit));
+    return fmt::format("proved: at some time every plan of the space needs {} on one device, {} more than it has",
+                       megabytes(static_cast<double>(least)),
+                       megabytes(static_cast<double>(least - *joint.network.limit)));
   free = joint.network;
   free.limit.reset();
   const solver::Result cheapest = solver::solve(free, options);
   if (!cheapest.solution)
     return cheapest.status == solver::Status::kInfeasible ? "proved: what is pinned contradicts itself"
                                                           : "proved: no plan of the space fits";
-  return fmt::format("proved: no plan of the space fits; the cheapest needs {} bytes more than a device has",
-                     missing_bytes(problem, plan_of(joint, problem.graph, *cheapest.solution)));
+  return fmt::format(
+      "proved: no plan of the space fits; the cheapest needs {} more than a device has",
+      megabytes(static_cast<double>(missing_bytes(problem, plan_of(joint, problem.graph, *cheapest.solution)))));
 }
 
 void describe(const Problem& problem, const JointProblem& joint, const solver::Result& solved, double built_seconds,

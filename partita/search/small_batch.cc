@@ -9,6 +9,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/physical/lower.h"
 #include "partita/search/judge.h"
 #include "partita/search/replicas.h"
@@ -75,8 +76,9 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     return lower_step(problem, share, samples, watch);
   });
   if (best.missing_bytes > 0) {
-    result.reason = fmt::format("one sample a device needs {} bytes of memory, {} more than a device has",
-                                best.peak_memory_bytes, best.missing_bytes);
+    result.reason = fmt::format("one sample a device needs {} of memory, {} more than a device has",
+                                megabytes(static_cast<double>(best.peak_memory_bytes)),
+                                megabytes(static_cast<double>(best.missing_bytes)));
     return result;
   }
   Estimate estimate{best.samples * problem.cluster.compute_count, 0, best.peak_memory_bytes, 0};

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/physical/in_place.h"
 #include "partita/search/replicas.h"
 #include "partita/sim/simulate.h"
@@ -119,9 +120,9 @@ std::optional<Swapped> swapped_on(const Graph& graph, const Cluster& share, Devi
   const SwapProgram program = swap_program(physical, device);
   const WorkingSet most = largest_working_set(program);
   if (most.bytes > d.memory_bytes) {
-    reason =
-        fmt::format("'{}' needs {} bytes at once, {} more than '{}' has",
-                    physical.task(physical.order[most.op].task).name, most.bytes, most.bytes - d.memory_bytes, d.name);
+    reason = fmt::format("'{}' needs {} at once, {} more than '{}' has",
+                         physical.task(physical.order[most.op].task).name, megabytes(static_cast<double>(most.bytes)),
+                         megabytes(static_cast<double>(most.bytes - d.memory_bytes)), d.name);
     return std::nullopt;
   }
   watch.poll(kWhere);
@@ -158,16 +159,17 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   }
   for (const auto& [host, bytes] : host_bytes)
     if (const Device& h = share.device(host); bytes > h.memory_bytes) {
-      result.reason = fmt::format("the devices of host '{}' keep {} bytes there, {} more than it has", h.name, bytes,
-                                  bytes - h.memory_bytes);
+      result.reason =
+          fmt::format("the devices of host '{}' keep {} there, {} more than it has", h.name,
+                      megabytes(static_cast<double>(bytes)), megabytes(static_cast<double>(bytes - h.memory_bytes)));
       return result;
     }
   const SwapSchedule& first = swapped.at(alike[0]).schedule;
   result.counters["swap_in_bytes"] = static_cast<double>(first.in_bytes);
   result.counters["swap_out_bytes"] = static_cast<double>(first.out_bytes);
-  result.notes.push_back(
-      fmt::format("{} samples a device; '{}' takes {} bytes from its host in a step and puts {} there", samples,
-                  share.devices[0].name, first.in_bytes, first.out_bytes));
+  result.notes.push_back(fmt::format("{} samples a device; '{}' takes {} from its host in a step and puts {} there",
+                                     samples, share.devices[0].name, megabytes(static_cast<double>(first.in_bytes)),
+                                     megabytes(static_cast<double>(first.out_bytes))));
   if (!first.steady)
     result.notes.push_back(
         fmt::format("no two of {} steps swapped alike; these are the last one's figures", kSwapSteps));

@@ -46,7 +46,7 @@ TEST(SmallBatch, TakesTheLargestBatchThatFits) {
     FAIL() << "one sample does not fit";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kInfeasible);
-    EXPECT_NE(std::string(error.what()).find(" 100 more than"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(" 100 B more than"), std::string::npos) << error.what();
   }
 }
 
