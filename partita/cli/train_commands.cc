@@ -112,6 +112,16 @@ void print_train(const TrainReport& r, const Planned& p) {
   fmt::print("\n");
 }
 
+// Of a run that expect_as_serial() accepts.
+std::string verdict_text(const TrainReport& r, DType dtype) {
+  if (dtype != DType::kFloat64)
+    return fmt::format("as the serial run: the first step's loss differs by {:.3g}, {:.1e} is allowed in {}",
+                       *r.first_loss_error_vs_serial, allowed_first_loss(r, dtype), name_of(dtype));
+  const std::string tolerance = fmt::format("{:.0e}", kFloat64Tolerance);
+  if (r.rounding_error) return "as the serial run: rounding explains what differs by more than " + tolerance;
+  return fmt::format("as the serial run: {} is allowed in float64", tolerance);
+}
+
 }  // namespace
 
 int train_command(const Arguments& a) {
@@ -139,7 +149,9 @@ int train_command(const Arguments& a) {
     fmt::print(stderr, "interrupted after step {}\n", r.steps);
     return static_cast<int>(ExitCode::kInterrupted);
   }
-  if (r.max_error_vs_serial) expect_as_serial(r, p.plan.model.dtype);
+  if (!r.max_error_vs_serial) return 0;
+  expect_as_serial(r, p.plan.model.dtype);
+  if (!a.json) fmt::print("verified       {}\n", verdict_text(r, p.plan.model.dtype));
   return 0;
 }
 

@@ -665,6 +665,17 @@ TEST(CliTrain, OptimizersClippingAndSchedules) {
             trained["loss_last"]);
 }
 
+TEST(CliTrain, TheVerdictBesideTheSerialRun) {
+  for (const auto& [dtype, verdict] :
+       {std::pair{"float64", "1e-10 is allowed in float64\n"}, {"float32", "1.0e-05 is allowed in float32\n"}}) {
+    const Outcome o = partita(
+        {"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "1", "--verify", "serial", "--dtype", dtype});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.out.find("\nverified       as the serial run: "), std::string::npos) << o.out;
+    EXPECT_TRUE(o.out.ends_with(verdict)) << o.out;
+  }
+}
+
 TEST(CliTrain, EpochsTestDataAndText) {
   const std::string digits = std::string(PARTITA_SOURCE_DIR) + "/examples/";
   const Json trained =
