@@ -1,4 +1,5 @@
 // plan, simulate.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -52,6 +53,46 @@ void expect_traceable(const Planned& p) {
                             acts, kMostActs));
 }
 
+// By queue: the share of the step in which it is busy.
+std::map<std::string, double> busy_queues(const Planned& p) {
+  std::map<std::string, double> busy;
+  for (const Event& e : p.predicted.events)
+    busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
+  for (auto& [queue, ns] : busy) ns /= static_cast<double>(std::max<int64_t>(1, p.predicted.step_time_ns));
+  return busy;
+}
+
+// What each device does in a step of which all was simulated.
+struct DeviceFigures {
+  std::string name;
+  double busy = 0;  // the share of the step in which its compute queue is
+  int64_t peak_memory_bytes = 0;
+};
+std::vector<DeviceFigures> device_figures(const Planned& p) {
+  const std::map<std::string, double> busy = busy_queues(p);
+  std::vector<DeviceFigures> devices;
+  for (int d = 0; d < p.cluster.compute_count; ++d) {
+    const std::string& name = p.cluster.devices[static_cast<size_t>(d)].name;
+    const auto of = busy.find(name + ".compute");
+    devices.push_back({name, of == busy.end() ? 0 : of->second, p.physical.peak_bytes[static_cast<size_t>(d)]});
+  }
+  return devices;
+}
+
+// A line for each, or for the busiest and those least busy of very many.
+void print_devices(std::vector<DeviceFigures> devices) {
+  constexpr size_t kMostLines = 64, kEnds = 8;
+  const size_t count = devices.size();
+  if (count > kMostLines) {
+    std::ranges::stable_sort(devices, [](const auto& a, const auto& b) { return a.busy > b.busy; });
+    devices.erase(devices.begin() + kEnds, devices.end() - kEnds);
+    fmt::print("devices        the busiest and the least busy {} of {}\n", kEnds, count);
+  }
+  for (const DeviceFigures& device : devices)
+    fmt::print("  {:<18} computes {:>3.0f}% of the step, peak memory {}\n", device.name, 100 * device.busy,
+               megabytes(static_cast<double>(device.peak_memory_bytes)));
+}
+
 }  // namespace
 
 int simulate_command(const Arguments& a) {
@@ -66,13 +107,10 @@ int simulate_command(const Arguments& a) {
     });
     write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
   }
-  std::map<std::string, double> busy;  // by queue: share of the step
-  for (const Event& e : p.predicted.events)
-    busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
-  for (auto& [queue, ns] : busy) ns /= static_cast<double>(std::max<int64_t>(1, p.predicted.step_time_ns));
+  std::vector<DeviceFigures> devices;
+  if (p.is_whole()) devices = device_figures(p);
   double compute = 0;
-  for (int d = 0; d < p.cluster.compute_count; ++d)
-    compute += busy[p.cluster.devices[d].name + ".compute"] / p.cluster.compute_count;
+  for (const DeviceFigures& device : devices) compute += device.busy / static_cast<double>(devices.size());
   double seconds = 0;
   for (const Runner::Timing& t : runner.timings())
     if (t.name == "simulate") seconds = t.seconds;
@@ -85,6 +123,9 @@ int simulate_command(const Arguments& a) {
                  {"peak_memory_bytes", p.peak_memory_bytes()},
                  {"least_memory_bytes", p.least_memory_bytes()}});
     if (p.is_whole()) json.update({{"utilization", compute}, {"tasks", p.physical.tasks.size()}});
+    for (const DeviceFigures& device : devices)
+      json["devices"].push_back(
+          {{"name", device.name}, {"utilization", device.busy}, {"peak_memory_bytes", device.peak_memory_bytes}});
     json["simulate_seconds"] = seconds;
     print_json(json);
   } else {
@@ -92,6 +133,7 @@ int simulate_command(const Arguments& a) {
     if (p.is_whole())
       fmt::print("tasks          {}, compute queues busy {:.0f}% of the step\n", p.physical.tasks.size(),
                  100 * compute);
+    print_devices(std::move(devices));
     if (!a.trace.empty()) fmt::print("trace          {}\n", a.trace);
   }
   print_timings(runner, a);

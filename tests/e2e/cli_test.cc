@@ -501,7 +501,15 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
   expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "exposed_communication_us", "bubble_us",
                           "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "least_memory_bytes",
-                          "utilization", "tasks", "simulate_seconds", "nominal"});
+                          "utilization", "tasks", "devices", "simulate_seconds", "nominal"});
+  ASSERT_EQ(simulated["devices"].size(), 3);
+  double busy = 0, peak = 0;
+  for (const Json& device : simulated["devices"]) {
+    busy += device["utilization"].get<double>() / 3;
+    peak = std::max(peak, device["peak_memory_bytes"].get<double>());
+  }
+  EXPECT_NEAR(busy, simulated["utilization"].get<double>(), 1e-9);
+  EXPECT_EQ(peak, simulated["peak_memory_bytes"].get<double>());
   double sum = 0;
   for (const char* key : {"compute_time_us", "bubble_us", "waiting_us"}) sum += simulated[key].get<double>();
   for (const Json& part : simulated["exposed_communication_us"]) sum += part.get<double>();
