@@ -4,10 +4,11 @@
 //     partita_proposal_bench                        # the six networks on 4, 16 and 64 devices
 //     partita_proposal_bench nmt 16 20000 500       # model, devices, proposals before the late ones, those measured
 //
-// Each simulator has a chain of its own, and all chains go the same way; they take turns, some proposals each. In
-// microseconds a proposal: making the fragments that change, which all need; Algorithm 1 with building its arrays, and
-// building them alone; Algorithm 2, with what takes a rejected proposal back; replay, up to what would be accepted, and
-// what takes the accepted ones over, of each proposal its part.
+// Up to 16 devices flexflow-p100, beyond flexflow-k80. Each simulator has a chain of its own, and all chains go the
+// same way; they take turns, some proposals each. In microseconds a proposal: making the fragments that change, which
+// all need; Algorithm 1 with building its arrays, and building them alone; Algorithm 2, with what takes a rejected
+// proposal back; replay, up to what would be accepted, and what takes the accepted ones over, of each proposal its
+// part.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -125,7 +126,7 @@ void bench(const Case& of) {
   const int batch = of.model == "alexnet" ? 256 : 64;
   const Model model = build_model(fmt::format("zoo:{}?batch={}", of.model, batch), {}, standard_ops());
   const Graph graph = add_backward(model.graph, model.loss, {.kind = "sgd", .lr = 0.01});
-  const Cluster cluster = load_cluster("flexflow-p100", of.devices);
+  const Cluster cluster = load_cluster(of.devices <= 16 ? "flexflow-p100" : "flexflow-k80", of.devices);
   Problem problem{.graph = graph, .cluster = cluster};
   problem.objective = Objective::kTime;
   const CostModel cost(cluster);
@@ -150,7 +151,7 @@ void benchmark(int argc, char** argv) {
   if (cases.empty())
     for (const int devices : {4, 16, 64})
       for (const char* const model : {"alexnet", "inception-v3", "resnet-101", "rnntc", "rnnlm", "nmt"})
-        cases.push_back({model, devices, devices == 64 ? 2'000 : 10'000, devices == 64 ? 100 : 500});
+        cases.push_back({model, devices, devices == 64 ? 1'000 : 10'000, devices == 64 ? 20 : 100});
   std::printf("%-12s %3s %-5s %6s %8s %9s %7s %7s %7s %7s %7s %11s %12s %13s\n", "us", "", "", "tasks", "step ms",
               "fragments", "arrays", "full", "delta", "replay", "accept", "full/delta", "full/replay", "delta/replay");
   for (const Case& of : cases) bench(of);
