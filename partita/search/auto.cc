@@ -194,6 +194,7 @@ void ask_soap(Run& run) {
   tell(run, "soap, ops on different devices");
   const SearchResult found =
       consider(run, {soap.entry, soap.options, std::nullopt, kLastRank, 0}, run.watch.share(kSoapShare), run.watch);
+  run.result.local_lower_bound_ns = found.local_lower_bound_ns;
   for (const std::string& of_soap : found.notes)  // a bound of its space
     if (of_soap.starts_with("lower bound")) run.result.notes.push_back("soap: " + of_soap);
   run.memory.begin();

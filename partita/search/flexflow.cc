@@ -40,6 +40,7 @@ struct Run {
   const SoapSpace& space;
   SoapWalk& walk;
   double beta = 1000;
+  int64_t enough_ns = 0;
   std::vector<std::string> notes = {};
 };
 
@@ -47,7 +48,8 @@ struct Run {
 struct Allowance {
   int64_t steps = 0;  // 0: any number
   Watch watch;
-  double seconds = 0;  // 0: any number
+  double seconds = 0;     // 0: any number
+  int64_t enough_ns = 0;  // where the best plan of all chains takes no more, it ends
 };
 
 struct Chain {
@@ -65,7 +67,7 @@ void look(const SoapWalk& walk, Chain& chain) {
 }
 
 bool has_ended(const SoapWalk& walk, const Chain& chain, const Allowance& allowance) {
-  if (allowance.watch.ended()) return true;
+  if (allowance.watch.ended() || walk.best_ns() <= allowance.enough_ns) return true;
   if (allowance.steps > 0)
     return chain.steps >= allowance.steps || 2 * (chain.steps - chain.best_at) >= allowance.steps;
   return 2 * (walk.seconds() - chain.best_since) >= allowance.seconds;
@@ -124,7 +126,7 @@ void search_from_all(Run& run) {
   const int64_t steps = run.budget.steps.value_or(default_steps(run.problem));
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto left = static_cast<double>(starts.size() - i);
-    Allowance allowance{0, run.watch.share(1 / left), 0};
+    Allowance allowance{0, run.watch.share(1 / left), 0, run.enough_ns};
     if (const auto seconds = run.watch.left()) allowance.seconds = *seconds / left;
     if (run.budget.steps || !run.watch.deadline)
       allowance.steps = std::max<int64_t>(1, steps / static_cast<int64_t>(starts.size()));
@@ -172,6 +174,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const bool check = problem.options.at("check") == "yes";
   Run run{problem, budget, check ? watch.share(kChains) : watch, rng, space, walk};
   run.beta = std::stod(problem.options.at("beta"));
+  run.enough_ns = near_enough_ns(bound, budget.gap);
   search_from_all(run);
   std::map<std::string, double> counters;
   if (check) check_best(run, watch, counters);

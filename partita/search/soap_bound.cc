@@ -512,6 +512,10 @@ int64_t rounded_down(int64_t ns) {
 
 }  // namespace
 
+int64_t near_enough_ns(const SoapBound& bound, double gap) {
+  return gap > 0 && bound.ns > 0 ? static_cast<int64_t>(static_cast<double>(bound.ns) / (1 - gap)) : 0;
+}
+
 std::string to_string(const SoapBound& bound, int64_t best_ns) {
   if (bound.ns <= 0) return "no lower bound: " + bound.why_not;
   double paths = 0;

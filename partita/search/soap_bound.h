@@ -83,6 +83,9 @@ void add_bound(const SoapBound& bound, int64_t best_ns, SearchResult& result);
 // proves there. Throws (bad input) where weights are more than they may be, or the certificate proves less than ns.
 int64_t check_soap_bound(const Problem& problem, const SoapSpace& space, const CostModel& cost, const SoapBound& bound);
 
+// A plan of so many ns is within `gap` (Budget::gap) of the bound; 0 where there is no bound, or no gap is asked for.
+int64_t near_enough_ns(const SoapBound& bound, double gap);
+
 // "lower bound 9.64 ms for every plan of the space (equal parts), by the local task graph: the best found is within
 // 1.31 x; weights: compute 0.91, paths 0.09; 0.3 s". Rounded so that it stays true: the bound down, the factor up.
 std::string to_string(const SoapBound& bound, int64_t best_ns);

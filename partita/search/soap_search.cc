@@ -66,9 +66,11 @@ struct Run {
   std::vector<int> critical = {};  // units on the critical path, once for each task
   int64_t critical_at = -1;        // of the walk's accepted changes
   std::vector<std::string> notes = {};
+  int64_t enough_ns = 0;  // where its best plan takes no more, it ends
 
   bool ended(double part = 1) const {
-    return watch.ended() || static_cast<double>(walk.proposals()) >= part * static_cast<double>(steps);
+    return watch.ended() || walk.best_ns() <= enough_ns ||
+           static_cast<double>(walk.proposals()) >= part * static_cast<double>(steps);
   }
 };
 
@@ -460,6 +462,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch searching = is_exact(problem) ? watch.share(kBeforeProof) : watch;
   Run run{problem, budget, searching, rng, space, soap_neighbourhood(problem.graph, space), walk};
   run.shakes = !is_exact(problem);
+  run.enough_ns = near_enough_ns(bound, budget.gap);
   if (space.of_units) {
     run.steps = steps - steps / 2;
     run.notes = std::move(before.notes);
@@ -469,7 +472,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
     run.steps = steps;
     search_from(run);
   }
-  if (is_exact(problem)) prove(run, cost, watch);
+  if (is_exact(problem) && walk.best_ns() > run.enough_ns) prove(run, cost, watch);
   SearchResult result = walk.result("soap", whole);
   if (space.of_units) add_before(std::move(before), result);
   if (!is_exact(problem)) {

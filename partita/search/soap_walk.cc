@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/search/judge.h"
 #include "partita/search/refine.h"
 #include "partita/search/soap_order.h"
@@ -200,8 +201,8 @@ SearchResult SoapWalk::result(std::string_view search, const Watch& watch) {
                      {"tensor_fragments", static_cast<double>(tasks_.counters().tensor_fragments)}};
   if (best_ns_ == kNone) {
     if (watch_.ended()) watch_.give_up("before there was a plan that fits");
-    result.reason = fmt::format("no plan that it looked at fits: the nearest has {} bytes missing on one device",
-                                least_missing_bytes_);
+    result.reason = fmt::format("no plan that it looked at fits: the nearest has {} missing on one device",
+                                megabytes(static_cast<double>(least_missing_bytes_)));
     return result;
   }
   result.plan = plan_of(best_, search, watch).plan;

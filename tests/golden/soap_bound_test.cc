@@ -277,6 +277,27 @@ TEST(SoapBound, IsPrintedSoThatItHolds) {
   }
 }
 
+// A search ends with the plan that is near enough, after fewer proposals than it has.
+TEST(SoapBound, EndsASearchThatIsNearEnough) {
+  const Graph graph = training("mlp?layers=3,width=64,batch=32");
+  const Cluster cluster = load_cluster("flexflow-p100", 4);
+  for (const char* search : {"soap", "flexflow"}) {
+    const SearchChoice choice = parse_search(search);
+    Problem problem = in_time(graph, cluster);
+    problem.options = choice.options;
+    Budget budget;
+    budget.steps = 3000;
+    const auto proposals = [&](double gap) {
+      budget.gap = gap;
+      Rng rng(1);
+      const SearchResult result = choice.entry->search(problem, budget, rng);
+      EXPECT_TRUE(result.plan);
+      return result.counters.at("proposals");
+    };
+    EXPECT_LT(proposals(0.9), proposals(0) / 2) << search;
+  }
+}
+
 TEST(SoapBound, SaysWhyThereIsNone) {
   const Graph graph = training("mlp?layers=2,width=64,batch=32");
   const Cluster cluster = load_cluster("flexflow-p100", 4);
