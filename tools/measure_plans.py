@@ -36,9 +36,9 @@ SOAP_MODELS = {
     "alexnet": ["zoo:alexnet?image=67,hidden=512,classes=100,batch=16"],
     "inception-v3": ["zoo:inception-v3?image=75,blocks=1,classes=10,batch=8"],
     "resnet-101": ["zoo:resnet-101?image=64,blocks=1,width=32,classes=10,batch=8"],
-    "rnntc": ["zoo:rnntc?steps=8,hidden=256,vocabulary=2000,batch=16"],
-    "rnnlm": ["zoo:rnnlm?steps=8,hidden=256,vocabulary=2000,batch=16"],
-    "nmt": ["zoo:nmt?steps=6,hidden=256,vocabulary=2000,batch=16"],
+    "rnntc": ["zoo:rnntc?steps=8,hidden=512,vocabulary=2000,batch=64"],
+    "rnnlm": ["zoo:rnnlm?steps=8,hidden=512,vocabulary=2000,batch=64"],
+    "nmt": ["zoo:nmt?steps=6,hidden=512,vocabulary=2000,batch=64"],
 }
 QUICK = {1: ["single"], 2: ["data-parallel", "tofu", "zero"]}
 ALL = {1: ["single", "single?recompute=layer"],
