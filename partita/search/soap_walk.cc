@@ -13,9 +13,9 @@ namespace partita {
 
 namespace {
 
-constexpr double kTold = 0.5;  // seconds
-constexpr size_t kMostRemembered = 100'000;
-constexpr int kMostUnsure = 64;  // plans taken to fit, one after another
+constexpr double kTold = 0.5;                  // seconds
+constexpr size_t kMostRemembered = 8'000'000;  // numbers of configurations, of plans that the planner was asked of
+constexpr int kMostUnsure = 64;                // plans taken to fit, one after another
 // Kernels of a step, about: of a graph that is small enough, and of all proposals together.
 constexpr int64_t kMostKernels = 300'000, kKernelsOfAWalk = 60'000'000;
 constexpr int64_t kFewSteps = 200, kManySteps = 50'000;
@@ -23,10 +23,6 @@ constexpr int64_t kFewSteps = 200, kManySteps = 50'000;
 int64_t kernels_of(const Problem& problem) {
   return static_cast<int64_t>(problem.graph.ops.size()) * problem.cluster.compute_count;
 }
-
-}  // namespace
-
-namespace {
 
 SoapWalk::Units all_of(const std::vector<int64_t>& numbers) {
   SoapWalk::Units all;
@@ -89,7 +85,7 @@ std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers)
   if (const auto known = missing_.find(numbers); known != missing_.end()) return known->second;
   try {
     const int64_t missing = missing_bytes(problem_, tasks_.plan(numbers, "soap"), watch_);
-    if (missing_.size() >= kMostRemembered) missing_.clear();
+    if (missing_.size() * numbers.size() >= kMostRemembered) missing_.clear();
     missing_.emplace(numbers, missing);
     if (missing > 0) least_missing_bytes_ = std::min(least_missing_bytes_, missing);
     return missing;
