@@ -452,7 +452,8 @@ void compare_with_unequal_parts(Run& run, const Watch& watch, SearchResult& resu
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch whole = budget.watch(), watch = whole.share(kBeforeOrder);
   const CostModel cost(problem.cluster);
-  const SoapSpace space = soap_space(problem, {}, parse_soap_granularity(problem.options.at("granularity")));
+  const SoapSpace space = soap_space(problem, parse_soap_dimensions(problem.options.at("dimensions")),
+                                     parse_soap_granularity(problem.options.at("granularity")));
   const SoapBound bound = asked_bound(problem, space, cost, watch);
   const int64_t steps =
       budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem));
@@ -475,7 +476,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   if (is_exact(problem) && walk.best_ns() > run.enough_ns) prove(run, cost, watch);
   SearchResult result = walk.result("soap", whole);
   if (space.of_units) add_before(std::move(before), result);
-  if (!is_exact(problem)) {
+  if (!is_exact(problem) && problem.options.at("dimensions") == "soap") {
     compare_with_starts(run, whole, result);
     compare_with_unequal_parts(run, whole, result);
   }
@@ -492,7 +493,10 @@ SearchEntry soap_search() {
           .summary =
               "a portfolio over FlexFlow's space by the simulated time: plain starts, equal layers together, a walk "
               "along the critical path, descent",
-          .options = {{"bound", {"quick", "full", "no"}}, {"exact", {"no", "yes"}}, {"granularity", {"unit", "op"}}},
+          .options = {{"bound", {"quick", "full", "no"}},
+                      {"dimensions", {"soap", "s", "o", "p", "sap"}},
+                      {"exact", {"no", "yes"}},
+                      {"granularity", {"unit", "op"}}},
           .search = search,
           .measure = Objective::kTime};
 }

@@ -142,9 +142,16 @@ TEST(FlexFlow, AllSimulatorsFindTheSamePlan) {
 TEST(FlexFlow, StaysInTheDimensionsThatAreAsked) {
   const Graph graph = training("cnn?layers=2,image=6,filters=4,batch=8,loss=cross_entropy");
   const Cluster cluster = load_cluster("flexflow-k80", 4);
-  for (const char* dimensions : {"s", "o", "p", "sap"}) {
-    const SearchResult of = found(graph, cluster, fmt::format("flexflow?dimensions={}", dimensions), 200);
-    ASSERT_TRUE(of.plan) << dimensions;
+  for (const auto& [search, dimensions] : {std::pair{"flexflow", "s"},
+                                           {"flexflow", "o"},
+                                           {"flexflow", "p"},
+                                           {"flexflow", "sap"},
+                                           {"soap", "s"},
+                                           {"soap", "o"},
+                                           {"soap", "p"},
+                                           {"soap", "sap"}}) {
+    const SearchResult of = found(graph, cluster, fmt::format("{}?dimensions={}", search, dimensions), 200);
+    ASSERT_TRUE(of.plan) << search << " " << dimensions;
     const SoapDimensions asked = parse_soap_dimensions(dimensions);
     for (const SoapUnit& unit : soap_units(graph)) {
       const OpChoice& leader = of.plan->ops[unit.leader.index()];
