@@ -408,7 +408,8 @@ void compare_with_starts(Run& run, const Watch& watch, SearchResult& result) {
       {"the expert's strategy", expert_configurations(graph, cluster, units)}};
   for (const auto& [name, configurations] : starts) {
     run.walk.go_to(numbers_of(run.space, configurations));
-    if (!run.walk.fits() || run.walk.ns() > most_ns || run.walk.ns() == run.walk.best_ns()) continue;
+    if (run.walk.ns() > most_ns || run.walk.ns() == run.walk.best_ns()) continue;
+    if (!run.walk.fits(run.walk.numbers()).value_or(false)) continue;
     if (!least_ns) least_ns = run.walk.plan_of(run.walk.best(), "soap", watch).step_ns;
     OrderedPlan start = run.walk.plan_of(run.walk.numbers(), "soap", watch);
     if (!least_ns || !start.step_ns || *start.step_ns >= *least_ns) continue;

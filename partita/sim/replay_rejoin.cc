@@ -10,8 +10,8 @@
 // Example: every device computes ten layers, one after another, and the second takes 5 ns more on all of them. The
 // third is ready 5 ns later on all devices, and so is the end. Of 40 tasks on four devices four have been taken.
 //
-// Tasks with another shift than most are waited for: until then nothing is the same. So is what a removed task was in
-// the way of.
+// Until the tasks with another shift than most have ended, in both timelines, and the removed ones in the committed
+// one, nothing is skipped.
 #include <algorithm>
 #include <limits>
 
