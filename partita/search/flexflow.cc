@@ -178,7 +178,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   search_from_all(run);
   std::map<std::string, double> counters;
   if (check) check_best(run, watch, counters);
-  SearchResult result = walk.result("flexflow", whole);
+  SearchResult result = walk.result("flexflow", whole).result;
   result.counters.merge(counters);
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);

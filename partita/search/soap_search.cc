@@ -21,7 +21,6 @@
 #include "partita/base/units.h"
 #include "partita/plan/rules.h"
 #include "partita/search/judge.h"
-#include "partita/search/refine.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
 #include "partita/search/soap_groups.h"
@@ -396,12 +395,12 @@ void add_before(OfUnits before, SearchResult& result) {
 
 // Where devices take what is ready, a step may be longer than in the order that the plan is lowered in: a start that is
 // about as fast by the local task graph is compared by its step.
-void compare_with_starts(Run& run, const Watch& watch, SearchResult& result) {
-  if (!result.plan || watch.ended()) return;
+void compare_with_starts(Run& run, const Watch& watch, SoapFound& found) {
+  SearchResult& result = found.result;
+  if (!found.step_ns || watch.ended()) return;
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
   const std::vector<SoapUnit>& units = run.space.whole().units;
-  std::optional<int64_t> least_ns;
   const auto most_ns = static_cast<int64_t>(kAboutAsFastAsBest * static_cast<double>(run.walk.best_ns()));
   const std::pair<const char*, std::vector<SoapConfiguration>> starts[] = {
       {"data parallelism", data_parallel_configurations(graph, cluster, units)},
@@ -410,13 +409,12 @@ void compare_with_starts(Run& run, const Watch& watch, SearchResult& result) {
     run.walk.go_to(numbers_of(run.space, configurations));
     if (run.walk.ns() > most_ns || run.walk.ns() == run.walk.best_ns()) continue;
     if (!run.walk.fits(run.walk.numbers()).value_or(false)) continue;
-    if (!least_ns) least_ns = run.walk.plan_of(run.walk.best(), "soap", watch).step_ns;
     OrderedPlan start = run.walk.plan_of(run.walk.numbers(), "soap", watch);
-    if (!least_ns || !start.step_ns || *start.step_ns >= *least_ns) continue;
+    if (!start.step_ns || *start.step_ns >= *found.step_ns) continue;
     run.notes.push_back(fmt::format("{} has the shorter step: {}, {} by the local task graph", name,
                                     time_text(static_cast<double>(*start.step_ns)),
                                     time_text(static_cast<double>(run.walk.ns()))));
-    least_ns = start.step_ns;
+    found.step_ns = start.step_ns;
     start.plan.paper_cost = static_cast<double>(run.walk.ns()) / 1e3;
     result.plan = std::move(start.plan);
     result.local_ns = run.walk.ns();
@@ -425,8 +423,9 @@ void compare_with_starts(Run& run, const Watch& watch, SearchResult& result) {
 
 // Where samples do not divide, data parallelism in parts that are not equal is in no set, and may be better than all
 // that is.
-void compare_with_unequal_parts(Run& run, const Watch& watch, SearchResult& result) {
-  if (!result.plan || watch.ended()) return;
+void compare_with_unequal_parts(Run& run, const Watch& watch, SoapFound& found) {
+  SearchResult& result = found.result;
+  if (!found.step_ns || watch.ended()) return;
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
   const std::vector<SoapConfiguration> equal = data_parallel_configurations(graph, cluster, run.space.whole().units);
@@ -437,7 +436,7 @@ void compare_with_unequal_parts(Run& run, const Watch& watch, SearchResult& resu
   try {
     Plan plan = data_parallel_plan(graph, cluster, run.problem.pins, watch);
     const Judgement judged = judge(in_time, plan, watch);
-    if (missing_bytes(in_time, plan, watch) > 0 || judged.cost >= cost_of(in_time, *result.plan, watch)) return;
+    if (judged.missing_bytes.value_or(0) > 0 || judged.cost >= *found.step_ns) return;
     run.notes.push_back(
         fmt::format("data parallelism in parts that are not equal, which is not in the space, has the "
                     "shorter step: {}",
@@ -475,15 +474,16 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
     search_from(run);
   }
   if (is_exact(problem) && walk.best_ns() > run.enough_ns) prove(run, cost, watch);
-  SearchResult result = walk.result("soap", whole);
+  SoapFound found = walk.result("soap", whole);
+  SearchResult& result = found.result;
   if (space.of_units) add_before(std::move(before), result);
   if (!is_exact(problem) && problem.options.at("dimensions") == "soap") {
-    compare_with_starts(run, whole, result);
-    compare_with_unequal_parts(run, whole, result);
+    compare_with_starts(run, whole, found);
+    compare_with_unequal_parts(run, whole, found);
   }
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
-  return result;
+  return std::move(found.result);
 }
 
 }  // namespace

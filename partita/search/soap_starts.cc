@@ -169,12 +169,6 @@ std::vector<SoapConfiguration> expert_configurations(const Graph& graph, const C
   return out;
 }
 
-std::vector<SoapConfiguration> random_configurations(const std::vector<SoapSet>& sets, Rng& rng) {
-  std::vector<SoapConfiguration> out;
-  for (const SoapSet& set : sets) out.push_back(set.draw(rng));
-  return out;
-}
-
 namespace {
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng&) {

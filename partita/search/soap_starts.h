@@ -23,9 +23,6 @@ std::vector<SoapConfiguration> data_parallel_configurations(const Graph& graph, 
 std::vector<SoapConfiguration> expert_configurations(const Graph& graph, const Cluster& cluster,
                                                      const std::vector<SoapUnit>& units);
 
-// One drawn from each unit's set.
-std::vector<SoapConfiguration> random_configurations(const std::vector<SoapSet>& sets, Rng& rng);
-
 bool is_recurrent(const Graph& graph);  // has unrolled cells
 
 // By unit: how deep it lies, in layers. All time steps of a cell are one layer, and another op that reads a weight is

@@ -187,9 +187,10 @@ OrderedPlan SoapWalk::plan_of(const std::vector<int64_t>& numbers, std::string_v
   return with_better_order(problem_, tasks_.plan(numbers, search), graph, over().all_bytes == 0, watch);
 }
 
-SearchResult SoapWalk::result(std::string_view search, const Watch& watch) {
+SoapFound SoapWalk::result(std::string_view search, const Watch& watch) {
   settle();
-  SearchResult result;
+  SoapFound found;
+  SearchResult& result = found.result;
   result.counters = {{"units", static_cast<double>(space_.units.size())},
                      {"proposals", static_cast<double>(proposals_)},
                      {"accepted", static_cast<double>(accepted_)},
@@ -199,13 +200,15 @@ SearchResult SoapWalk::result(std::string_view search, const Watch& watch) {
     if (watch_.ended()) watch_.give_up("before there was a plan that fits");
     result.reason = fmt::format("no plan that it looked at fits: the nearest has {} missing on one device",
                                 megabytes(static_cast<double>(least_missing_bytes_)));
-    return result;
+    return found;
   }
-  result.plan = plan_of(best_, search, watch).plan;
+  OrderedPlan ordered = plan_of(best_, search, watch);
+  found.step_ns = ordered.step_ns;
+  result.plan = std::move(ordered.plan);
   result.plan->paper_cost = static_cast<double>(best_ns_) / 1e3;
   result.local_ns = best_ns_;
   result.trail = trail_;
-  return result;
+  return found;
 }
 
 }  // namespace partita

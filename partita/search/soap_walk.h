@@ -23,6 +23,11 @@ bool is_for_a_walk(const Problem& problem);
 // Proposals that a walk may make where no budget is given: so many as take some ten seconds, more for small graphs.
 int64_t default_steps(const Problem& problem);
 
+struct SoapFound {
+  SearchResult result;
+  std::optional<int64_t> step_ns;  // of the lowered plan; none: there is no plan, or the watch has ended
+};
+
 class SoapWalk {
  public:
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
@@ -64,7 +69,7 @@ class SoapWalk {
   OrderedPlan plan_of(const std::vector<int64_t>& numbers, std::string_view search, const Watch& watch);
   // The best plan in the better order, which is found within `watch`, or the reason why there is none,
   // and the counters. Throws where the walk's watch has ended before there is a plan.
-  SearchResult result(std::string_view search, const Watch& watch);
+  SoapFound result(std::string_view search, const Watch& watch);
   // Calls Problem::progress where it has been quiet for a while.
   void tell();
 

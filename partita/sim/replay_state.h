@@ -22,7 +22,7 @@ constexpr int kLate = std::numeric_limits<int>::max();  // the place of a propos
 // A task in the proposal.
 struct alignas(32) Now {
   uint32_t epoch = 0;  // if it is the proposal's, the task is removed, or its slot is touched
-  int touched = -1;    // and where it is in ReplayState::touched_tasks; -1: removed
+  int touched = -1;    // and if it is not removed, where it is in ReplayState::touched_tasks
   uint32_t round = 0;  // if it is the run's, the task has been met in it
   int waits = 0;       // and so many it waits for have not been taken
   int64_t ready_ns = 0;

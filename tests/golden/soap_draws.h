@@ -1,4 +1,5 @@
-// Configurations of FlexFlow's space that no search draws: any degrees, on any list of devices.
+// Configurations of FlexFlow's space: from the sets of units, and those that no search draws, of any degrees on any
+// list of devices.
 #pragma once
 #include <algorithm>
 #include <numeric>
@@ -33,6 +34,13 @@ inline SoapConfiguration any_configuration(const tdl::Bound& bound, const SoapUn
   rng.shuffle(devices);
   c.devices.assign(devices.begin(), devices.begin() + parts);
   return c;
+}
+
+// One drawn from each unit's set.
+inline std::vector<SoapConfiguration> random_configurations(const std::vector<SoapSet>& sets, Rng& rng) {
+  std::vector<SoapConfiguration> out;
+  for (const SoapSet& set : sets) out.push_back(set.draw(rng));
+  return out;
 }
 
 }  // namespace partita

@@ -12,6 +12,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/search/soap_starts.h"
+#include "tests/golden/soap_draws.h"
 
 namespace partita {
 namespace {
