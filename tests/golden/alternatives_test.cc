@@ -7,6 +7,7 @@
 #include "partita/pipeline.h"
 #include "partita/search/replicas.h"
 #include "partita/sim/simulate.h"
+#include "tests/golden/uneven_cluster.h"
 
 namespace partita {
 namespace {
@@ -126,24 +127,7 @@ TEST(Swap, SaysWhatOneOpLacks) {
 
 TEST(Replicas, SharedLinksAreDivided) {
   // Two devices behind one host link of 8 GB/s, one of half the speed behind another of its own.
-  const Cluster cluster = parse_cluster(R"(name: uneven
-device_types:
-  A: {kind: gpu, peak_tflop_per_s: {float32: 4, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 100, efficiency: 1, launch_overhead_us: 1}
-  B: {kind: gpu, peak_tflop_per_s: {float32: 2, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 100, efficiency: 1, launch_overhead_us: 1}
-  H: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 64, memory_bandwidth_gbytes_per_s: 50, efficiency: 1, launch_overhead_us: 1}
-topology:
-  link: {bandwidth_gbytes_per_s: 2, latency_us: 3}
-  children:
-    - name: node
-      link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
-      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
-      children: [{name: a, count: 2, type: A}]
-    - name: other
-      link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
-      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
-      children: [{name: b, type: B}]
-)",
-                                        "test");
+  const Cluster cluster = uneven_cluster({100, 1, "{bandwidth_gbytes_per_s: 30, latency_us: 1}", ""});
   const Cluster share = own_share(cluster);
   const auto host_bandwidth = [](const Cluster& c, int d) { return c.bandwidth(c.devices[d].host, DeviceId(d)) / 1e9; };
   EXPECT_DOUBLE_EQ(host_bandwidth(cluster, 0), 8);

@@ -15,6 +15,7 @@
 #include "partita/search/soap_ops.h"
 #include "partita/sim/nodes.h"
 #include "tests/golden/soap_draws.h"
+#include "tests/golden/uneven_cluster.h"
 
 namespace partita {
 namespace {
@@ -152,24 +153,7 @@ TEST(ManyLocalTasks, AreWhatRandomPlansAreLoweredTo) { expect_random_plans_are_e
 
 // Kernels are made once for all devices of a type: not for those of others.
 TEST(LocalTasks, AreThoseOfTheirDevices) {
-  const Cluster cluster = parse_cluster(R"(name: uneven
-device_types:
-  A: {kind: gpu, peak_tflop_per_s: {float32: 4, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 100, efficiency: 1, launch_overhead_us: 1}
-  B: {kind: gpu, peak_tflop_per_s: {float32: 2, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 50, efficiency: 1, launch_overhead_us: 2}
-  H: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 64, memory_bandwidth_gbytes_per_s: 50, efficiency: 1, launch_overhead_us: 1}
-topology:
-  link: {bandwidth_gbytes_per_s: 2, latency_us: 3}
-  children:
-    - name: node
-      link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
-      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
-      children: [{name: a, count: 2, type: A}]
-    - name: other
-      link: {bandwidth_gbytes_per_s: 20, latency_us: 2}
-      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
-      children: [{name: b, count: 2, type: B}]
-)",
-                                        "test");
+  const Cluster cluster = uneven_cluster({50, 2, "{bandwidth_gbytes_per_s: 20, latency_us: 2}", "count: 2, "});
   Rng rng(36);
   for (const char* model : {"mlp?layers=3,width=16,batch=8", "cnn?layers=2,image=6,filters=4,batch=8"}) {
     const Graph graph = training(model);
