@@ -3,6 +3,9 @@
 
 namespace partita {
 
+// More than so many cores, and what is measured takes longer than it would alone.
+constexpr double kManyOfOthers = 0.2;
+
 class CpuUse {
  public:
   CpuUse();

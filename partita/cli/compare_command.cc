@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
 #include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
@@ -129,7 +130,7 @@ void expect_local(const Arguments& a) {
 // A plan on this machine; its traces are added where they are asked for.
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
-  constexpr double kSecondsOfStep = 2, kManyOfOthers = 0.2;
+  constexpr double kSecondsOfStep = 2;
   follow_whole(p, runner);
   Measurement m;
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/base/output_file.h"
+#include "partita/base/units.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/measure/measure.h"
@@ -108,6 +110,7 @@ void print_report(const Arguments& a, const Profile& profile, const MeasureRepor
                 {"left_out", report.left_out},
                 {"task_us", profile.machine.task_us},
                 {"message_us", profile.machine.message_us},
+                {"shared_cache_bytes", profile.machine.shared_cache_bytes},
                 {"held_out",
                  {{"kernels", test.kernels},
                   {"median_error", test.median_error},
@@ -123,6 +126,9 @@ void print_report(const Arguments& a, const Profile& profile, const MeasureRepor
       report.kernels, report.points, profile.kernels().size(), points, profile.curves.size());
   fmt::print("runtime        {:.1f} us a task, {:.1f} us more from another queue\n", profile.machine.task_us,
              profile.machine.message_us);
+  if (const double shared = profile.machine.shared_cache_bytes; shared > 0)
+    fmt::print("caches         {} a core, {} that the cores share\n", megabytes(profile.machine.cache_bytes),
+               megabytes(shared));
   for (const auto& [id, curve] : profile.curves)
     fmt::print("{:<14} {}{:.1f} us + bytes / {:.2f} GB/s (R2 {:.3f})\n", id.of,
                id.devices > 0 ? fmt::format("{} devices: ", id.devices) : "", curve.latency_us,
@@ -203,12 +209,15 @@ int profile_command(const Arguments& a) {
   const CatchInterrupt caught;
   if (replaced && !has_content(a.output)) keep(a.output, profile);  // another machine is refused from now on
   MeasureReport report;
+  const CpuUse use;
   for (size_t i = 0; i < asked.size() && !report.interrupted; ++i) {
     options.step_bytes = asked[i].step_bytes;
     if (asked.size() > 1) fmt::print(stderr, "{}\n", a.targets[i]);
     add(report, measure(asked[i].kernels, load_kernels(), options, profile));
     report.interrupted |= interrupted && i + 1 < asked.size();
   }
+  if (const double others = use.others(); others > kManyOfOthers)
+    fmt::print(stderr, "other programs used {:.1f} cores meanwhile; alone it would be faster\n", others);
   if (!replaced) write_file(a.output, print(profile));
   print_report(a, profile, report);
   if (!report.interrupted) return 0;

@@ -121,8 +121,8 @@ std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id,
   const auto time = profile ? profile->kernel(id, flops, bytes) : std::nullopt;
   if (!time) return std::nullopt;
   const double task_us = profile->machine.task_us, times = profile->mean_over_median();
-  return TaskTime{ns_of_us(time->us * times + task_us), ns_of_us(time->cold_us * times + task_us), time->together,
-                  time->estimated};
+  const auto ns = [&](double us) { return ns_of_us(us * times + task_us); };
+  return TaskTime{ns(time->us), ns(time->cold_us), ns(time->far_us), time->together, time->estimated};
 }
 
 Kernel CostModel::kernel_of(const PhysicalGraph& graph, const Task& task) const {
@@ -144,7 +144,7 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
     const int64_t ns =
         curve ? ns_of_us(curve->us(bytes))
               : transfer(source_of(graph, task), task.device, task.route, bytes * sharers(task)).whole_ns(1);
-    return {ns, ns, together_of(curve, bytes), false};
+    return {ns, ns, ns, together_of(curve, bytes), false};
   }
   if (stands_for_others(task)) return {};
   const auto* work = std::get_if<KernelWork>(&task.work);
@@ -154,11 +154,11 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
       if (const auto time = profiled(task.device, id, task.flops, bytes)) return *time;
     } else if (const Curve* curve = profile->curve(curve_of(task.work))) {
       const int64_t ns = ns_of_us(curve->us(fed_bytes(graph, task)) + profile->machine.task_us);
-      return {ns, ns, together_of(curve, bytes), false};
+      return {ns, ns, ns, together_of(curve, bytes), false};
     }
   }
   const int64_t ns = kernel_ns(task.device, kernel_of(graph, task));
-  return {ns, ns, 1, cluster_.profile_of(task.device) != nullptr};
+  return {ns, ns, ns, 1, cluster_.profile_of(task.device) != nullptr};
 }
 
 const Collective& CostModel::collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {

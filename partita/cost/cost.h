@@ -30,6 +30,7 @@ Rates rates_of(const tdl::Bound& bound, int first, int last, const std::vector<i
 struct TaskTime {
   int64_t ns = 1;          // of a kernel with its operands in the core's cache, where that makes a difference
   int64_t cold_ns = 1;     // and without any of them there
+  int64_t far_ns = 1;      // nor in the cache that cores share
   double together = 1;     // times as long when all cores of the devices' machine are busy (profile/profile.h)
   bool estimated = false;  // not measured itself, where there is a profile
 };

@@ -97,7 +97,7 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
         const KernelId id = kernel_id(op.definition, op.attributes, bound, cost.form_of(op.bound), segment.first,
                                       segment.last, derived.ranges[p], parts_of(derived, segment, p, dtype_of));
         if (const auto time = cost.profiled(device, id, flops[g], kernel.bytes)) {
-          slowest[g] = std::max(slowest[g], time->cold_ns);
+          slowest[g] = std::max(slowest[g], time->far_ns);
           continue;
         }
       }

@@ -11,6 +11,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/measure/probes.h"
+#include "partita/measure/shared_cache.h"
 #include "partita/runtime/affinity.h"
 
 namespace partita {
@@ -22,7 +23,7 @@ constexpr double kSecondsBetweenKeeps = 5;
 constexpr double kSecondsOfDrift = 0.02;  // of each kernel
 // Kernels that are timed in turns: few enough to say how far the work is, small enough for memory.
 constexpr size_t kGroup = 32;
-constexpr double kLeastGroupBytes = 4 << 20, kMostGroupBytes = 256 << 20;
+constexpr double kLeastGroupBytes = 4 << 20, kMostGroupBytes = 256 << 20, kOfSharedCache = 0.5;
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -73,6 +74,13 @@ std::vector<std::vector<const KernelToTime*>> groups_of(std::vector<const Kernel
     bytes += kernel->kernel.bytes;
   }
   return groups;
+}
+
+// The memory that a group's turns go over: a step's, so that what is cold lies where it does in a step. Where far times
+// are measured on their own, what the shared cache holds easily.
+double group_bytes(double step_bytes, const Machine& machine) {
+  const double most = machine.shared_cache_bytes > 0 ? kOfSharedCache * machine.shared_cache_bytes : kMostGroupBytes;
+  return std::clamp(step_bytes, kLeastGroupBytes, std::max(kLeastGroupBytes, most));
 }
 
 // Others of the kernels, to run in turns with a group that is small: what is cold in a step depends on how much else
@@ -126,8 +134,7 @@ void measure_kernels(std::vector<const KernelToTime*> unknown, const KernelsToTi
                      MeasureReport& report) {
   if (keeper.stopped() || unknown.empty()) return;
   const Others others(kernels, engine);
-  // Turns go over as much memory as a step, so that what is cold lies where it does in a step.
-  const double bytes = std::clamp(options.step_bytes, kLeastGroupBytes, kMostGroupBytes);
+  const double bytes = group_bytes(options.step_bytes, profile.machine);
   for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown), bytes)) {
     if (keeper.stopped()) return;
     const GroupTimes times = time_group(group, company_of(group, kernels, bytes), others, engine, timing);
@@ -148,19 +155,31 @@ void measure_kernels(std::vector<const KernelToTime*> unknown, const KernelsToTi
   }
 }
 
+// What is not known of the machine yet. Whether there was anything.
+bool measure_machine(const MeasureOptions& options, Machine& machine) {
+  bool found = false;
+  if (!(machine.task_us > 0)) {
+    const Overheads overheads = measure_overheads();
+    machine.task_us = overheads.task_us, machine.message_us = overheads.message_us;
+    found = true;
+  }
+  if (machine.shared_cache_bytes == 0 && machine.cache_bytes > 0) {
+    machine.shared_cache_bytes = measure_shared_cache(options.cores, options.stop);
+    found = found || machine.shared_cache_bytes > 0;
+  }
+  return found;
+}
+
 }  // namespace
 
 MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const MeasureOptions& options, Profile& profile) {
   MeasureReport report;
+  const bool machine_is_new = measure_machine(options, profile.machine);
   const TimingOptions timing{.seconds = options.seconds,
                              .cores = options.cores,
                              .cache_bytes = profile.machine.cache_bytes,
+                             .shared_cache_bytes = profile.machine.shared_cache_bytes,
                              .stop = options.stop};
-  const bool overheads_are_new = !(profile.machine.task_us > 0);
-  if (overheads_are_new) {
-    const Overheads overheads = measure_overheads();
-    profile.machine.task_us = overheads.task_us, profile.machine.message_us = overheads.message_us;
-  }
   std::vector<Probe> missing;
   for (Probe& probe : probes(options.devices, profile.machine.message_us, timing))
     if (!has_point(profile, probe)) missing.push_back(std::move(probe));
@@ -171,7 +190,7 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
   measure_probes(missing, profile, keeper, report);
   measure_kernels(std::move(unknown), kernels, engine, options, timing, profile, keeper, report);
   report.interrupted = keeper.stopped() && !keeper.done();
-  if (options.keep && (overheads_are_new || report.points + report.kernels > 0)) options.keep(profile);
+  if (options.keep && (machine_is_new || report.points + report.kernels > 0)) options.keep(profile);
   return report;
 }
 
@@ -186,9 +205,13 @@ double drift_of(const PhysicalGraph& graph, const Profile& profile, Kernels& eng
   for (const auto& [key, kernel] : kernels)
     if (profile.find(kernel.kernel.id)) group.push_back(&kernel);
   std::sort(group.begin(), group.end(), [&](const auto* a, const auto* b) { return weight(a) > weight(b); });
-  group.resize(std::min(group.size(), kGroup));
-  const double bytes = std::clamp(static_cast<double>(graph.peak_bytes.empty() ? 0 : graph.peak_bytes[0]),
-                                  kLeastGroupBytes, kMostGroupBytes);
+  const double bytes =
+      group_bytes(graph.peak_bytes.empty() ? 0 : static_cast<double>(graph.peak_bytes[0]), profile.machine);
+  double taken = 0;
+  size_t most = 0;
+  while (most < std::min(group.size(), kGroup) && (most == 0 || taken + group[most]->kernel.bytes <= bytes))
+    taken += group[most++]->kernel.bytes;
+  group.resize(most);
   const GroupTimes now =
       time_group(group, company_of(group, kernels, bytes), Others(kernels, engine), engine,
                  {.seconds = kSecondsOfDrift, .cores = 1, .cache_bytes = profile.machine.cache_bytes});

@@ -18,6 +18,7 @@
 #include "partita/base/rng.h"
 #include "partita/base/units.h"
 #include "partita/kernel_plan/kernel_plan.h"
+#include "partita/measure/shared_cache.h"
 #include "partita/physical/workspace.h"
 #include "partita/runtime/typed.h"
 
@@ -205,7 +206,7 @@ constexpr double kPartOfMemory = 0.4;
 struct InGroup {
   const KernelToTime* kernel = nullptr;
   std::vector<std::unique_ptr<Instance>> instances;
-  std::vector<double> cold, warm;
+  std::vector<double> cold, warm, far;
 };
 
 template <typename Run>
@@ -220,11 +221,25 @@ Measured measured_in_group(InGroup& k, Kernels& kernels, const TimingOptions& op
   Measured time = measured_of(std::move(k.warm));
   time.mean_us = std::max(mean_us, time.us / 2);  // as it is, but for rounding
   if (options.cache_bytes > 0) time.cold_us = std::max(time.us, measured_of(std::move(k.cold)).us);
+  if (!k.far.empty()) time.far_us = std::max({time.us, time.cold_us, measured_of(std::move(k.far)).us});
   if (options.cores < 2) return time;
   const auto run = [&](int thread) { k.instances[static_cast<size_t>(thread)]->run(kernels); };
   const double alone = timed(run, 1, options).us, together = timed(run, options.cores, options).us;
   time.together_us = time.us * std::max(1.0, together / alone);
   return time;
+}
+
+// Each once after a sweep, a few times.
+void time_far(std::vector<InGroup>& members, Kernels& kernels, const TimingOptions& options) {
+  constexpr double kOfSharedCache = 4;
+  Sweep sweep(kOfSharedCache * options.shared_cache_bytes);
+  for (int turn = 0; turn < options.least_runs; ++turn) {
+    sweep.run();
+    for (InGroup& k : members) {
+      if (options.stopped()) return;
+      k.far.push_back(us_of([&] { k.instances[0]->run(kernels); }));
+    }
+  }
 }
 
 }  // namespace
@@ -234,7 +249,7 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
   GroupTimes result;
   std::vector<InGroup> members;
   const auto join = [&](const KernelToTime* kernel, int instances) {
-    InGroup member{kernel, {}, {}, {}};
+    InGroup member{kernel, {}, {}, {}, {}};
     if (const double bytes = kernel->kernel.bytes * instances;
         bytes > kPartOfMemory * static_cast<double>(available_bytes())) {
       result.left_out.emplace(kernel->kernel.id.key(),
@@ -271,6 +286,7 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
       k.warm.push_back(us_of(run));
     }
   members.resize(timed_members);
+  if (options.shared_cache_bytes > 0) time_far(members, kernels, options);
   for (InGroup& k : members) {
     const Measured time = measured_in_group(k, kernels, options);
     if (options.stopped()) return result;

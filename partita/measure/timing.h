@@ -13,8 +13,9 @@ namespace partita {
 struct TimingOptions {
   double seconds = 0.02;  // of each kernel or curve's point
   int least_runs = 5;
-  int cores = 2;           // that run it together; 1: that is not measured
-  double cache_bytes = 0;  // of a core; 0: cold times are not measured
+  int cores = 2;                  // that run it together; 1: that is not measured
+  double cache_bytes = 0;         // of a core; 0: cold times are not measured
+  double shared_cache_bytes = 0;  // of all cores; 0: far times are not measured
   const std::atomic<bool>* stop = nullptr;
   // Times that were being taken when it was set are of too few runs.
   bool stopped() const { return stop && stop->load(); }
@@ -42,7 +43,8 @@ class Others {
 
 // Times kernels of a group in turns, so that each finds the processor as in a step: other code in its caches, other
 // branches in mind. In each turn a kernel runs twice: after all others, which is its cold time, and after a few small
-// ones, which is its time with its operands in the cache. A kernel that throws is left out, and told of.
+// ones, which is its time with its operands in the cache. In a few turns more they run after a sweep through much other
+// memory, which is their far time. A kernel that throws is left out, and told of.
 struct GroupTimes {
   std::map<std::string, Measured> times;        // by key
   std::map<std::string, std::string> left_out;  // key and why; where `stop` was set, some are in neither

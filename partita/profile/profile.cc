@@ -32,6 +32,7 @@ double together_of(const Measured& time) {
 }
 
 double cold_of(const Measured& time) { return std::max(time.us, time.cold_us); }
+double far_of(const Measured& time) { return std::max(cold_of(time), time.far_us); }
 
 }  // namespace
 
@@ -92,7 +93,7 @@ double Profile::nominal_us(double flops, double bytes) const {
 
 std::optional<ProfiledTime> Profile::kernel(const KernelId& id, double flops, double bytes) const {
   if (const MeasuredKernel* known = find(id))
-    return ProfiledTime{known->time.us, cold_of(known->time), together_of(known->time), false};
+    return ProfiledTime{known->time.us, cold_of(known->time), far_of(known->time), together_of(known->time), false};
   return estimate(id, flops, bytes);
 }
 
@@ -112,17 +113,18 @@ std::optional<ProfiledTime> Profile::estimate(const KernelId& id, double flops, 
   const size_t count = std::min(kNeighbours, near.size());
   std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(count), near.end(),
                     [](const Neighbour& a, const Neighbour& b) { return a.distance < b.distance; });
-  double weights = 0, ratio = 0, cold = 0, together = 0;
+  double weights = 0, ratio = 0, cold = 0, far = 0, together = 0;
   for (size_t i = 0; i < count; ++i) {
     const MeasuredKernel& k = *near[i].kernel;
     const double weight = 1 / std::pow(near[i].distance + kNear, 2);
     weights += weight;
     ratio += weight * std::log(std::max(k.time.us, 1e-3) / nominal_us(k.flops, k.bytes));
     cold += weight * cold_of(k.time) / k.time.us;
+    far += weight * far_of(k.time) / k.time.us;
     together += weight * together_of(k.time);
   }
   const double us = nominal_us(flops, bytes) * std::exp(ratio / weights);
-  return ProfiledTime{us, us * cold / weights, together / weights, true};
+  return ProfiledTime{us, us * cold / weights, us * far / weights, together / weights, true};
 }
 
 double Curve::us(double bytes) const {
@@ -206,6 +208,7 @@ void merge(Profile& profile, const Profile& other) {
       if (!has_point(mine, point.bytes)) points.push_back(point);
     if (points.size() > mine.points.size()) mine = fitted(std::move(points));
   }
+  if (profile.machine.shared_cache_bytes == 0) profile.machine.shared_cache_bytes = other.machine.shared_cache_bytes;
   if (profile.machine.task_us > 0) return;
   profile.machine.task_us = other.machine.task_us, profile.machine.message_us = other.machine.message_us;
 }

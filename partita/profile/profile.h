@@ -49,6 +49,7 @@ struct Measured {
   double together_us = 0;
   double cold_us = 0;  // of kernels, after other memory filled the core's cache; 0: not measured. At least `us`
   double mean_us = 0;  // of kernels; 0: not kept. What is now and then interrupted takes more than its median
+  double far_us = 0;   // of kernels, with their operands in no cache; 0: not measured. At least `cold_us`
   bool operator==(const Measured&) const = default;
 };
 
@@ -89,12 +90,13 @@ struct CurveId {
 
 // The machine that was measured; its figures are none where the profile is of a single device (GPUs).
 struct Machine {
-  std::string name;        // "Intel(R) Xeon(R) Processor"
-  std::string engine;      // what ran the kernels
-  int cores = 0;           // that all devices share; 0: each device has its own processor
-  double cache_bytes = 0;  // that a core has for itself; 0: kernels take what they take with operands in it
-  double task_us = 0;      // what the runtime adds to each task
-  double message_us = 0;   // from the end of a task to the start of one on another queue that waits for it
+  std::string name;               // "Intel(R) Xeon(R) Processor"
+  std::string engine;             // what ran the kernels
+  int cores = 0;                  // that all devices share; 0: each device has its own processor
+  double cache_bytes = 0;         // that a core has for itself; 0: kernels take what they take with operands in it
+  double shared_cache_bytes = 0;  // of the cache that the cores share, as far as it serves them; 0: not known
+  double task_us = 0;             // what the runtime adds to each task
+  double message_us = 0;          // from the end of a task to the start of one on another queue that waits for it
   bool operator==(const Machine&) const = default;
 };
 
@@ -102,6 +104,7 @@ struct Machine {
 struct ProfiledTime {
   double us = 0;
   double cold_us = 0;      // at least `us`
+  double far_us = 0;       // at least `cold_us`
   double together = 1;     // times as long with all cores busy
   bool estimated = false;  // from others of its definition
 };

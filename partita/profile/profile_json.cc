@@ -22,6 +22,7 @@ void put(Json& json, const Measured& time) {
   json["runs"] = time.runs;
   if (time.together_us > 0) json["together_us"] = rounded(time.together_us);
   if (time.cold_us > 0) json["cold_us"] = rounded(time.cold_us);
+  if (time.far_us > 0) json["far_us"] = rounded(time.far_us);
   if (time.mean_us > 0) json["mean_us"] = rounded(time.mean_us);
 }
 
@@ -79,6 +80,7 @@ Measured read_measured(Fields& in, const std::string& where) {
   time.runs = in.value_or<int>("runs", 1);
   time.together_us = time_or_none(in, where, "together_us");
   time.cold_us = time_or_none(in, where, "cold_us");
+  time.far_us = time_or_none(in, where, "far_us");
   time.mean_us = time_or_none(in, where, "mean_us");
   // Half of the runs took the median or longer.
   if (constexpr double kHalf = 0.49; time.mean_us > 0 && time.mean_us < kHalf * time.us)
@@ -179,6 +181,7 @@ std::string print(const Profile& profile) {
                         {"engine", m.engine},
                         {"cores", m.cores},
                         {"cache_bytes", m.cache_bytes},
+                        {"shared_cache_bytes", m.shared_cache_bytes},
                         {"task_us", rounded(m.task_us)},
                         {"message_us", rounded(m.message_us)}};
   std::string text = fmt::format("{{\n  \"schema_version\": {},\n  \"device\": {},\n  \"machine\": {}", kSchemaVersion,
@@ -204,8 +207,9 @@ Profile parse_profile(std::string_view text, std::string_view origin) {
   profile.machine.engine = machine.value<std::string>("engine");
   profile.machine.cores = machine.value_or<int>("cores", 0);
   bounded(machine, where, "cores", profile.machine.cores, 0, kMostCores);
-  profile.machine.cache_bytes =
-      bounded(machine, where, "cache_bytes", machine.value_or<double>("cache_bytes", 0), 0, kMostAmount);
+  for (const auto& [key, bytes] : {std::pair{"cache_bytes", &profile.machine.cache_bytes},
+                                   std::pair{"shared_cache_bytes", &profile.machine.shared_cache_bytes}})
+    *bytes = bounded(machine, where, key, machine.value_or<double>(key, 0), 0, kMostAmount);
   profile.machine.task_us = time_or_none(machine, where, "task_us");
   profile.machine.message_us = time_or_none(machine, where, "message_us");
   machine.done();

@@ -21,7 +21,7 @@ MeasuredKernel product(int64_t m, int64_t n, int64_t k, double us, const std::st
       {"a", DType::kFloat32, m * k, false}, {"b", DType::kFloat32, k * n, false}, {"c", DType::kFloat32, m * n, true}};
   kernel.flops = 2.0 * static_cast<double>(m * n * k);
   kernel.bytes = 4.0 * static_cast<double>(m * k + k * n + m * n);
-  kernel.time = {us, us / 10, 20, us * 1.25, us * 1.5};
+  kernel.time = {us, us / 10, 20, us * 1.25, us * 1.5, 0, us * 2};
   return kernel;
 }
 
@@ -32,6 +32,7 @@ Profile example() {
                      .engine = "an engine",
                      .cores = 2,
                      .cache_bytes = 1 << 21,
+                     .shared_cache_bytes = 1 << 26,
                      .task_us = 1.5,
                      .message_us = 12};
   profile.add(product(32, 64, 64, 21));
@@ -123,6 +124,7 @@ TEST(Profiles, TellWhatWasMeasured) {
   EXPECT_EQ(time->us, 21);
   EXPECT_EQ(time->together, 1.25);
   EXPECT_EQ(time->cold_us, 31.5);
+  EXPECT_EQ(time->far_us, 42);
   EXPECT_FALSE(time->estimated);
 }
 

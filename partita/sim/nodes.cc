@@ -58,7 +58,9 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
   const std::map<LinkId, int> queue_of = queues_of_links(graph);
   const Profile* profile = cost.cluster().profile.get();
   const bool cached = profile && profile->machine.cache_bytes > 0;
-  const std::vector<double> warm = cached ? warm_parts(graph, profile->machine.cache_bytes) : std::vector<double>();
+  const std::vector<CacheParts> caches =
+      cached ? cache_parts(graph, profile->machine.cache_bytes, profile->machine.shared_cache_bytes)
+             : std::vector<CacheParts>(graph.order.size());
   std::vector<SimNode> nodes;
   for (const Node& n : graph.order) {
     const Task& task = graph.task(n.task);
@@ -69,8 +71,9 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       node.tasks = {n.task};
       node.queues = {task.queue.value};
       const TaskTime time = cost.task_time(graph, task);
-      const double cold = cached ? 1 - warm[nodes.size() - 1] : 0;
-      node.duration_ns = time.ns + std::llround(cold * static_cast<double>(time.cold_ns - time.ns));
+      const CacheParts& parts = caches[nodes.size() - 1];
+      node.duration_ns = time.ns + std::llround((1 - parts.warm) * static_cast<double>(time.cold_ns - time.ns) +
+                                                parts.far * static_cast<double>(time.far_ns - time.cold_ns));
       node.together = time.together, node.estimated = time.estimated;
       node.beside = cost.cluster().device(task.device).kernels.beside_collectives;
       if (node.beside < 1 && graph.queues[task.queue.index()].kind == QueueKind::kCompute) node.devices = {task.device};

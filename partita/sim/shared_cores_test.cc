@@ -142,10 +142,20 @@ TEST(Warmth, IsWhatWasTouchedNotLongAgo) {
   for (Task& task : b.graph.tasks) task.work = KernelWork{};
   run_passes(b.graph, {.share_bytes = false});
   ASSERT_EQ(b.graph.order.size(), 6u);
-  const std::vector<double> warm = warm_parts(b.graph, 2 << 20);
-  EXPECT_EQ(warm[2], 1);    // a again: only b came between
-  EXPECT_EQ(warm[3], 0);    // c was touched a step ago
-  EXPECT_EQ(warm[5], 0.5);  // d is there, b is not
+  const std::vector<CacheParts> parts = cache_parts(b.graph, 2 << 20, 0);
+  EXPECT_EQ(parts[2].warm, 1);    // a again: only b came between
+  EXPECT_EQ(parts[3].warm, 0);    // c was touched a step ago
+  EXPECT_EQ(parts[5].warm, 0.5);  // d is there, b is not
+  EXPECT_EQ(parts[5].far, 0);
+  // Between b and b again come a, c and d, 4 MB with b itself; between c and c of the step before all others.
+  const auto far_with = [&](int64_t shared_bytes) {
+    return cache_parts(b.graph, 2 << 20, static_cast<double>(shared_bytes));
+  };
+  EXPECT_EQ(far_with(1 << 20)[5].warm, 0.5);
+  EXPECT_EQ(far_with(1 << 20)[5].far, 0.75);  // all of b, half of d, which is as large as the cache
+  EXPECT_EQ(far_with(4 << 20)[5].far, 0.25);  // the cache ends as often before as after
+  EXPECT_EQ(far_with(1 << 20)[3].far, 1);     // c
+  EXPECT_EQ(far_with(16 << 20)[3].far, 0);
 }
 
 // A register twice as large as the cache: of its halves, the one that was written last is there.
@@ -162,10 +172,10 @@ TEST(Warmth, IsOfThePartThatIsRead) {
   for (const int t : {0, 1}) b.graph.tasks[static_cast<size_t>(t)].writes = {half(t)};
   for (const int t : {2, 3}) b.graph.tasks[static_cast<size_t>(t)].reads = {half(3 - t)};
   run_passes(b.graph, {.share_bytes = false});
-  const std::vector<double> warm = warm_parts(b.graph, 2 << 20);
+  const std::vector<CacheParts> parts = cache_parts(b.graph, 2 << 20, 0);
   ASSERT_EQ(b.graph.order.size(), 4u);
-  EXPECT_EQ(warm[2], 1);
-  EXPECT_EQ(warm[3], 0);
+  EXPECT_EQ(parts[2].warm, 1);
+  EXPECT_EQ(parts[3].warm, 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "partita/sim/warmth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 
@@ -18,16 +19,23 @@ struct Place {
   double bytes = 0;
 };
 
+struct Found {
+  double warm = 0, near = 0;  // bytes in the core's cache, in any cache
+};
+
 class DeviceCache {
  public:
-  explicit DeviceCache(double cache_bytes) : cache_bytes_(cache_bytes) {}
-  // How many of these bytes are in the cache; they are then the ones touched last.
-  double touch(const std::vector<Place>& places) {
-    double warm = 0;
-    for (const Place& p : places) warm += warm_bytes(p);
+  DeviceCache(double core_bytes, double shared_bytes) : core_bytes_(core_bytes), shared_bytes_(shared_bytes) {}
+  // How many of these bytes are in the caches; they are then the ones touched last.
+  Found touch(const std::vector<Place>& places) {
+    Found found;
+    for (const Place& p : places) {
+      found.warm += bytes_within(p, core_bytes_);
+      found.near += shared_bytes_ > 0 ? near_bytes(p) : p.bytes;
+    }
     for (const Place& p : places) clock_ += p.bytes;
     for (const Place& p : places) mark(p);
-    return warm;
+    return found;
   }
 
  private:
@@ -41,12 +49,21 @@ class DeviceCache {
     auto at = pieces_.upper_bound(begin);
     return at != pieces_.begin() && std::prev(at)->second.end > begin ? std::prev(at) : at;
   }
-  double warm_bytes(const Place& p) {
+  // Bytes that were touched no longer ago than a cache of this size holds.
+  double bytes_within(const Place& p, double cache_bytes) {
     int64_t warm = 0;
     for (auto at = first_over(p.begin); at != pieces_.end() && at->first < p.end; ++at)
-      if (clock_ - at->second.touched + p.bytes <= cache_bytes_)
+      if (clock_ - at->second.touched + p.bytes <= cache_bytes)
         warm += std::min(at->second.end, p.end) - std::max(at->first, p.begin);
     return p.end > p.begin ? p.bytes * static_cast<double>(warm) / static_cast<double>(p.end - p.begin) : 0;
+  }
+  // A cache that others use too does not end sharply: from half of it to twice as much, evenly in the logarithm.
+  double near_bytes(const Place& p) {
+    constexpr int kSizes = 4;
+    double near = 0;
+    for (int i = 0; i < kSizes; ++i)
+      near += bytes_within(p, shared_bytes_ * std::exp2((2 * i + 1.0) / kSizes - 1)) / kSizes;
+    return near;
   }
   void mark(const Place& p) {
     if (p.end <= p.begin) return;
@@ -60,7 +77,7 @@ class DeviceCache {
     pieces_[p.begin] = {p.end, clock_};
   }
 
-  double cache_bytes_;
+  double core_bytes_, shared_bytes_;
   double clock_ = 0;  // bytes touched so far
   Pieces pieces_;
 };
@@ -81,9 +98,10 @@ Place place_of(const PhysicalGraph& graph, const Access& access, int act) {
 
 }  // namespace
 
-std::vector<double> warm_parts(const PhysicalGraph& graph, double cache_bytes) {
-  std::vector<double> parts(graph.order.size(), 1);
-  std::vector<DeviceCache> caches(static_cast<size_t>(graph.device_count), DeviceCache(cache_bytes));
+std::vector<CacheParts> cache_parts(const PhysicalGraph& graph, double core_bytes, double shared_bytes) {
+  std::vector<CacheParts> parts(graph.order.size());
+  std::vector<DeviceCache> caches(static_cast<size_t>(graph.device_count),
+                                  DeviceCache(core_bytes, shared_bytes / std::max(1, graph.compute_count)));
   for (const bool first_step : {true, false})
     for (size_t i = 0; i < graph.order.size(); ++i) {
       const Node& node = graph.order[i];
@@ -95,8 +113,9 @@ std::vector<double> warm_parts(const PhysicalGraph& graph, double cache_bytes) {
           places.push_back(place_of(graph, access, node.act));
           bytes += places.back().bytes;
         }
-      const double warm = caches[task.device.index()].touch(places);
-      if (!first_step && bytes > 0 && std::holds_alternative<KernelWork>(task.work)) parts[i] = warm / bytes;
+      const Found found = caches[task.device.index()].touch(places);
+      if (!first_step && bytes > 0 && std::holds_alternative<KernelWork>(task.work))
+        parts[i] = {found.warm / bytes, 1 - found.near / bytes};
     }
   return parts;
 }
