@@ -1,0 +1,362 @@
+// Serves queues in the order of events, or fills them operation by operation.
+#include "partita/placement/decode.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <queue>
+#include <set>
+#include <tuple>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+int64_t op_ns(const PlacementProblem& p, int op, int device) {
+  const int64_t ns = p.ops[static_cast<size_t>(op)].ns[static_cast<size_t>(device)];
+  ensure(ns > 0, "op '{}' is placed where it cannot run", p.ops[static_cast<size_t>(op)].name);
+  return ns;
+}
+
+const Way& way_of(const PlacementProblem& p, int from, int to) {
+  const Way& way = p.ways[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  ensure(way.queue >= 0, "there is no way from '{}' to '{}'", p.devices[static_cast<size_t>(from)].name,
+         p.devices[static_cast<size_t>(to)].name);
+  return way;
+}
+
+void finish(PlacedSchedule& s, const PlacementProblem& p) {
+  std::sort(s.transfers.begin(), s.transfers.end(), [](const PlacedTransfer& a, const PlacedTransfer& b) {
+    return std::tie(a.start, a.value, a.to) < std::tie(b.start, b.value, b.to);
+  });
+  s.end = 0;
+  for (size_t o = 0; o < p.ops.size(); ++o)
+    s.end = std::max(s.end, s.start[o] + op_ns(p, static_cast<int>(o), s.device[o]));
+  for (const PlacedTransfer& t : s.transfers) {
+    const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
+    const Way& way = way_of(p, s.device[static_cast<size_t>(value.producer)], t.to);
+    s.end = std::max(s.end, t.start + p.transfer_ns(way, value.bytes));
+  }
+}
+
+// The devices other than its own on which a value is read, each with the lowest rank that reads it there.
+struct Destination {
+  int to = 0, rank = 0;
+};
+std::vector<Destination> destinations(const PlacementProblem& p, const std::vector<int>& device,
+                                      const std::vector<int>& rank, int value) {
+  const PlacedValue& v = p.values[static_cast<size_t>(value)];
+  const int home = device[static_cast<size_t>(v.producer)];
+  std::vector<Destination> found;
+  for (int reader : v.readers) {
+    const int to = device[static_cast<size_t>(reader)], r = rank[static_cast<size_t>(reader)];
+    if (to == home) continue;
+    const auto same = std::find_if(found.begin(), found.end(), [&](const Destination& d) { return d.to == to; });
+    if (same == found.end()) found.push_back({to, r});
+    else same->rank = std::min(same->rank, r);
+  }
+  return found;
+}
+
+// The values that each operation makes.
+std::vector<std::vector<int>> made_by(const PlacementProblem& p) {
+  std::vector<std::vector<int>> made(p.ops.size());
+  for (size_t v = 0; v < p.values.size(); ++v)
+    made[static_cast<size_t>(p.values[v].producer)].push_back(static_cast<int>(v));
+  return made;
+}
+
+class FirstCome {
+ public:
+  FirstCome(const PlacementProblem& problem, const std::vector<int>& device, const std::vector<int>& rank)
+      : p_(problem),
+        device_(device),
+        rank_(rank),
+        made_(made_by(problem)),
+        missing_(problem.ops.size()),
+        ready_(problem.devices.size()),
+        waiting_(static_cast<size_t>(problem.queues)),
+        device_free_(problem.devices.size(), true),
+        queue_free_(static_cast<size_t>(problem.queues), true) {
+    s_.device = device;
+    s_.start.assign(problem.ops.size(), 0);
+  }
+
+  PlacedSchedule run() {
+    for (size_t o = 0; o < p_.ops.size(); ++o) {
+      missing_[o] = static_cast<int>(p_.ops[o].reads.size());
+      if (missing_[o] == 0) ready_[static_cast<size_t>(device_[o])].push({rank_[o], static_cast<int>(o)});
+    }
+    serve();
+    while (!events_.empty()) {
+      now_ = events_.top().at;
+      while (!events_.empty() && events_.top().at == now_) {
+        const Event e = events_.top();
+        events_.pop();
+        e.transfer ? arrived(e.number) : made(e.number);
+      }
+      serve();
+    }
+    finish(s_, p_);
+    return std::move(s_);
+  }
+
+ private:
+  struct Event {
+    int64_t at;
+    bool transfer;
+    int number;                             // operation, or of s_.transfers
+    bool operator<(const Event& b) const {  // the earliest on top
+      return std::tie(at, transfer, number) > std::tie(b.at, b.transfer, b.number);
+    }
+  };
+  using Waiting = std::tuple<int64_t, int, int, int>;  // since, rank, value, to
+  using Ready = std::pair<int, int>;                   // rank, operation
+
+  void read(int op) {
+    if (--missing_[static_cast<size_t>(op)] == 0)
+      ready_[static_cast<size_t>(device_[static_cast<size_t>(op)])].push({rank_[static_cast<size_t>(op)], op});
+  }
+  void made(int op) {
+    const int home = device_[static_cast<size_t>(op)];
+    device_free_[static_cast<size_t>(home)] = true;
+    for (int v : made_[static_cast<size_t>(op)]) {
+      for (int reader : p_.values[static_cast<size_t>(v)].readers)
+        if (device_[static_cast<size_t>(reader)] == home) read(reader);
+      for (const Destination& d : destinations(p_, device_, rank_, v))
+        waiting_[static_cast<size_t>(way_of(p_, home, d.to).queue)].push({now_, d.rank, v, d.to});
+    }
+  }
+  void arrived(int transfer) {
+    const PlacedTransfer& t = s_.transfers[static_cast<size_t>(transfer)];
+    const PlacedValue& value = p_.values[static_cast<size_t>(t.value)];
+    queue_free_[static_cast<size_t>(way_of(p_, device_[static_cast<size_t>(value.producer)], t.to).queue)] = true;
+    for (int reader : value.readers)
+      if (device_[static_cast<size_t>(reader)] == t.to) read(reader);
+  }
+  void serve() {
+    for (size_t d = 0; d < ready_.size(); ++d)
+      if (device_free_[d] && !ready_[d].empty()) {
+        const int op = ready_[d].top().second;
+        ready_[d].pop();
+        device_free_[d] = false;
+        s_.start[static_cast<size_t>(op)] = now_;
+        events_.push({now_ + op_ns(p_, op, static_cast<int>(d)), false, op});
+      }
+    for (size_t q = 0; q < waiting_.size(); ++q)
+      if (queue_free_[q] && !waiting_[q].empty()) {
+        const auto [since, rank, v, to] = waiting_[q].top();
+        waiting_[q].pop();
+        queue_free_[q] = false;
+        const PlacedValue& value = p_.values[static_cast<size_t>(v)];
+        const Way& way = way_of(p_, device_[static_cast<size_t>(value.producer)], to);
+        events_.push({now_ + p_.transfer_ns(way, value.bytes), true, static_cast<int>(s_.transfers.size())});
+        s_.transfers.push_back({v, to, now_});
+      }
+  }
+
+  template <typename T>
+  using Least = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+  const PlacementProblem& p_;
+  const std::vector<int>& device_;
+  const std::vector<int>& rank_;
+  const std::vector<std::vector<int>> made_;
+  std::vector<int> missing_;
+  std::vector<Least<Ready>> ready_;
+  std::vector<Least<Waiting>> waiting_;
+  std::vector<char> device_free_, queue_free_;
+  std::priority_queue<Event> events_;
+  int64_t now_ = 0;
+  PlacedSchedule s_;
+};
+
+// When a queue is busy: intervals by start, none touching the next.
+class Timeline {
+ public:
+  // The first time from `from` on at which so long is free.
+  int64_t earliest(int64_t from, int64_t ns, bool gaps) const {
+    if (busy_.empty()) return from;
+    if (!gaps) return std::max(from, busy_.back().second);
+    auto next =
+        std::upper_bound(busy_.begin(), busy_.end(), from, [](int64_t t, const auto& b) { return t < b.second; });
+    for (; next != busy_.end() && next->first < from + ns; ++next) from = std::max(from, next->second);
+    return from;
+  }
+  void take(int64_t start, int64_t ns) {
+    auto next =
+        std::upper_bound(busy_.begin(), busy_.end(), start, [](int64_t t, const auto& b) { return t < b.first; });
+    const bool joins_before = next != busy_.begin() && std::prev(next)->second == start;
+    const bool joins_after = next != busy_.end() && next->first == start + ns;
+    if (joins_before && joins_after) {
+      std::prev(next)->second = next->second;
+      busy_.erase(next);
+    } else if (joins_before) {
+      std::prev(next)->second = start + ns;
+    } else if (joins_after) {
+      next->first = start;
+    } else {
+      busy_.insert(next, {start, start + ns});
+    }
+  }
+
+ private:
+  std::vector<std::pair<int64_t, int64_t>> busy_;
+};
+
+}  // namespace
+
+PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device,
+                          const std::vector<int>& rank) {
+  return FirstCome(problem, device, rank).run();
+}
+
+namespace {
+
+// Fills the queues operation by operation.
+class ListScheduler {
+ public:
+  ListScheduler(const PlacementProblem& problem, const std::vector<int>& device, bool gaps)
+      : p_(problem),
+        gaps_(gaps),
+        devices_(problem.devices.size()),
+        queues_(static_cast<size_t>(problem.queues)),
+        came_(problem.values.size()) {
+    s_.device = device;
+    s_.start.assign(problem.ops.size(), -1);
+  }
+
+  void add(int op) {
+    const auto o = static_cast<size_t>(op);
+    const int home = s_.device[o];
+    int64_t ready = 0;
+    missing_.clear();
+    for (int v : p_.ops[o].reads) {
+      const int producer = p_.values[static_cast<size_t>(v)].producer;
+      const int from = s_.device[static_cast<size_t>(producer)];
+      const int64_t begun = s_.start[static_cast<size_t>(producer)];
+      ensure(begun >= 0, "op '{}' is taken before '{}', which it reads", p_.ops[o].name,
+             p_.ops[static_cast<size_t>(producer)].name);
+      const int64_t made = begun + op_ns(p_, producer, from);
+      const auto& at = came_[static_cast<size_t>(v)];
+      const auto known = std::find_if(at.begin(), at.end(), [&](const auto& a) { return a.first == home; });
+      if (from == home) ready = std::max(ready, made);
+      else if (known != at.end()) ready = std::max(ready, known->second);
+      else missing_.emplace_back(made, v);
+    }
+    std::sort(missing_.begin(), missing_.end());  // what is made first is sent first
+    for (const auto& [made, v] : missing_) ready = std::max(ready, send(v, home, made));
+    const int64_t ns = op_ns(p_, op, home);
+    Timeline& on = devices_[static_cast<size_t>(home)];
+    s_.start[o] = on.earliest(ready, ns, gaps_);
+    on.take(s_.start[o], ns);
+  }
+  PlacedSchedule take() {
+    finish(s_, p_);
+    return std::move(s_);
+  }
+
+ private:
+  int64_t send(int v, int to, int64_t made) {
+    const PlacedValue& value = p_.values[static_cast<size_t>(v)];
+    const Way& way = way_of(p_, s_.device[static_cast<size_t>(value.producer)], to);
+    const int64_t ns = p_.transfer_ns(way, value.bytes);
+    Timeline& queue = queues_[static_cast<size_t>(way.queue)];
+    const int64_t start = queue.earliest(made, ns, gaps_);
+    queue.take(start, ns);
+    s_.transfers.push_back({v, to, start});
+    came_[static_cast<size_t>(v)].emplace_back(to, start + ns);
+    return start + ns;
+  }
+
+  const PlacementProblem& p_;
+  bool gaps_;
+  std::vector<Timeline> devices_, queues_;
+  std::vector<std::vector<std::pair<int, int64_t>>> came_;  // by value: devices where it is, since when
+  std::vector<std::pair<int64_t, int>> missing_;            // of the operation: made, value
+  PlacedSchedule s_;
+};
+
+}  // namespace
+
+PlacedSchedule list_schedule(const PlacementProblem& problem, const std::vector<int>& device,
+                             const std::vector<int>& order, bool gaps) {
+  ListScheduler scheduler(problem, device, gaps);
+  for (int op : order) scheduler.add(op);
+  return scheduler.take();
+}
+
+std::vector<int64_t> tails(const PlacementProblem& p, const std::vector<int>& device) {
+  const std::vector<std::vector<int>> made = made_by(p);
+  std::vector<int64_t> tail(p.ops.size(), 0);
+  for (size_t o = p.ops.size(); o-- > 0;) {
+    int64_t after = 0;
+    for (int v : made[o]) {
+      const PlacedValue& value = p.values[static_cast<size_t>(v)];
+      for (int reader : value.readers) {
+        const int to = device[static_cast<size_t>(reader)];
+        const int64_t way = to == device[o] ? 0 : p.transfer_ns(way_of(p, device[o], to), value.bytes);
+        after = std::max(after, way + tail[static_cast<size_t>(reader)]);
+      }
+    }
+    tail[o] = after + op_ns(p, static_cast<int>(o), device[o]);
+  }
+  return tail;
+}
+
+std::vector<int> critical_ranks(const PlacementProblem& p, const std::vector<int>& device) {
+  const std::vector<int64_t> tail = tails(p, device);
+  std::vector<int> order(p.ops.size()), rank(p.ops.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return tail[static_cast<size_t>(a)] > tail[static_cast<size_t>(b)]; });
+  for (size_t i = 0; i < order.size(); ++i) rank[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  return rank;
+}
+
+std::vector<int> by_rank(const std::vector<int>& rank) {
+  std::vector<int> order(rank.size());
+  for (size_t o = 0; o < rank.size(); ++o) order[static_cast<size_t>(rank[o])] = static_cast<int>(o);
+  return order;
+}
+
+PlacedSchedule pushed_left(const PlacementProblem& p, const PlacedSchedule& given) {
+  PlacedSchedule s = given;
+  using Item = std::tuple<int64_t, bool, int>;  // start, transfer, number
+  std::vector<Item> items;
+  for (size_t o = 0; o < p.ops.size(); ++o) items.emplace_back(given.start[o], false, static_cast<int>(o));
+  for (size_t t = 0; t < given.transfers.size(); ++t)
+    items.emplace_back(given.transfers[t].start, true, static_cast<int>(t));
+  std::sort(items.begin(), items.end());
+  std::vector<int64_t> device_free(p.devices.size(), 0), queue_free(static_cast<size_t>(p.queues), 0),
+      end(p.ops.size());
+  std::vector<std::vector<std::pair<int, int64_t>>> came(p.values.size());
+  for (const auto& [start, transfer, number] : items) {
+    if (transfer) {
+      PlacedTransfer& t = s.transfers[static_cast<size_t>(number)];
+      const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
+      const Way& way = way_of(p, s.device[static_cast<size_t>(value.producer)], t.to);
+      int64_t& free = queue_free[static_cast<size_t>(way.queue)];
+      t.start = std::max(free, end[static_cast<size_t>(value.producer)]);
+      free = t.start + p.transfer_ns(way, value.bytes);
+      came[static_cast<size_t>(t.value)].push_back({t.to, free});
+      continue;
+    }
+    const auto o = static_cast<size_t>(number);
+    int64_t& free = device_free[static_cast<size_t>(s.device[o])];
+    s.start[o] = free;
+    for (int v : p.ops[o].reads) {
+      const auto producer = static_cast<size_t>(p.values[static_cast<size_t>(v)].producer);
+      if (s.device[producer] == s.device[o]) s.start[o] = std::max(s.start[o], end[producer]);
+      for (const auto& [to, at] : came[static_cast<size_t>(v)])
+        if (to == s.device[o]) s.start[o] = std::max(s.start[o], at);
+    }
+    end[o] = free = s.start[o] + op_ns(p, number, s.device[o]);
+  }
+  finish(s, p);
+  return s;
+}
+
+}  // namespace partita
