@@ -221,10 +221,38 @@ void hold_to_list(PhysicalGraph& graph) {
   }
 }
 
+// A kept schedule: the transfers of each link stand in the plan's order.
+void add_turns_of_links(const PhysicalGraph& graph, const NodeTable& table, const std::vector<int>& places,
+                        Successors& all) {
+  std::vector<std::vector<TaskId>> of_queue(graph.queues.size());
+  for (size_t t = 0; t < graph.tasks.size(); ++t)
+    if (places[t] >= 0) of_queue[graph.tasks[t].queue.index()].push_back(TaskId(t));
+  for (std::vector<TaskId>& turns : of_queue) {
+    std::sort(turns.begin(), turns.end(), [&](TaskId a, TaskId b) {
+      return std::tie(places[a.index()], graph.task(a).key) < std::tie(places[b.index()], graph.task(b).key);
+    });
+    for (size_t i = 1; i < turns.size(); ++i) all[table.number(turns[i - 1], 0)].push_back(table.number(turns[i], 0));
+  }
+  sort_unique(all);
+}
+
+// And each device and link does what stands next.
+void hold_to_order(PhysicalGraph& graph) {
+  std::vector<Node> last(graph.queues.size());
+  for (const Node& node : graph.order) {
+    const Queue& queue = graph.queues[graph.task(node.task).queue.index()];
+    if (queue.kind != QueueKind::kCompute && queue.kind != QueueKind::kLink) continue;
+    Node& before = last[graph.task(node.task).queue.index()];
+    if (before.task.valid()) graph.edges.push_back({before, node, false, EdgeKind::kPlan});
+    before = node;
+  }
+}
+
 }  // namespace
 
 void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
-  const Precedence precedence = precedence_of(graph, table, uses);
+  Precedence precedence = precedence_of(graph, table, uses);
+  if (options.transfer_places) add_turns_of_links(graph, table, *options.transfer_places, precedence.all);
   const Pipelining pipelining = pipelining_of(graph, options);
   const std::vector<Key> keys = keys_of(graph, table, precedence, tick_table(pipelining), options);
   const std::vector<int> rank = ranks_by_name(graph, table);
@@ -243,6 +271,7 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
       if (--left[to] == 0) ready.push({keys[to], rank[to], to});
   }
   if (pipelining.virtual_stages > 1) hold_to_list(graph);
+  if (options.transfer_places) hold_to_order(graph);
 }
 
 }  // namespace partita

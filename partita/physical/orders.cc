@@ -9,6 +9,7 @@
 #include "partita/physical/beside.h"
 #include "partita/physical/bundle.h"
 #include "partita/physical/lower.h"
+#include "partita/physical/transfer_turns.h"
 
 namespace partita {
 
@@ -35,7 +36,8 @@ LocallyLowered before_order(const Graph& graph, const Resolved& resolved, const 
   return lowered;
 }
 
-LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& resolved) {
+LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& resolved,
+                     const PhysicalGraph& physical) {
   options.schedule = resolved.pipeline.schedule;
   options.virtual_stages = resolved.pipeline.virtual_stages;
   if (resolved.order.empty()) return options;
@@ -43,6 +45,8 @@ LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& r
          graph.ops.size());
   options.op_places.resize(graph.ops.size());
   for (size_t i = 0; i < resolved.order.size(); ++i) options.op_places[resolved.order[i].index()] = static_cast<int>(i);
+  if (resolved.transfers && !resolved.listed)
+    options.transfer_places = transfer_places(graph, physical, *resolved.transfers);
   return options;
 }
 
@@ -68,9 +72,9 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
     : graph_(graph),
       cluster_(cluster),
       some_devices_(resolved.listed != nullptr),
-      options_(of_plan(options, graph, resolved)),
       share_bytes_(options.share_bytes),
       lowered_(before_order(graph, resolved, cluster, options.watch)),
+      options_(of_plan(options, graph, resolved, lowered_.graph)),
       table_(number_nodes(lowered_.graph)),
       uses_(lowered_.graph, table_),
       times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),

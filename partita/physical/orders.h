@@ -60,9 +60,9 @@ class Orders {
   const Graph& graph_;
   const Cluster& cluster_;
   const bool some_devices_;
-  LowerOptions options_;
   const bool share_bytes_;  // the options'
   LocallyLowered lowered_;
+  LowerOptions options_;
   NodeTable table_;
   Uses uses_;
   RoughTimes times_;

@@ -28,6 +28,10 @@ struct LowerOptions {
   // By OpId, of a plan that gives the order. Empty: the graph's own, and updates and stages as above. With several
   // micro-batches it is the order of the ops of a stage's forward or backward; the rest stays as above.
   std::vector<int> op_places;
+  // By TaskId, of a plan whose schedule is kept (Plan::transfers): where the transfers of each link stand among each
+  // other, -1 of other tasks. Each device and link then does its tasks in the order of the graph, by control edges
+  // (section 5.5).
+  std::optional<std::vector<int>> transfer_places;
   Room room;                    // between communication and what runs beside it
   bool transfer_slack = false;  // one count more for registers on either side of a transfer over a link (section 3)
   int more_in_flight = 0;       // of the schedule (plan/schedule.h)

@@ -50,6 +50,7 @@ std::vector<Destination> destinations(const PlacementProblem& p, const std::vect
   const PlacedValue& v = p.values[static_cast<size_t>(value)];
   const int home = device[static_cast<size_t>(v.producer)];
   std::vector<Destination> found;
+  if (!v.moves()) return found;
   for (int reader : v.readers) {
     const int to = device[static_cast<size_t>(reader)], r = rank[static_cast<size_t>(reader)];
     if (to == home) continue;
@@ -124,7 +125,7 @@ class FirstCome {
     device_free_[static_cast<size_t>(home)] = true;
     for (int v : made_[static_cast<size_t>(op)]) {
       for (int reader : p_.values[static_cast<size_t>(v)].readers)
-        if (device_[static_cast<size_t>(reader)] == home) read(reader);
+        if (device_[static_cast<size_t>(reader)] == home || !p_.values[static_cast<size_t>(v)].moves()) read(reader);
       for (const Destination& d : destinations(p_, device_, rank_, v))
         waiting_[static_cast<size_t>(way_of(p_, home, d.to).queue)].push({now_, d.rank, v, d.to});
     }
@@ -242,7 +243,7 @@ class ListScheduler {
       const int64_t made = begun + op_ns(p_, producer, from);
       const auto& at = came_[static_cast<size_t>(v)];
       const auto known = std::find_if(at.begin(), at.end(), [&](const auto& a) { return a.first == home; });
-      if (from == home) ready = std::max(ready, made);
+      if (from == home || !p_.values[static_cast<size_t>(v)].moves()) ready = std::max(ready, made);
       else if (known != at.end()) ready = std::max(ready, known->second);
       else missing_.emplace_back(made, v);
     }
@@ -297,7 +298,8 @@ std::vector<int64_t> tails(const PlacementProblem& p, const std::vector<int>& de
       const PlacedValue& value = p.values[static_cast<size_t>(v)];
       for (int reader : value.readers) {
         const int to = device[static_cast<size_t>(reader)];
-        const int64_t way = to == device[o] ? 0 : p.transfer_ns(way_of(p, device[o], to), value.bytes);
+        const int64_t way =
+            to == device[o] || !value.moves() ? 0 : p.transfer_ns(way_of(p, device[o], to), value.bytes);
         after = std::max(after, way + tail[static_cast<size_t>(reader)]);
       }
     }
@@ -349,7 +351,8 @@ PlacedSchedule pushed_left(const PlacementProblem& p, const PlacedSchedule& give
     s.start[o] = free;
     for (int v : p.ops[o].reads) {
       const auto producer = static_cast<size_t>(p.values[static_cast<size_t>(v)].producer);
-      if (s.device[producer] == s.device[o]) s.start[o] = std::max(s.start[o], end[producer]);
+      if (s.device[producer] == s.device[o] || !p.values[static_cast<size_t>(v)].moves())
+        s.start[o] = std::max(s.start[o], end[producer]);
       for (const auto& [to, at] : came[static_cast<size_t>(v)])
         if (to == s.device[o]) s.start[o] = std::max(s.start[o], at);
     }

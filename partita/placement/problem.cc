@@ -53,7 +53,7 @@ void verify(const PlacementProblem& p) {
   }
   for (size_t v = 0; v < p.values.size(); ++v) {
     const PlacedValue& value = p.values[v];
-    ensure(value.bytes >= 0 && value.producer >= 0 && value.producer < static_cast<int>(p.ops.size()),
+    ensure(value.bytes >= kOrderAlone && value.producer >= 0 && value.producer < static_cast<int>(p.ops.size()),
            "value {} has {} bytes and producer {}", v, value.bytes, value.producer);
     for (int r : value.readers) {
       ensure(r >= 0 && r < static_cast<int>(p.ops.size()), "value {} is read by op {}", v, r);
@@ -114,7 +114,7 @@ std::string why_not(const PlacementProblem& p, const PlacedSchedule& s) {
     const std::string what = fmt::format("value {} to device {}", t.value, t.to);
     const auto from = static_cast<size_t>(s.device[static_cast<size_t>(value.producer)]);
     const Way& way = p.ways[from][static_cast<size_t>(t.to)];
-    if (from == static_cast<size_t>(t.to) || way.queue < 0) return what + " has no way";
+    if (!value.moves() || from == static_cast<size_t>(t.to) || way.queue < 0) return what + " has no way";
     if (std::none_of(value.readers.begin(), value.readers.end(),
                      [&](int r) { return s.device[static_cast<size_t>(r)] == t.to; }))
       return what + " has no reader there";
@@ -130,7 +130,7 @@ std::string why_not(const PlacementProblem& p, const PlacedSchedule& s) {
     for (int v : p.ops[o].reads) {
       const auto producer = static_cast<size_t>(p.values[static_cast<size_t>(v)].producer);
       int64_t there = op_end(producer);
-      if (s.device[producer] != s.device[o]) {
+      if (s.device[producer] != s.device[o] && p.values[static_cast<size_t>(v)].moves()) {
         const auto found = arrival.find({v, s.device[o]});
         if (found == arrival.end()) return fmt::format("value {} does not come to op '{}'", v, p.ops[o].name);
         there = found->second;

@@ -21,10 +21,15 @@ struct PlacedOp {
   std::vector<int> reads;   // values, each once
 };
 
+constexpr int64_t kOrderAlone = -1;
+
+// With kOrderAlone bytes it moves nothing: its readers start after its producer has ended, wherever both are. An update
+// comes so after what reads the weight.
 struct PlacedValue {
   int64_t bytes = 0;
   int producer = 0;
   std::vector<int> readers;  // operations, each once
+  bool moves() const { return bytes >= 0; }
 };
 
 struct PlacedDevice {

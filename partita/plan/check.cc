@@ -123,6 +123,28 @@ void check_kept(const char* whose, const Graph& graph, const std::map<TensorId, 
   }
 }
 
+// That the list has all transfers, and no others, is lowering's to say, which makes them.
+void check_transfers(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  if (!plan.transfers) return;
+  if (plan.order.empty()) fail("plan: transfers: a schedule is kept with the order of ops alone: give `order` too");
+  if (plan.model.micro_batches > 1)
+    fail("plan: transfers: a schedule of {} micro-batches cannot be kept: leave `transfers` out",
+         plan.model.micro_batches);
+  if (!plan.refetched.empty())
+    fail("plan: transfers: with `refetched`, '{}' goes to its readers twice: leave one of the two out",
+         graph.tensor(*plan.refetched.begin()).name);
+  std::set<PlannedTransfer> seen;
+  for (const PlannedTransfer& t : *plan.transfers) {
+    if (t.tensor.value < 0 || t.tensor.index() >= graph.tensors.size())
+      fail("plan: transfers: tensor {} is unknown", t.tensor.value);
+    if (t.to.value < 0 || t.to.index() >= cluster.devices.size())
+      fail("plan: transfers: '{}' goes to device {}; cluster '{}' has {}, hosts included", graph.tensor(t.tensor).name,
+           t.to.value, cluster.name, cluster.devices.size());
+    if (!seen.insert(t).second)
+      fail("plan: transfers: '{}' to device {} stands twice", graph.tensor(t.tensor).name, t.to.value);
+  }
+}
+
 // An order names each op once, after all that it must follow; any other asks for a cycle.
 void check_order(const Graph& graph, const std::vector<OpId>& order) {
   if (order.empty()) return;
@@ -257,6 +279,7 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
   for (size_t i = 0; i < graph.ops.size(); ++i) check_op("plan", graph.ops[i], plan.ops[i], cluster, last);
   check_pipeline(graph, plan, cluster);
   check_order(graph, plan.order);
+  check_transfers(graph, plan, cluster);
   check_refetched(graph, plan);
   check_kept("plan", graph, plan.kept, cluster, last);
 }

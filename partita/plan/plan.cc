@@ -223,9 +223,32 @@ std::string print(const Plan& plan, const Graph& graph) {
     for (OpId id : plan.order) order.push_back(graph.op(id).name);
     text += fmt::format(",\n  \"order\": {}", order.dump());
   }
+  if (plan.transfers) {
+    Json transfers = Json::array();
+    for (const PlannedTransfer& t : *plan.transfers)
+      transfers.push_back(Json::array({graph.tensor(t.tensor).name, t.to.value}));
+    text += fmt::format(",\n  \"transfers\": {}", transfers.dump());
+  }
   text += "\n";
   return text + "}\n";
 }
+
+namespace {
+
+std::vector<PlannedTransfer> read_transfers(const Json& json, const Graph& graph) {
+  std::vector<PlannedTransfer> transfers;
+  if (!json.is_array()) fail("plan: transfers is a list of [tensor, device], not {}", json.type_name());
+  for (const Json& entry : json) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !is_a<int>(entry[1]))
+      fail("plan: transfers: an entry is [tensor, device], not {}", entry.dump());
+    const auto name = entry[0].get<std::string>();
+    transfers.push_back({graph.find_tensor(name), DeviceId(entry[1].get<int>())});
+    if (!transfers.back().tensor.valid()) fail("plan: transfers: tensor '{}' is not in model '{}'", name, graph.name);
+  }
+  return transfers;
+}
+
+}  // namespace
 
 Plan parse_plan(std::string_view text, const Graph& graph) {
   Json json = parse_json_object(text, "plan");
@@ -276,6 +299,7 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
       plan.order.push_back(graph.find_op(name));
       if (!plan.order.back().valid()) fail("plan: order: op '{}' is not in model '{}'", name, graph.name);
     }
+  if (const Json* transfers = in.optional("transfers")) plan.transfers = read_transfers(*transfers, graph);
   in.done();
   return plan;
 }
@@ -304,7 +328,7 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);
   for (const char* other : {"cluster", "search", "objective", "recompute", "micro_batches", "pipeline", "bucket_bytes",
-                            "paper_cost", "refetched", "order"})
+                            "paper_cost", "refetched", "order", "transfers"})
     in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;

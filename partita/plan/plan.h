@@ -54,6 +54,13 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
+// What a tensor's conversion moves to a device over links; host devices are numbered behind the compute devices.
+struct PlannedTransfer {
+  TensorId tensor;
+  DeviceId to;
+  auto operator<=>(const PlannedTransfer&) const = default;
+};
+
 struct Plan {
   ModelReference model;
   std::string cluster;       // its name
@@ -73,6 +80,9 @@ struct Plan {
   // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the
   // graph's own order, with an update as soon as its gradient is whole.
   std::vector<OpId> order;
+  // The schedule is kept: each device runs its tasks in `order`, and each link sends in this one, whatever is ready
+  // first. All transfers over links, each once. None: a device takes what is ready, the earliest in `order` first.
+  std::optional<std::vector<PlannedTransfer>> transfers;
   std::optional<double> paper_cost;  // in the search's own measure
   bool operator==(const Plan&) const = default;
 };

@@ -139,6 +139,7 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
          graph.ops.size());
   Resolved out;
   out.order = plan.order;
+  out.transfers = plan.transfers;
   out.pipeline = plan.pipeline;
   out.bucket_bytes = plan.bucket_bytes;
   out.listed = listed;

@@ -40,9 +40,10 @@ struct ResolvedConversion {
 struct Resolved {
   std::vector<ResolvedOp> ops;  // by OpId
   std::vector<Layout> home;     // by TensorId: where it is after its producer (and the conversion into its kept layout)
-  std::vector<ResolvedConversion> conversions;       // in tensor order; the one into the kept layout first
-  std::vector<std::vector<int>> operand_conversion;  // [op][operand]: position in conversions, -1: read at home
-  std::vector<OpId> order;                           // the plan's own; empty: none
+  std::vector<ResolvedConversion> conversions;            // in tensor order; the one into the kept layout first
+  std::vector<std::vector<int>> operand_conversion;       // [op][operand]: position in conversions, -1: read at home
+  std::vector<OpId> order;                                // the plan's own; empty: none
+  std::optional<std::vector<PlannedTransfer>> transfers;  // the plan's own
   Pipeline pipeline;
   int64_t bucket_bytes = 0;  // the plan's
   // Where the parts of a batch are of two sizes: the same for the smaller one.

@@ -10,6 +10,9 @@ namespace partita {
   SEARCH(data_parallel)          \
   SEARCH(expert)                 \
   SEARCH(layer_placement)        \
+  SEARCH(expert_placement)       \
+  SEARCH(baechi_mtopo)           \
+  SEARCH(baechi_metf)            \
   SEARCH(megatron)               \
   SEARCH(model_parallel)         \
   SEARCH(owt)                    \

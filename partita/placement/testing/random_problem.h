@@ -42,7 +42,7 @@ inline PlacementProblem random_problem(Rng& rng, const RandomShape& shape) {
       op.reads.push_back(static_cast<int>(v));
     }
     p.ops.push_back(op);
-    p.values.push_back({static_cast<int64_t>(rng.below(12)), o, {}});
+    p.values.push_back({rng.below(8) == 0 ? kOrderAlone : static_cast<int64_t>(rng.below(12)), o, {}});
   }
   return p;
 }

@@ -1,0 +1,24 @@
+// The transfers of a plan whose schedule is kept (Plan::transfers), and the tasks that they are.
+//
+// Example: h is made on gpu0 and read on gpu1 by b and c. The list has [h, gpu1] once; its task is the conversion that
+// b, its first reader, is named for. Where h is split, each of its parts that goes to gpu1 is a task of the same entry.
+#pragma once
+#include <vector>
+
+#include "partita/physical/physical.h"
+#include "partita/plan/plan.h"
+
+namespace partita {
+
+// What a task on a link's queue moves, and where to.
+PlannedTransfer transfer_of(const Graph& graph, const Task& task);
+
+// By TaskId: the place in the list, -1 of what is no transfer over a link. Bad input names a transfer that the list has
+// and the plan does not make, or one that it lacks.
+std::vector<int> transfer_places(const Graph& graph, const PhysicalGraph& physical,
+                                 const std::vector<PlannedTransfer>& transfers);
+
+// All transfers of a lowered plan, in its order: a list that transfer_places() takes.
+std::vector<PlannedTransfer> transfers_of(const Graph& graph, const PhysicalGraph& physical);
+
+}  // namespace partita

@@ -1,0 +1,268 @@
+// From a training step to a placement problem, and back to a plan.
+#include "partita/search/placed_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+#include "partita/plan/rule_planner.h"
+#include "partita/search/replicas.h"
+#include "partita/sim/simulate.h"
+
+namespace partita {
+
+namespace {
+
+constexpr double kNsPerUs = 1e3;
+constexpr const char* kWhere = "while the step was measured on one device";
+
+// What each operation, load and output takes on a device.
+struct Durations {
+  std::vector<int64_t> ops, loads, outputs;  // by OpId; by place in the graph's inputs and outputs
+  int64_t peak_bytes = 0;
+};
+
+Durations durations_on(const Problem& problem, const CostModel& cost, DeviceId device, const Watch& watch) {
+  const Graph& graph = problem.graph;
+  LowerOptions options;
+  options.watch = watch;
+  const PhysicalGraph lowered = lower(graph, plan_on(graph, problem.cluster, device), problem.cluster, options);
+  Durations took{std::vector<int64_t>(graph.ops.size(), 0), std::vector<int64_t>(graph.inputs.size(), 0),
+                 std::vector<int64_t>(graph.outputs.size(), 0), lowered.peak_bytes[device.index()]};
+  for (const Event& e : simulate(lowered, cost, 1, watch).events) {
+    const Task& task = lowered.task(e.task);
+    const int64_t ns = e.end_ns - e.start_ns;
+    if (std::holds_alternative<LoadWork>(task.work)) took.loads[static_cast<size_t>(task.key.number)] += ns;
+    else if (std::holds_alternative<OutputWork>(task.work)) took.outputs[static_cast<size_t>(task.key.number)] += ns;
+    else if (task.device == device && task.route.empty() && task.op.valid()) took.ops[task.op.index()] += ns;
+  }
+  return took;
+}
+
+bool same_type(const Device& a, const Device& b) {
+  const auto figures = [](const Device& d) {
+    return std::tie(d.model, d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.efficiency, d.kernels,
+                    d.launch_overhead_us);
+  };
+  return figures(a) == figures(b);
+}
+
+class Maker {
+ public:
+  Maker(const Problem& problem, const CostModel& cost, const Watch& watch)
+      : problem_(problem), graph_(problem.graph), cluster_(problem.cluster) {
+    placed_.number.assign(graph_.ops.size(), -1);
+    placed_.start.assign(graph_.tensors.size(), -1);
+    value_of_.assign(graph_.tensors.size(), -1);
+    for (int d = 0; d < cluster_.compute_count; ++d) {
+      int first = 0;
+      while (!same_type(cluster_.devices[static_cast<size_t>(first)], cluster_.devices[static_cast<size_t>(d)]))
+        ++first;
+      if (first == d) took_[d] = durations_on(problem, cost, DeviceId(d), watch);
+      type_.push_back(first);
+    }
+    add_devices(cost);
+  }
+
+  PlacedGraph make() {
+    const Durations& took = took_.at(0);
+    // A CPU device is its own host: it loads what it reads.
+    const bool hosts = cluster_.devices[0].host != DeviceId(0);
+    for (size_t i = 0; hosts && i < graph_.inputs.size(); ++i) {
+      const Tensor& input = graph_.tensor(graph_.inputs[i]);
+      add_value(graph_.inputs[i], add({input.name + ".load", on_host(took.loads[i]), 0, -1, {}}), input.bytes());
+    }
+    add_starts();
+    for (size_t i = 0; i < graph_.ops.size(); ++i) add_op(OpId(i));
+    for (size_t i = 0; hosts && i < graph_.outputs.size(); ++i) {
+      const int op = add({graph_.tensor(graph_.outputs[i]).name + ".output", on_host(took.outputs[i]), 0, -1, {}});
+      read(op, value_of_[graph_.outputs[i].index()]);
+    }
+    share_memory(took.peak_bytes);
+    placed_.one_device_bytes = took.peak_bytes;
+    verify(placed_.problem);
+    return std::move(placed_);
+  }
+
+ private:
+  void add_devices(const CostModel& cost) {
+    PlacementProblem& p = placed_.problem;
+    const size_t n = cluster_.devices.size();
+    for (const Device& d : cluster_.devices) p.devices.push_back({d.name, d.memory_bytes});
+    p.ways.assign(n, std::vector<Way>(n));
+    std::map<LinkId, int> queues;
+    for (size_t from = 0; from < n; ++from)
+      for (size_t to = 0; to < n; ++to)
+        if (from != to) p.ways[from][to] = way(cost, DeviceId(from), DeviceId(to), queues);
+    p.queues = static_cast<int>(queues.size());
+  }
+  Way way(const CostModel& cost, DeviceId from, DeviceId to, std::map<LinkId, int>& queues) const {
+    const LinkId narrowest = cluster_.narrowest(from, to);
+    if (!narrowest.valid()) return {};
+    const int queue = queues.try_emplace(narrowest, static_cast<int>(queues.size())).first->second;
+    if (const Profile* profile = cluster_.profile_of(to))
+      if (const Curve* curve = profile->curve("transfer"))
+        return {queue, curve->latency_us * kNsPerUs, curve->us_per_byte * kNsPerUs};
+    constexpr double kMany = 1 << 30;
+    const double one = cost.transfer(from, to, cluster_.route(from, to), 0).ns(1);
+    const double many = cost.transfer(from, to, cluster_.route(from, to), kMany).ns(1);
+    return {queue, one, (many - one) / kMany};
+  }
+  std::vector<int64_t> on_host(int64_t ns) const {
+    std::vector<int64_t> by_device(cluster_.devices.size(), -1);
+    // Those of the first device's host; a step's inputs are loaded once.
+    by_device[cluster_.devices[0].host.index()] = std::max<int64_t>(1, ns);
+    return by_device;
+  }
+  std::vector<int64_t> on_compute(const std::function<int64_t(int type)>& ns) const {
+    std::vector<int64_t> by_device(cluster_.devices.size(), -1);
+    for (int d = 0; d < cluster_.compute_count; ++d)
+      by_device[static_cast<size_t>(d)] = std::max<int64_t>(1, ns(type_[static_cast<size_t>(d)]));
+    return by_device;
+  }
+  int add(PlacedOp op, OpId of = OpId()) {
+    placed_.problem.ops.push_back(std::move(op));
+    placed_.op.push_back(of);
+    return static_cast<int>(placed_.problem.ops.size()) - 1;
+  }
+  int add_value(TensorId tensor, int producer, int64_t bytes) {
+    placed_.problem.values.push_back({bytes, producer, {}});
+    placed_.value.push_back(tensor);
+    const int v = static_cast<int>(placed_.problem.values.size()) - 1;
+    if (tensor.valid()) value_of_[tensor.index()] = v;
+    return v;
+  }
+  void read(int op, int value) {
+    if (value < 0) return;  // a constant
+    std::vector<int>& readers = placed_.problem.values[static_cast<size_t>(value)].readers;
+    if (!readers.empty() && readers.back() == op) return;
+    readers.push_back(op);
+    placed_.problem.ops[static_cast<size_t>(op)].reads.push_back(value);
+  }
+  void add_starts() {
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const Tensor& tensor = graph_.tensors[t];
+      if (tensor.role != Role::kParameter && tensor.role != Role::kState) continue;
+      if (tensor.producer.valid()) continue;
+      const TensorId next = graph_.replacement_of(TensorId(t));
+      const int group = next.valid() ? graph_.tensor(next).producer.value : -1;
+      placed_.start[t] = add({tensor.name + ".start", on_compute([](int) { return 1; }), tensor.bytes(), group, {}});
+      add_value(TensorId(t), placed_.start[t], tensor.bytes());
+    }
+  }
+  void add_op(OpId id) {
+    const Op& op = graph_.op(id);
+    const int number =
+        add({op.name, on_compute([&](int type) { return took_.at(type).ops[id.index()]; }), 0, -1, {}}, id);
+    placed_.number[id.index()] = number;
+    pin(id, number);
+    for (TensorId t : op.operands) read(number, value_of_[t.index()]);
+    for (TensorId r : op.results) {
+      const Tensor& result = graph_.tensor(r);
+      if (result.replaces.valid()) {
+        placed_.problem.ops[static_cast<size_t>(number)].group = id.value;
+        come_after_readers(number, value_of_[result.replaces.index()]);
+      }
+      add_value(r, number, result.bytes());
+    }
+  }
+  void come_after_readers(int update, int old) {
+    if (old < 0) return;
+    const std::vector<int> readers = placed_.problem.values[static_cast<size_t>(old)].readers;
+    for (int reader : readers)
+      if (reader != update) read(update, add_value(TensorId(), reader, kOrderAlone));
+  }
+  void pin(OpId id, int number) {
+    const auto pinned = problem_.pins.ops.find(id);
+    if (pinned == problem_.pins.ops.end()) return;
+    if (pinned->second.mesh.devices.size() != 1)
+      fail("pins: op '{}' is pinned on {} devices; here each op runs on one", graph_.op(id).name,
+           pinned->second.mesh.devices.size());
+    std::vector<int64_t>& ns = placed_.problem.ops[static_cast<size_t>(number)].ns;
+    for (size_t d = 0; d < ns.size(); ++d)
+      if (DeviceId(d) != pinned->second.mesh.devices[0]) ns[d] = -1;
+  }
+  void share_memory(int64_t peak_bytes) {
+    double resident = 0, passing = 0;
+    for (const PlacedOp& op : placed_.problem.ops) resident += static_cast<double>(op.bytes);
+    const auto result_bytes = [&](const Op& op) {
+      int64_t bytes = 0;
+      for (TensorId r : op.results)
+        if (!graph_.tensor(r).replaces.valid()) bytes += graph_.tensor(r).bytes();
+      return bytes;
+    };
+    for (const Op& op : graph_.ops) passing += static_cast<double>(result_bytes(op));
+    const double part = passing > 0 ? std::clamp((static_cast<double>(peak_bytes) - resident) / passing, 0.0, 1.0) : 0;
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
+      placed_.problem.ops[static_cast<size_t>(placed_.number[i])].bytes =
+          static_cast<int64_t>(part * static_cast<double>(result_bytes(graph_.ops[i])));
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  const Cluster& cluster_;
+  std::map<int, Durations> took_;  // by the first device of a type
+  std::vector<int> type_;          // by compute device: that first one
+  std::vector<int> value_of_;      // by TensorId
+  PlacedGraph placed_;
+};
+
+// By TensorId: the devices on which operations read it, ascending.
+std::vector<std::set<int>> reading_devices(const Graph& graph, const PlacedGraph& placed,
+                                           const PlacedSchedule& schedule) {
+  std::vector<std::set<int>> devices(graph.tensors.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    for (TensorId t : graph.ops[i].operands)
+      devices[t.index()].insert(schedule.device[static_cast<size_t>(placed.number[i])]);
+  return devices;
+}
+
+void keep_starts(const Graph& graph, const PlacedGraph& placed, const PlacedSchedule& schedule, Plan& plan) {
+  const std::vector<std::set<int>> readers = reading_devices(graph, placed, schedule);
+  for (auto& [tensor, placement] : plan.kept) {
+    if (graph.tensor(tensor).producer.valid()) continue;
+    if (const int start = placed.start[tensor.index()]; start >= 0) {
+      placement = {Mesh{{}, {DeviceId(schedule.device[static_cast<size_t>(start)])}}, {}, {}};
+      continue;
+    }
+    const std::set<int>& devices = readers[tensor.index()];
+    if (devices.empty()) continue;
+    Mesh mesh;
+    for (int d : devices) mesh.devices.push_back(DeviceId(d));
+    if (devices.size() > 1) mesh.extents = {static_cast<int>(devices.size())};
+    placement = {mesh, NdSbp(mesh.extents.size(), Sbp::broadcast()), {}};
+  }
+}
+
+}  // namespace
+
+PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
+  expect_small_enough(problem.graph, problem.cluster);
+  watch.poll(kWhere);
+  return Maker(problem, cost, watch).make();
+}
+
+Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSchedule& schedule, bool keeps_order,
+             std::string_view search) {
+  const Graph& graph = problem.graph;
+  const auto device_of = [&](OpId id) { return schedule.device[static_cast<size_t>(placed.number[id.index()])]; };
+  const Pins none;
+  RulePlanner planner(graph, problem.cluster, none, Mesh{{}, {DeviceId(0)}});
+  for (size_t i = 0; i < graph.ops.size(); ++i) planner.place(OpId(i), {Mesh{{}, {DeviceId(device_of(OpId(i)))}}, {}});
+  Plan plan = planner.finish(search);
+  keep_starts(graph, placed, schedule, plan);
+  if (!keeps_order) return plan;
+  for (size_t i = 0; i < graph.ops.size(); ++i) plan.order.push_back(OpId(i));
+  const auto start = [&](OpId id) { return schedule.start[static_cast<size_t>(placed.number[id.index()])]; };
+  std::sort(plan.order.begin(), plan.order.end(),
+            [&](OpId a, OpId b) { return std::pair(start(a), a) < std::pair(start(b), b); });
+  plan.transfers.emplace();
+  for (const PlacedTransfer& t : schedule.transfers)
+    plan.transfers->push_back({placed.value[static_cast<size_t>(t.value)], DeviceId(t.to)});
+  return plan;
+}
+
+}  // namespace partita

@@ -1,0 +1,39 @@
+// A training step as a placement problem (partita/placement/problem.h), and the plan of a schedule of it.
+//
+// The operations are the graph's, and besides: the loading of each input and the taking of each output, on the host,
+// and a start of each parameter and state, which is where its update is (one group) and takes a tick. An update comes
+// after what reads the old value. Constants are wherever they are read. Durations are those of the step on one device,
+// simulated, for each type of device; a transfer takes what the cost model says of the route, on the queue of its
+// narrowest link.
+//
+// Example: y = x w on two devices, with an update of w. Operations: load x (host), w (with its update, a group), y, the
+// update, output y (host). y on gpu1 and w on gpu0: w crosses once. In the plan y's mesh is gpu1, w is kept on gpu0.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "partita/cost/cost.h"
+#include "partita/placement/problem.h"
+#include "partita/search/search.h"
+
+namespace partita {
+
+struct PlacedGraph {
+  PlacementProblem problem;
+  std::vector<int> number;       // by OpId: of problem.ops
+  std::vector<OpId> op;          // by number; none: not the graph's
+  std::vector<TensorId> value;   // by value of the problem; none: kOrderAlone
+  std::vector<int> start;        // by TensorId: of parameters and states the operation that stands for them, else -1
+  int64_t one_device_bytes = 0;  // what the step takes on one device
+};
+
+// Footprints are bytes that stay (parameters, states), and of each result the part that makes all of them together what
+// the step takes on one device, since few are there at the same time. Infeasible where the model is too large to lower.
+PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch);
+
+// Whole operations where the schedule has them. With `keeps_order` its order of operations and of transfers is in the
+// plan, and kept (Plan::transfers); without, what is ready first goes first, in the graph's order.
+Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSchedule& schedule, bool keeps_order,
+             std::string_view search);
+
+}  // namespace partita

@@ -1,0 +1,189 @@
+// What Pesto compares with: operations placed whole by experts' rules and by Baechi's, judged with their order or the
+// framework's.
+#include <algorithm>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/placement/baechi.h"
+#include "partita/placement/decode.h"
+#include "partita/search/layer_placement.h"
+#include "partita/search/placed_graph.h"
+#include "partita/search/soap_starts.h"
+
+namespace partita {
+
+namespace {
+
+std::vector<int> framework_ranks(const PlacementProblem& problem) {
+  std::vector<int> rank(problem.ops.size());
+  std::iota(rank.begin(), rank.end(), 0);
+  return rank;
+}
+
+std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+
+// The plan of a placement, in the order that `order` names: framework, critical, or own (the schedule's).
+SearchResult result_of(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
+                       std::string_view order, std::string_view name) {
+  const PlacementProblem& p = placed.problem;
+  if (order == "framework") schedule = first_come(p, schedule.device, framework_ranks(p));
+  if (order == "critical") schedule = first_come(p, schedule.device, critical_ranks(p, schedule.device));
+  if (const std::string wrong = why_not(p, schedule); !wrong.empty())
+    throw Error(ExitCode::kInfeasible, fmt::format("{}: {}", name, wrong));
+  SearchResult result;
+  result.plan = plan_of(problem, placed, schedule, order != "framework", name);
+  result.counters["ops"] = static_cast<double>(p.ops.size());
+  result.counters["transfers"] = static_cast<double>(schedule.transfers.size());
+  std::vector<int> ops(p.devices.size(), 0);
+  for (int d : schedule.device) ++ops[static_cast<size_t>(d)];
+  std::string on;
+  for (size_t d = 0; d < ops.size(); ++d)
+    if (ops[d] > 0) on += fmt::format("{}{} on {}", on.empty() ? "" : ", ", ops[d], p.devices[d].name);
+  result.notes.push_back(fmt::format("{} ops, {} transfers; a step of {} where nothing waits for memory", on,
+                                     schedule.transfers.size(), ms(schedule.end)));
+  return result;
+}
+
+// Groups follow their first member; what runs on hosts alone stays there.
+PlacedSchedule placed_as(const PlacedGraph& placed, const std::vector<int>& by_op) {
+  const PlacementProblem& p = placed.problem;
+  PlacedSchedule schedule;
+  schedule.device.assign(p.ops.size(), -1);
+  std::vector<int> group;
+  for (size_t o = p.ops.size(); o-- > 0;)  // updates stand behind the starts of their weights
+    if (placed.op[o].valid()) {
+      schedule.device[o] = by_op[placed.op[o].index()];
+      if (p.ops[o].group < 0) continue;
+      group.resize(std::max(group.size(), static_cast<size_t>(p.ops[o].group) + 1), -1);
+      group[static_cast<size_t>(p.ops[o].group)] = schedule.device[o];
+    }
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    int& d = schedule.device[o];
+    const auto runs = [&](int at) { return at >= 0 && p.ops[o].ns[static_cast<size_t>(at)] > 0; };
+    if (d < 0 && p.ops[o].group >= 0) d = group[static_cast<size_t>(p.ops[o].group)];
+    for (int v : p.ops[o].reads)  // a pseudo-operation without a group
+      if (!runs(d)) d = schedule.device[static_cast<size_t>(p.values[static_cast<size_t>(v)].producer)];
+    for (size_t at = 0; at < p.devices.size() && !runs(d); ++at) d = static_cast<int>(at);
+  }
+  return schedule;
+}
+
+// Layers one after another: the first with what comes before it, the last with what comes behind.
+std::vector<int> devices_by_depth(const Graph& graph, int devices) {
+  const std::vector<SoapUnit> units = soap_units(graph);
+  const std::vector<int> depth = depths_of(graph, units);
+  std::vector<int> of_op(graph.ops.size(), 0);
+  int deepest = 0, first_cell = INT32_MAX, last_cell = -1;
+  for (size_t u = 0; u < units.size(); ++u) {
+    deepest = std::max(deepest, depth[u]);
+    for (OpId op : units[u].ops) {
+      of_op[op.index()] = depth[u];
+      if (graph.op(op).cell < 0) continue;
+      first_cell = std::min(first_cell, depth[u]);
+      last_cell = std::max(last_cell, depth[u]);
+    }
+  }
+  const int first = last_cell < 0 ? 0 : first_cell, last = last_cell < 0 ? deepest : last_cell;
+  std::vector<int> device(graph.ops.size());
+  for (size_t i = 0; i < of_op.size(); ++i)
+    device[i] = (std::clamp(of_op[i], first, last) - first) * devices / (last - first + 1);
+  return device;
+}
+
+// Branches of cells: trees of forward operations that one operation at most reads, up to where results are concatenated
+// or read more than once. Each goes to the device with the least work so far.
+std::vector<int> devices_by_branch(const Graph& graph, int devices) {
+  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  const auto flops = [&](const Op& op) { return op_flops(graph.registry->find(op.definition), *op.bound); };
+  std::vector<int> root(graph.ops.size(), -1);
+  std::vector<double> work(graph.ops.size(), 0);
+  for (size_t i = graph.ops.size(); i-- > 0;) {
+    const Op& op = graph.ops[i];
+    if (op.phase != Phase::kForward) continue;
+    root[i] = static_cast<int>(i);
+    std::vector<OpId> forward;
+    for (TensorId r : op.results)
+      for (const Reader& reader : read_by[r.index()])
+        if (graph.op(reader.op).phase == Phase::kForward) forward.push_back(reader.op);
+    if (forward.size() == 1 && graph.op(forward[0]).definition != "concat") root[i] = root[forward[0].index()];
+    work[static_cast<size_t>(root[i])] += flops(op);
+  }
+  std::vector<double> load(static_cast<size_t>(devices), 0);
+  std::vector<int> of_root(graph.ops.size(), -1), device(graph.ops.size(), -1);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    if (root[i] < 0) continue;
+    int& d = of_root[static_cast<size_t>(root[i])];
+    if (d < 0) {
+      d = static_cast<int>(std::min_element(load.begin(), load.end()) - load.begin());
+      load[static_cast<size_t>(d)] += work[static_cast<size_t>(root[i])];
+    }
+    device[i] = d;
+  }
+  return with_their_forward_ops(graph, device);
+}
+
+bool has_branches(const Graph& graph) {
+  return !is_recurrent(graph) && std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
+    return op.phase == Phase::kForward && op.definition == "concat";
+  });
+}
+
+SearchResult expert(const Problem& problem, const Budget& budget, Rng&) {
+  const CostModel cost(problem.cluster);
+  const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
+  const int devices = problem.cluster.compute_count;
+  const std::vector<int> by_op = has_branches(problem.graph) ? devices_by_branch(problem.graph, devices)
+                                                             : devices_by_depth(problem.graph, devices);
+  return result_of(problem, placed, placed_as(placed, by_op), problem.options.at("order"), "expert-placement");
+}
+
+SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
+  const CostModel cost(problem.cluster);
+  const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
+  std::string why;
+  const auto device = topological_placement(placed.problem, why);
+  if (!device) throw Error(ExitCode::kInfeasible, "baechi-mtopo: " + why);
+  PlacedSchedule schedule;
+  schedule.device = *device;
+  return result_of(problem, placed, std::move(schedule), problem.options.at("order"), "baechi-mtopo");
+}
+
+SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
+  const CostModel cost(problem.cluster);
+  const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
+  std::string why;
+  auto schedule = earliest_task_first(placed.problem, why);
+  if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-metf: " + why);
+  return result_of(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
+}
+
+}  // namespace
+
+SearchEntry expert_placement_search() {
+  return {.name = "expert-placement",
+          .source = "Pesto section 5.2",
+          .summary = "whole operations: layers one after another on devices, branches of cells over devices",
+          .options = {{"order", {"critical", "framework"}}},
+          .search = expert,
+          .sharing = [](const Problem&) { return Sharing{}; }};
+}
+
+SearchEntry baechi_mtopo_search() {
+  return {.name = "baechi-mtopo",
+          .source = "Baechi section 3.1",
+          .summary = "whole operations: devices filled one after another in the order of the graph",
+          .options = {{"order", {"framework", "critical"}}},
+          .search = mtopo,
+          .sharing = [](const Problem&) { return Sharing{}; }};
+}
+
+SearchEntry baechi_metf_search() {
+  return {.name = "baechi-metf",
+          .source = "Baechi section 3.2",
+          .summary = "whole operations: the one that can start first, where it can, while memory lasts",
+          .options = {{"order", {"framework", "critical", "own"}}},
+          .search = metf,
+          .sharing = [](const Problem&) { return Sharing{}; }};
+}
+
+}  // namespace partita

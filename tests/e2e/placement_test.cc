@@ -1,0 +1,136 @@
+// Random placements with random orders: they compute what one device computes, in exactly that order, however long
+// kernels take.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "partita/pipeline.h"
+#include "partita/placement/decode.h"
+#include "partita/search/placed_graph.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+namespace {
+
+constexpr const char* kModels[] = {
+    "rnnlm?layers=2,steps=3,hidden=10,vocabulary=11",
+    "nmt?layers=1,steps=2,hidden=8,vocabulary=11",
+    "transformer?hidden=16,heads=2,steps=4,vocabulary=12,layers=1",
+    "inception-v3?image=75,blocks=1,classes=5",
+    "mlp?layers=3,width=8",
+};
+
+Planned step_of(const std::string& model, int devices, Runner& runner) {
+  Request request;
+  request.model = "zoo:" + model;
+  request.bindings["batch"] = "4";
+  request.optimizer = {"adam", 0.01};
+  request.dtype = DType::kFloat64;
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = "single";
+  return plan_model(request, runner);
+}
+
+// Each group, and each operation of none, on a device of its own choice.
+std::vector<int> drawn_devices(const PlacementProblem& p, Rng& rng) {
+  std::map<int, int> of_group;
+  std::vector<int> device(p.ops.size());
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    const auto draw = [&] {
+      int d = 0;
+      do d = static_cast<int>(rng.below(p.devices.size()));
+      while (p.ops[o].ns[static_cast<size_t>(d)] < 0);
+      return d;
+    };
+    device[o] = p.ops[o].group < 0 ? draw() : of_group.try_emplace(p.ops[o].group, draw()).first->second;
+  }
+  return device;
+}
+
+std::vector<int> drawn_ranks(size_t ops, Rng& rng) {
+  std::vector<int> rank(ops);
+  std::iota(rank.begin(), rank.end(), 0);
+  for (size_t i = ops; i > 1; --i) std::swap(rank[i - 1], rank[rng.below(i)]);
+  return rank;
+}
+
+// Kernels that take up to so long more, drawn.
+class Delayed final : public Kernels {
+ public:
+  Delayed(Kernels& inner, uint64_t seed) : inner_(inner), seed_(seed) {}
+  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override { return inner_.prepare(call); }
+  void run(const KernelCall& call) override {
+    constexpr uint64_t kMostUs = 300;
+    Rng rng(seed_ + std::hash<std::string>()(call.task->name));
+    std::this_thread::sleep_for(std::chrono::microseconds(rng.below(kMostUs)));
+    inner_.run(call);
+  }
+  int64_t live_bytes() const override { return inner_.live_bytes(); }
+  int64_t peak_bytes() const override { return inner_.peak_bytes(); }
+  void reset_peak() override { inner_.reset_peak(); }
+
+ private:
+  Kernels& inner_;
+  uint64_t seed_;
+};
+
+// Of each queue of computation and of each link, what ran one after another in the trace is what stands so in `order`.
+void expect_in_order(const PhysicalGraph& graph, const Trace& trace) {
+  const auto ordered = [&](QueueId queue) {
+    const QueueKind kind = graph.queues[queue.index()].kind;
+    return kind == QueueKind::kCompute || kind == QueueKind::kLink;
+  };
+  std::map<QueueId, std::vector<TaskId>> planned;
+  for (const Node& node : graph.order)
+    if (const QueueId queue = graph.task(node.task).queue; ordered(queue)) planned[queue].push_back(node.task);
+  std::map<std::pair<int, QueueId>, std::vector<TaskId>> ran;
+  for (const Event& e : trace.events)
+    if (const QueueId queue = graph.task(e.task).queue; ordered(queue)) ran[{e.step, queue}].push_back(e.task);
+  for (const auto& [at, tasks] : ran) EXPECT_EQ(tasks, planned[at.second]) << "step " << at.first;
+}
+
+TEST(Placement, RandomSchedulesAreKeptAndEqualSerial) {
+  const char* text = std::getenv("PARTITA_SEED");
+  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 37;
+  std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
+  Rng rng(seed);
+  for (int i = 0; i < 15; ++i) {
+    const std::string model = kModels[i % 5];
+    const int devices = 2 + i / 5;
+    SCOPED_TRACE(fmt::format("{} on {} devices", model, devices));
+    Runner runner;
+    Planned planned = step_of(model, devices, runner);
+    const Problem problem{planned.training, planned.cluster};
+    const CostModel cost(planned.cluster);
+    const PlacedGraph placed = placed_graph(problem, cost, {});
+    const PlacedSchedule schedule =
+        first_come(placed.problem, drawn_devices(placed.problem, rng), drawn_ranks(placed.problem.ops.size(), rng));
+    ASSERT_EQ(why_not(placed.problem, schedule), "");
+    planned.plan = plan_of(problem, placed, schedule, true, "drawn");
+    EXPECT_EQ(parse_plan(print(planned.plan, planned.training), planned.training), planned.plan);
+    planned.order.reset();  // that of the plan before
+    finish(planned, runner);
+    Delayed delayed(kernels(), seed + static_cast<uint64_t>(i));
+    TrainOptions options;
+    options.steps = 2;
+    options.trace = true;
+    TrainReport report = train(planned, options, delayed);
+    expect_in_order(planned.physical, report.trace);
+    compare_with(train_serial(planned.training, options, kernels()), report);
+    std::printf("%-66s %d devices, %3zu transfers: weights %.1e, losses %.1e; step %.3f ms, lowered %.3f\n",
+                model.c_str(), devices, schedule.transfers.size(), *report.max_error_vs_serial,
+                *report.max_loss_error_vs_serial, static_cast<double>(schedule.end) / 1e6,
+                static_cast<double>(planned.predicted.step_time_ns) / 1e6);
+    // Loads, and registers that wait for their last reader of the step before, are what the problem does not have.
+    EXPECT_NEAR(static_cast<double>(planned.predicted.step_time_ns) / static_cast<double>(schedule.end), 1, 0.1);
+    EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+    EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+  }
+}
+
+}  // namespace
+}  // namespace partita
