@@ -1,0 +1,29 @@
+// Better schedules by changes of placement and order, one at a time (our search, where Pesto solves a program).
+//
+// A state is a device for each unit (an operation, or a group) and an order of the operations; its schedule is
+// list_schedule() with gaps. A change moves a unit to another device, exchanges two units, moves a unit and what it
+// exchanges most with, or moves an operation in the order as far as what it reads and what reads it allow. Changes are
+// kept that make the step no longer than it was some changes ago (late acceptance: Burke and Bykov 2017); the best
+// state is returned.
+//
+// Example: a chain of four operations that starts on two devices in turn, three transfers; two changes bring all to
+// one.
+#pragma once
+#include <cstdint>
+
+#include "partita/base/rng.h"
+#include "partita/base/watch.h"
+#include "partita/placement/problem.h"
+
+namespace partita {
+
+struct ImproveOptions {
+  int64_t changes = 10'000;  // that are tried
+  int64_t enough_ns = 0;     // a step that is no longer will do: a bound
+};
+
+// `start`: a schedule of the problem. What comes back is no longer. The watch's end ends it with the best so far.
+PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
+                        Rng& rng, const Watch& watch);
+
+}  // namespace partita

@@ -1,0 +1,134 @@
+// Plans that keep a schedule: what the list of transfers has to have, and what its control edges are.
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+#include "partita/physical/transfer_turns.h"
+#include "partita/pipeline.h"
+#include "partita/placement/baechi.h"
+#include "partita/placement/decode.h"
+#include "partita/plan/check.h"
+#include "partita/search/placed_graph.h"
+
+namespace partita {
+namespace {
+
+struct Made {
+  Planned planned;
+  Plan plan;
+};
+Made on_two_devices(const std::string& cluster = "flexflow-p100") {
+  Request request;
+  request.model = "zoo:mlp?layers=3,width=8,batch=4";
+  request.cluster = cluster;
+  request.devices = 2;
+  request.search = "single";
+  Runner runner;
+  Made made{plan_model(request, runner), {}};
+  const Problem problem{made.planned.training, made.planned.cluster};
+  const PlacedGraph placed = placed_graph(problem, CostModel(made.planned.cluster), {});
+  const PlacementProblem& p = placed.problem;
+  // Operations in turn, groups where their last is.
+  std::vector<int> device(p.ops.size()), group(made.planned.training.ops.size(), 0), rank(p.ops.size());
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    device[o] = static_cast<int>(o % 2);
+    if (p.ops[o].ns[0] < 0) device[o] = static_cast<int>(p.devices.size()) - 1;
+    while (p.ops[o].ns[static_cast<size_t>(device[o])] < 0) --device[o];
+    if (p.ops[o].group >= 0) device[o] = p.ops[o].group % 2;
+    rank[o] = static_cast<int>(o);
+  }
+  const PlacedSchedule schedule = first_come(p, device, rank);
+  EXPECT_EQ(why_not(p, schedule), "");
+  made.plan = plan_of(problem, placed, schedule, true, "drawn");
+  return made;
+}
+
+std::string refused(const Made& made, const Plan& plan) {
+  try {
+    check_choices(made.planned.training, plan, made.planned.cluster);
+    lower(made.planned.training, plan, made.planned.cluster);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(KeptSchedule, EachQueueFollowsThePlan) {
+  const Made made = on_two_devices();
+  const Graph& graph = made.planned.training;
+  ASSERT_GT(made.plan.transfers->size(), 6u);
+  const PhysicalGraph lowered = lower(graph, made.plan, made.planned.cluster);
+  // The transfers of each link, as the plan has them.
+  std::map<QueueId, std::vector<PlannedTransfer>> sent;
+  std::map<QueueId, std::vector<Node>> turns;
+  for (const Node& node : lowered.order) {
+    const Task& task = lowered.task(node.task);
+    turns[task.queue].push_back(node);
+    if (lowered.queues[task.queue.index()].kind == QueueKind::kLink)
+      sent[task.queue].push_back(transfer_of(graph, task));
+  }
+  ASSERT_GT(sent.size(), 2u);
+  for (const auto& [queue, transfers] : sent) {
+    std::vector<PlannedTransfer> planned;
+    for (const PlannedTransfer& t : *made.plan.transfers)
+      if (std::find(transfers.begin(), transfers.end(), t) != transfers.end()) planned.push_back(t);
+    EXPECT_EQ(transfers, planned) << lowered.queues[queue.index()].name;
+  }
+  EXPECT_EQ(transfers_of(graph, lowered).size(), made.plan.transfers->size());
+  // Without the list the same order has fewer edges.
+  Plan loose = made.plan;
+  loose.transfers.reset();
+  EXPECT_LT(lower(graph, loose, made.planned.cluster).edges.size(), lowered.edges.size());
+}
+
+TEST(KeptSchedule, TheListHasAllTransfersOnce) {
+  const Made made = on_two_devices();
+  EXPECT_EQ(refused(made, made.plan), "");
+  Plan plan = made.plan;
+  const PlannedTransfer last = plan.transfers->back();
+  const std::string name = made.planned.training.tensor(last.tensor).name;
+  plan.transfers->pop_back();
+  EXPECT_EQ(refused(made, plan), fmt::format("plan: transfers: '{}' to device {} is missing; the list has all "
+                                             "transfers over links, or is left out",
+                                             name, last.to.value));
+  plan.transfers->push_back(last);
+  plan.transfers->push_back(last);
+  EXPECT_EQ(refused(made, plan), fmt::format("plan: transfers: '{}' to device {} stands twice", name, last.to.value));
+  plan.transfers->back() = {made.planned.training.find_tensor("lr"), DeviceId(0)};
+  EXPECT_EQ(refused(made, plan), "plan: transfers: 'lr' does not go to device 0 over a link");
+  plan.transfers->back() = {last.tensor, DeviceId(99)};
+  EXPECT_NE(refused(made, plan).find("goes to device 99; cluster 'flexflow-p100' has"), std::string::npos)
+      << refused(made, plan);
+  plan = made.plan;
+  plan.order.clear();
+  EXPECT_EQ(refused(made, plan), "plan: transfers: a schedule is kept with the order of ops alone: give `order` too");
+}
+
+// A list in which something is sent before what it follows from, over the same link.
+TEST(KeptSchedule, AnOrderThatNothingCanFollowIsRefused) {
+  const Made made = on_two_devices();
+  Plan plan = made.plan;
+  std::reverse(plan.transfers->begin(), plan.transfers->end());
+  EXPECT_NE(refused(made, plan).find("tasks wait for each other"), std::string::npos) << refused(made, plan);
+}
+
+TEST(KeptSchedule, FilesNameWhatIsWrong) {
+  const Made made = on_two_devices();
+  const std::string text = print(made.plan, made.planned.training);
+  const auto with = [&](const std::string& transfers) {
+    const size_t at = text.find("\"transfers\"");
+    try {
+      parse_plan(text.substr(0, at) + "\"transfers\": " + transfers + "}", made.planned.training);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(with("3"), "plan: transfers is a list of [tensor, device], not number");
+  EXPECT_EQ(with("[[1, 2]]"), "plan: transfers: an entry is [tensor, device], not [1,2]");
+  EXPECT_EQ(with("[[\"nothing\", 0]]"),
+            fmt::format("plan: transfers: tensor 'nothing' is not in model '{}'", made.planned.training.name));
+}
+
+}  // namespace
+}  // namespace partita
