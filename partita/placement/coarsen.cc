@@ -1,0 +1,481 @@
+// Merges batch by batch, then makes the problem of what stands together.
+#include "partita/placement/coarsen.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <tuple>
+
+#include "partita/base/error.h"
+#include "partita/placement/batch.h"
+
+namespace partita {
+
+namespace {
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+struct Load {
+  int64_t ns = 0, bytes = 0;
+  Load operator+(const Load& b) const { return {ns + b.ns, bytes + b.bytes}; }
+  bool within(const Load& b) const { return ns <= b.ns && bytes <= b.bytes; }
+};
+
+// A time and memory of its own, without its group's.
+Load load_of(const PlacedOp& op) {
+  int64_t least = INT64_MAX;
+  for (int64_t ns : op.ns)
+    if (ns > 0) least = std::min(least, ns);
+  return {least, op.bytes};
+}
+
+// Vertices that stay together: those of a group, or one of none.
+struct Class {
+  Load load;
+  int parent = 0;
+  int devices = 0;
+};
+
+// Numbers sets of devices.
+class DeviceSets {
+ public:
+  int of(const std::vector<char>& set) {
+    const auto [found, added] = number_.try_emplace(set, static_cast<int>(sets_.size()));
+    if (added) sets_.push_back(set);
+    return found->second;
+  }
+  int common(int a, int b) {
+    if (a == b) return a;
+    std::vector<char> set = sets_[at(a)];
+    for (size_t d = 0; d < set.size(); ++d) set[d] = set[d] && sets_[at(b)][d];
+    return of(set);
+  }
+  const std::vector<std::vector<char>>& sets() const { return sets_; }
+
+ private:
+  std::map<std::vector<char>, int> number_;
+  std::vector<std::vector<char>> sets_;
+};
+
+// Latency and ns a byte, in the mean over the ways between two devices of a set; where it has none, over all ways.
+struct MeanWay {
+  double latency_ns = 0, ns_per_byte = 0;
+};
+MeanWay mean_way(const PlacementProblem& p, const std::vector<char>& set) {
+  MeanWay inside, all;
+  int inside_ways = 0, ways = 0;
+  const auto add = [](MeanWay& sum, int& count, const Way& way) {
+    sum = {sum.latency_ns + way.latency_ns, sum.ns_per_byte + way.ns_per_byte};
+    ++count;
+  };
+  for (size_t a = 0; a < set.size(); ++a)
+    for (size_t b = 0; b < set.size(); ++b) {
+      if (p.ways[a][b].queue < 0) continue;
+      add(all, ways, p.ways[a][b]);
+      if (set[a] && set[b]) add(inside, inside_ways, p.ways[a][b]);
+    }
+  const MeanWay& sum = inside_ways > 0 ? inside : all;
+  const int count = std::max(1, inside_ways > 0 ? inside_ways : ways);
+  return {sum.latency_ns / count, sum.ns_per_byte / count};
+}
+
+// What is merged so far. Vertices are numbered by their first operation.
+class Coarsener {
+ public:
+  Coarsener(const PlacementProblem& fine, const CoarsenOptions& options);
+
+  void down_to(int target);
+  int vertices() const { return static_cast<int>(load_.size()); }
+  Coarse result() const;
+
+ private:
+  using Pairs = std::vector<std::pair<int, int>>;
+
+  void read_values();
+  MergeGraph graph() const;
+  bool may_merge(int u, int v) const;
+  bool merge_classes(int u, int v);
+  int class_of(int v) const;
+  Pairs of_edges(const MergeGraph& graph, size_t most);
+  Pairs of_one_height(const MergeGraph& graph, size_t most);
+  std::vector<int> height_order(const MergeGraph& graph, const std::vector<int>& height) const;
+  void apply(const Pairs& pairs);
+  void renumber_values(const std::vector<int>& number);
+  std::vector<int> topological_numbers() const;
+  std::vector<int> groups() const;
+
+  const PlacementProblem& fine_;
+  const CoarsenOptions options_;
+  Load most_;
+  DeviceSets sets_;
+  std::vector<Class> classes_;
+  std::vector<int> vertex_;  // by operation
+  // By vertex.
+  std::vector<Load> load_;
+  std::vector<int> devices_, class_;
+  // Values that leave their vertex, by producer: from made_[v] on.
+  struct Value {
+    int producer, first, last;  // of readers_
+    double ns;                  // to cross
+  };
+  std::vector<Value> values_;
+  std::vector<int> made_, readers_;
+};
+
+Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options) : fine_(fine), options_(options) {
+  Load all;
+  std::map<int, int> class_of_group;
+  vertex_.resize(fine.ops.size());
+  std::iota(vertex_.begin(), vertex_.end(), 0);
+  std::vector<char> set;
+  for (const PlacedOp& op : fine.ops) {
+    set.clear();
+    for (int64_t ns : op.ns) set.push_back(ns > 0);
+    const int devices = sets_.of(set), fresh = static_cast<int>(classes_.size());
+    const int own = op.group < 0 ? fresh : class_of_group.try_emplace(op.group, fresh).first->second;
+    if (own == fresh) classes_.push_back({{}, own, devices});
+    Class& c = classes_[at(own)];
+    const Load load = load_of(op);
+    c.load = c.load + load;
+    c.devices = sets_.common(c.devices, devices);
+    all = all + load;
+    load_.push_back(load);
+    devices_.push_back(devices);
+    class_.push_back(own);
+  }
+  most_ = {static_cast<int64_t>(options.time_share * static_cast<double>(all.ns)),
+           static_cast<int64_t>(options.memory_share * static_cast<double>(all.bytes))};
+  read_values();
+}
+
+void Coarsener::read_values() {
+  std::vector<MeanWay> way;
+  for (const std::vector<char>& set : sets_.sets()) way.push_back(mean_way(fine_, set));
+  for (const PlacedValue& value : fine_.values) {
+    const int first = static_cast<int>(readers_.size());
+    readers_.insert(readers_.end(), value.readers.begin(), value.readers.end());
+    const MeanWay& w = way[at(devices_[at(value.producer)])];
+    values_.push_back({value.producer, first, static_cast<int>(readers_.size()),
+                       w.latency_ns + w.ns_per_byte * static_cast<double>(value.bytes)});
+  }
+  renumber_values(vertex_);
+}
+
+// Drops what stays inside, and readers that are one now.
+void Coarsener::renumber_values(const std::vector<int>& number) {
+  std::vector<int> readers, last_value(load_.size(), -1);
+  readers.reserve(readers_.size());
+  std::vector<Value> left;
+  left.reserve(values_.size());
+  made_.assign(load_.size() + 1, 0);
+  for (const Value& value : values_) {
+    const int first = static_cast<int>(readers.size()), producer = number[at(value.producer)];
+    const int same = static_cast<int>(left.size());
+    for (int r = value.first; r < value.last; ++r) {
+      const int reader = number[at(readers_[at(r)])];
+      if (reader == producer || last_value[at(reader)] == same) continue;
+      last_value[at(reader)] = same;
+      readers.push_back(reader);
+    }
+    if (static_cast<int>(readers.size()) == first) continue;
+    left.push_back({producer, first, static_cast<int>(readers.size()), value.ns});
+    ++made_[at(producer) + 1];
+  }
+  for (size_t v = 1; v < made_.size(); ++v) made_[v] += made_[v - 1];
+  values_.resize(left.size());
+  std::vector<int> next(made_.begin(), made_.end() - 1);
+  for (const Value& value : left) values_[at(next[at(value.producer)]++)] = value;
+  readers_ = std::move(readers);
+}
+
+MergeGraph Coarsener::graph() const {
+  MergeGraph g;
+  g.first.reserve(load_.size() + 1);
+  g.to.reserve(readers_.size());
+  g.weight.reserve(readers_.size());
+  std::vector<int> edge(load_.size(), -1);
+  for (int u = 0; u < vertices(); ++u) {
+    const int first = static_cast<int>(g.to.size());
+    g.first.push_back(first);
+    for (int i = made_[at(u)]; i < made_[at(u) + 1]; ++i)
+      for (int r = values_[at(i)].first; r < values_[at(i)].last; ++r) {
+        int& e = edge[at(readers_[at(r)])];
+        if (e < first) {
+          e = static_cast<int>(g.to.size());
+          g.to.push_back(readers_[at(r)]);
+          g.weight.push_back(0);
+        }
+        g.weight[at(e)] += values_[at(i)].ns;
+      }
+  }
+  g.first.push_back(static_cast<int>(g.to.size()));
+  return g;
+}
+
+int Coarsener::class_of(int v) const {
+  int c = class_[at(v)];
+  while (classes_[at(c)].parent != c) c = classes_[at(c)].parent;
+  return c;
+}
+
+bool Coarsener::may_merge(int u, int v) const {
+  if (devices_[at(u)] != devices_[at(v)] || !(load_[at(u)] + load_[at(v)]).within(most_)) return false;
+  const int a = class_of(u), b = class_of(v);
+  if (a == b) return true;
+  const Class &one = classes_[at(a)], &other = classes_[at(b)];
+  return one.devices == other.devices && (one.load + other.load).within(most_);
+}
+
+bool Coarsener::merge_classes(int u, int v) {
+  if (!may_merge(u, v)) return false;
+  const int a = class_of(u), b = class_of(v);
+  if (a == b) return true;
+  Class &one = classes_[at(std::min(a, b))], &other = classes_[at(std::max(a, b))];
+  one.load = one.load + other.load;
+  other.parent = std::min(a, b);
+  return true;
+}
+
+Coarsener::Pairs Coarsener::of_edges(const MergeGraph& g, size_t most) {
+  return edge_batch(g, heights(g), most, [&](int u, int v) { return merge_classes(u, v); });
+}
+
+// By height and devices; then those that stay together anyway; then those whose heaviest edge from below (of roots: up)
+// is with the same vertex.
+std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<int>& height) const {
+  const size_t n = load_.size();
+  std::vector<double> heaviest(n, -1);
+  std::vector<int> partner(n, -1), members(classes_.size(), 0), together(n, INT32_MAX), order(n);
+  const auto offer = [&](int v, int other, double weight) {
+    if (weight > heaviest[at(v)]) heaviest[at(v)] = weight, partner[at(v)] = other;
+  };
+  for (int u = 0; u < vertices(); ++u)
+    for (int e = g.first[at(u)]; e < g.first[at(u) + 1]; ++e) {
+      offer(g.to[at(e)], u, g.weight[at(e)]);
+      if (height[at(u)] == 1) offer(u, g.to[at(e)], g.weight[at(e)]);
+    }
+  for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
+  for (int v = 0; v < vertices(); ++v)
+    if (members[at(class_of(v))] > 1) together[at(v)] = class_of(v);
+  std::iota(order.begin(), order.end(), 0);
+  const auto key = [&](int v) {
+    return std::tuple(height[at(v)], devices_[at(v)], together[at(v)], partner[at(v)], v);
+  };
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+  return order;
+}
+
+// Neighbours in that order are candidates. The half of them that takes least time is merged.
+Coarsener::Pairs Coarsener::of_one_height(const MergeGraph& g, size_t most) {
+  const std::vector<int> height = heights(g);
+  Pairs candidates, batch;
+  int open = -1;
+  for (int v : height_order(g, height)) {
+    if (open < 0 || height[at(open)] != height[at(v)] || devices_[at(open)] != devices_[at(v)]) {
+      open = v;
+    } else if (may_merge(open, v)) {
+      candidates.emplace_back(open, v);
+      open = -1;
+    } else if (load_[at(v)].ns < load_[at(open)].ns) {
+      open = v;
+    }
+  }
+  const auto ns = [&](const std::pair<int, int>& p) { return load_[at(p.first)].ns + load_[at(p.second)].ns; };
+  std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) { return ns(a) < ns(b); });
+  most = std::min(most, (candidates.size() + 1) / 2);
+  for (const auto& [u, v] : candidates) {
+    if (batch.size() >= most) break;
+    if (merge_classes(u, v)) batch.emplace_back(u, v);
+  }
+  return batch;
+}
+
+void Coarsener::apply(const Pairs& pairs) {
+  std::vector<int> with(load_.size(), -1), number(load_.size(), -1);
+  for (const auto& [u, v] : pairs) with[at(std::max(u, v))] = std::min(u, v);
+  int count = 0;
+  for (size_t v = 0; v < with.size(); ++v) {
+    if (with[v] >= 0) {
+      number[v] = number[at(with[v])];
+      load_[at(number[v])] = load_[at(number[v])] + load_[v];
+      continue;
+    }
+    number[v] = count++;
+    load_[at(number[v])] = load_[v];
+    devices_[at(number[v])] = devices_[v];
+    class_[at(number[v])] = class_of(static_cast<int>(v));
+  }
+  for (auto* of_vertex : {&devices_, &class_}) of_vertex->resize(static_cast<size_t>(count));
+  load_.resize(static_cast<size_t>(count));
+  for (int& v : vertex_) v = number[at(v)];
+  renumber_values(number);
+}
+
+void Coarsener::down_to(int target) {
+  // A batch of edges below this share is followed by one of heights: vertices with thousands of neighbours, of which a
+  // batch takes one, would make thousands of batches.
+  constexpr size_t kFew = 20;
+  bool edges = true, nothing = false;
+  while (vertices() > target) {
+    const size_t before = load_.size(), most = before - static_cast<size_t>(std::max(0, target));
+    const MergeGraph g = graph();
+    const Pairs pairs = edges ? of_edges(g, most) : of_one_height(g, most);
+    if (pairs.empty() && nothing) return;
+    nothing = pairs.empty();
+    if (!pairs.empty()) apply(pairs);
+    edges = !edges || pairs.size() * kFew >= before;
+  }
+}
+
+// By vertex its place in a topological order: of those whose predecessors are there, the one of the first operation.
+std::vector<int> Coarsener::topological_numbers() const {
+  const MergeGraph g = graph();
+  std::vector<int> missing(load_.size(), 0), number(load_.size(), -1);
+  for (int v : g.to) ++missing[at(v)];
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (int v = 0; v < vertices(); ++v)
+    if (missing[at(v)] == 0) ready.push(v);
+  int count = 0;
+  while (!ready.empty()) {
+    const int u = ready.top();
+    ready.pop();
+    number[at(u)] = count++;
+    for (int e = g.first[at(u)]; e < g.first[at(u) + 1]; ++e)
+      if (--missing[at(g.to[at(e)])] == 0) ready.push(g.to[at(e)]);
+  }
+  ensure(count == vertices(), "of {} merged vertices {} are in or behind a cycle", vertices(), vertices() - count);
+  return number;
+}
+
+// By vertex its group, -1 for none.
+std::vector<int> Coarsener::groups() const {
+  std::vector<int> members(classes_.size(), 0), group(load_.size(), -1), number(classes_.size(), -1);
+  for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
+  int count = 0;
+  for (int v = 0; v < vertices(); ++v) {
+    const auto c = at(class_of(v));
+    if (members[c] < 2) continue;
+    if (number[c] < 0) number[c] = count++;
+    group[at(v)] = number[c];
+  }
+  return group;
+}
+
+// The operations as vertices, without what they read.
+std::vector<PlacedOp> merged_ops(const PlacementProblem& fine, const std::vector<int>& vertex, int vertices) {
+  std::vector<PlacedOp> ops(at(vertices));
+  std::vector<int> members(at(vertices), 0);
+  for (size_t o = 0; o < fine.ops.size(); ++o) {
+    const PlacedOp& from = fine.ops[o];
+    PlacedOp& to = ops[at(vertex[o])];
+    to.bytes += from.bytes;
+    if (members[at(vertex[o])]++ == 0) {
+      to.name = from.name;
+      to.ns = from.ns;
+      continue;
+    }
+    for (size_t d = 0; d < to.ns.size(); ++d)
+      if (to.ns[d] > 0) to.ns[d] += from.ns[d];
+  }
+  for (size_t v = 0; v < ops.size(); ++v)
+    if (members[v] > 1) ops[v].name += "+" + std::to_string(members[v] - 1);
+  return ops;
+}
+
+// Adds the values that leave their vertex; join: one of those with the same producer and readers.
+void add_values(Coarse& c, const PlacementProblem& fine, bool join) {
+  std::map<std::pair<int, std::vector<int>>, int> known;
+  std::vector<size_t> last_value(c.problem.ops.size(), SIZE_MAX);
+  std::vector<int> readers;
+  for (size_t i = 0; i < fine.values.size(); ++i) {
+    const PlacedValue& value = fine.values[i];
+    const int producer = c.vertex[at(value.producer)];
+    readers.clear();
+    for (int r : value.readers) {
+      const int reader = c.vertex[at(r)];
+      if (reader == producer || last_value[at(reader)] == i) continue;
+      last_value[at(reader)] = i;
+      readers.push_back(reader);
+    }
+    if (readers.empty()) continue;
+    std::sort(readers.begin(), readers.end());
+    c.value[i] = static_cast<int>(c.problem.values.size());
+    if (join) c.value[i] = known.try_emplace({producer, readers}, c.value[i]).first->second;
+    if (c.value[i] < static_cast<int>(c.problem.values.size())) {
+      c.problem.values[at(c.value[i])].bytes += value.bytes;
+      continue;
+    }
+    for (int r : readers) c.problem.ops[at(r)].reads.push_back(c.value[i]);
+    c.problem.values.push_back({value.bytes, producer, readers});
+  }
+}
+
+Coarse Coarsener::result() const {
+  const std::vector<int> number = topological_numbers(), group = groups();
+  Coarse c;
+  for (int v : vertex_) c.vertex.push_back(number[at(v)]);
+  c.inside = c.vertex;
+  c.value.assign(fine_.values.size(), -1);
+  c.problem.devices = fine_.devices;
+  c.problem.ways = fine_.ways;
+  c.problem.queues = fine_.queues;
+  c.problem.ops = merged_ops(fine_, c.vertex, vertices());
+  for (size_t v = 0; v < group.size(); ++v) c.problem.ops[at(number[v])].group = group[v];
+  add_values(c, fine_, options_.join_values);
+  return c;
+}
+
+}  // namespace
+
+Coarse coarsen(const PlacementProblem& fine, int target, const CoarsenOptions& options) {
+  Coarsener coarsener(fine, options);
+  coarsener.down_to(target);
+  return coarsener.result();
+}
+
+std::vector<Coarse> coarsen_levels(const PlacementProblem& fine, const std::vector<int>& targets,
+                                   const CoarsenOptions& options) {
+  Coarsener coarsener(fine, options);
+  std::vector<Coarse> levels;
+  for (int target : targets) {
+    const int before = coarsener.vertices();
+    coarsener.down_to(target);
+    if (coarsener.vertices() == before) continue;
+    Coarse level = coarsener.result();
+    if (!levels.empty()) {
+      level.inside.assign(levels.back().problem.ops.size(), -1);
+      for (size_t o = 0; o < fine.ops.size(); ++o) level.inside[at(levels.back().vertex[o])] = level.vertex[o];
+    }
+    levels.push_back(std::move(level));
+  }
+  return levels;
+}
+
+std::vector<int> expanded_placement(const Coarse& coarse, const std::vector<int>& device) {
+  std::vector<int> fine;
+  fine.reserve(coarse.vertex.size());
+  for (int v : coarse.vertex) fine.push_back(device[at(v)]);
+  return fine;
+}
+
+std::vector<int> expanded_order(const Coarse& coarse, const std::vector<int>& order) {
+  std::vector<int> place(order.size() + 1, 0), next(order.size() + 1, 0), fine(coarse.vertex.size());
+  for (size_t i = 0; i < order.size(); ++i) place[at(order[i])] = static_cast<int>(i);
+  for (int v : coarse.vertex) ++next[at(place[at(v)]) + 1];
+  for (size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  for (size_t o = 0; o < fine.size(); ++o) fine[at(next[at(place[at(coarse.vertex[o])])]++)] = static_cast<int>(o);
+  return fine;
+}
+
+std::vector<int> order_of(const PlacedSchedule& schedule) {
+  std::vector<int> order(schedule.start.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return schedule.start[at(a)] < schedule.start[at(b)]; });
+  return order;
+}
+
+}  // namespace partita
