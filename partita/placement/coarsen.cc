@@ -159,7 +159,7 @@ void Coarsener::read_values() {
     readers_.insert(readers_.end(), value.readers.begin(), value.readers.end());
     const MeanWay& w = way[at(devices_[at(value.producer)])];
     values_.push_back({value.producer, first, static_cast<int>(readers_.size()),
-                       w.latency_ns + w.ns_per_byte * static_cast<double>(value.bytes)});
+                       value.moves() ? w.latency_ns + w.ns_per_byte * static_cast<double>(value.bytes) : 0});
   }
   renumber_values(vertex_);
 }
@@ -385,7 +385,8 @@ std::vector<PlacedOp> merged_ops(const PlacementProblem& fine, const std::vector
   return ops;
 }
 
-// Adds the values that leave their vertex; join: one of those with the same producer and readers.
+// Adds the values that leave their vertex; join: one of those with the same producer and readers. Of what moves nothing
+// one says as much as many.
 void add_values(Coarse& c, const PlacementProblem& fine, bool join) {
   std::map<std::pair<int, std::vector<int>>, int> known;
   std::vector<size_t> last_value(c.problem.ops.size(), SIZE_MAX);
@@ -403,9 +404,10 @@ void add_values(Coarse& c, const PlacementProblem& fine, bool join) {
     if (readers.empty()) continue;
     std::sort(readers.begin(), readers.end());
     c.value[i] = static_cast<int>(c.problem.values.size());
-    if (join) c.value[i] = known.try_emplace({producer, readers}, c.value[i]).first->second;
+    if (join || !value.moves()) c.value[i] = known.try_emplace({producer, readers}, c.value[i]).first->second;
     if (c.value[i] < static_cast<int>(c.problem.values.size())) {
-      c.problem.values[at(c.value[i])].bytes += value.bytes;
+      int64_t& bytes = c.problem.values[at(c.value[i])].bytes;
+      if (value.moves()) bytes = std::max<int64_t>(bytes, 0) + value.bytes;
       continue;
     }
     for (int r : readers) c.problem.ops[at(r)].reads.push_back(c.value[i]);

@@ -146,8 +146,9 @@ void check_vertices(const PlacementProblem& fine, const Coarse& c, const Coarsen
 
 // Which cross, from where and to where; and that no vertex is before one that it reads, so that there is no cycle.
 void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
-  std::vector<int64_t> bytes(c.problem.values.size(), 0);
-  std::set<std::pair<int, std::vector<int>>> ways;
+  std::vector<int64_t> bytes(c.problem.values.size(), kOrderAlone);
+  std::set<std::pair<int, std::vector<int>>> ways,
+      orders;  // of what moves, where values are joined of all; of the rest
   int leave = 0;
   for (size_t i = 0; i < fine.values.size(); ++i) {
     const PlacedValue& value = fine.values[i];
@@ -158,15 +159,16 @@ void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
     to.erase(from);
     ASSERT_EQ(c.value[i] >= 0, !to.empty());
     if (to.empty()) continue;
-    ++leave;
+    leave += value.moves();
     const PlacedValue& coarse = c.problem.values[static_cast<size_t>(c.value[i])];
-    bytes[static_cast<size_t>(c.value[i])] += value.bytes;
+    int64_t& sum = bytes[static_cast<size_t>(c.value[i])];
+    if (value.moves()) sum = std::max<int64_t>(sum, 0) + value.bytes;
     ASSERT_EQ(coarse.producer, from);
     ASSERT_EQ(coarse.readers, std::vector<int>(to.begin(), to.end()));
-    ways.emplace(from, coarse.readers);
+    (join || value.moves() ? ways : orders).emplace(from, coarse.readers);
   }
   for (size_t i = 0; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], c.problem.values[i].bytes);
-  ASSERT_EQ(bytes.size(), join ? ways.size() : static_cast<size_t>(leave));
+  ASSERT_EQ(bytes.size(), join ? ways.size() : static_cast<size_t>(leave) + orders.size());
 }
 
 // A random placement and order of the coarse problem are schedules of the fine one, which send the same.

@@ -1,5 +1,7 @@
 // What Pesto compares with: operations placed whole by experts' rules and by Baechi's, judged with their order or the
 // framework's.
+#include "partita/search/placements.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -7,12 +9,10 @@
 #include "partita/placement/baechi.h"
 #include "partita/placement/decode.h"
 #include "partita/search/layer_placement.h"
-#include "partita/search/placed_graph.h"
+#include "partita/search/searches.h"
 #include "partita/search/soap_starts.h"
 
 namespace partita {
-
-namespace {
 
 std::vector<int> framework_ranks(const PlacementProblem& problem) {
   std::vector<int> rank(problem.ops.size());
@@ -20,11 +20,14 @@ std::vector<int> framework_ranks(const PlacementProblem& problem) {
   return rank;
 }
 
+namespace {
+
 std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
 
-// The plan of a placement, in the order that `order` names: framework, critical, or own (the schedule's).
-SearchResult result_of(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
-                       std::string_view order, std::string_view name) {
+}  // namespace
+
+SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
+                           std::string_view order, std::string_view name) {
   const PlacementProblem& p = placed.problem;
   if (order == "framework") schedule = first_come(p, schedule.device, framework_ranks(p));
   if (order == "critical") schedule = first_come(p, schedule.device, critical_ranks(p, schedule.device));
@@ -44,29 +47,28 @@ SearchResult result_of(const Problem& problem, const PlacedGraph& placed, Placed
   return result;
 }
 
-// Groups follow their first member; what runs on hosts alone stays there.
-PlacedSchedule placed_as(const PlacedGraph& placed, const std::vector<int>& by_op) {
+std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op) {
   const PlacementProblem& p = placed.problem;
-  PlacedSchedule schedule;
-  schedule.device.assign(p.ops.size(), -1);
-  std::vector<int> group;
-  for (size_t o = p.ops.size(); o-- > 0;)  // updates stand behind the starts of their weights
-    if (placed.op[o].valid()) {
-      schedule.device[o] = by_op[placed.op[o].index()];
-      if (p.ops[o].group < 0) continue;
-      group.resize(std::max(group.size(), static_cast<size_t>(p.ops[o].group) + 1), -1);
-      group[static_cast<size_t>(p.ops[o].group)] = schedule.device[o];
-    }
+  std::vector<int> device(p.ops.size(), -1), group;
   for (size_t o = 0; o < p.ops.size(); ++o) {
-    int& d = schedule.device[o];
+    if (!placed.op[o].valid()) continue;
+    device[o] = by_op[placed.op[o].index()];
+    if (p.ops[o].group < 0) continue;
+    group.resize(std::max(group.size(), static_cast<size_t>(p.ops[o].group) + 1), -1);
+    group[static_cast<size_t>(p.ops[o].group)] = device[o];
+  }
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    int& d = device[o];
     const auto runs = [&](int at) { return at >= 0 && p.ops[o].ns[static_cast<size_t>(at)] > 0; };
     if (d < 0 && p.ops[o].group >= 0) d = group[static_cast<size_t>(p.ops[o].group)];
-    for (int v : p.ops[o].reads)  // a pseudo-operation without a group
-      if (!runs(d)) d = schedule.device[static_cast<size_t>(p.values[static_cast<size_t>(v)].producer)];
+    for (int v : p.ops[o].reads)  // an output
+      if (!runs(d)) d = device[static_cast<size_t>(p.values[static_cast<size_t>(v)].producer)];
     for (size_t at = 0; at < p.devices.size() && !runs(d); ++at) d = static_cast<int>(at);
   }
-  return schedule;
+  return device;
 }
+
+namespace {
 
 // Layers one after another: the first with what comes before it, the last with what comes behind.
 std::vector<int> devices_by_depth(const Graph& graph, int devices) {
@@ -128,13 +130,26 @@ bool has_branches(const Graph& graph) {
   });
 }
 
+}  // namespace
+
+std::vector<int> expert_devices(const Graph& graph, int devices) {
+  return has_branches(graph) ? devices_by_branch(graph, devices) : devices_by_depth(graph, devices);
+}
+
+namespace {
+
+PlacedSchedule of_devices(std::vector<int> device) {
+  PlacedSchedule schedule;
+  schedule.device = std::move(device);
+  return schedule;
+}
+
 SearchResult expert(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
-  const int devices = problem.cluster.compute_count;
-  const std::vector<int> by_op = has_branches(problem.graph) ? devices_by_branch(problem.graph, devices)
-                                                             : devices_by_depth(problem.graph, devices);
-  return result_of(problem, placed, placed_as(placed, by_op), problem.options.at("order"), "expert-placement");
+  const std::vector<int> by_op = expert_devices(problem.graph, problem.cluster.compute_count);
+  return placed_result(problem, placed, of_devices(placed_as(placed, by_op)), problem.options.at("order"),
+                       "expert-placement");
 }
 
 SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
@@ -143,9 +158,7 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   std::string why;
   const auto device = topological_placement(placed.problem, why);
   if (!device) throw Error(ExitCode::kInfeasible, "baechi-mtopo: " + why);
-  PlacedSchedule schedule;
-  schedule.device = *device;
-  return result_of(problem, placed, std::move(schedule), problem.options.at("order"), "baechi-mtopo");
+  return placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
 }
 
 SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
@@ -154,7 +167,7 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   std::string why;
   auto schedule = earliest_task_first(placed.problem, why);
   if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-metf: " + why);
-  return result_of(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
+  return placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
 }
 
 }  // namespace

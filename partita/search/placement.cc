@@ -1,0 +1,168 @@
+// Our search for placements and schedules of whole operations: from every rule's placement, through coarser problems to
+// the step itself.
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/placement/baechi.h"
+#include "partita/placement/bounds.h"
+#include "partita/placement/coarsen.h"
+#include "partita/placement/decode.h"
+#include "partita/placement/improve.h"
+#include "partita/search/placements.h"
+#include "partita/search/searches.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int64_t kMostChanges = 20'000, kOperations = 12'000'000;  // on a level: changes, and operations they decode
+
+std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+
+// The best schedule of the step so far, and whose it is.
+class Best {
+ public:
+  explicit Best(const PlacementProblem& problem) : p_(problem) {}
+  // Of a placement: in the framework's way by the longest way to the end, by lists, and in an order of its own.
+  void offer(const std::vector<int>& device, const std::vector<int>& order, const std::string& whose) {
+    const std::vector<int> rank = critical_ranks(p_, device);
+    take(first_come(p_, device, rank), whose);
+    take(list_schedule(p_, device, by_rank(rank), true), whose);
+    if (!order.empty()) take(list_schedule(p_, device, order, true), whose);
+  }
+  void take(const PlacedSchedule& schedule, const std::string& whose) {
+    if (schedule_ && schedule_->end <= schedule.end) return;
+    if (!why_not(p_, schedule).empty()) return;  // it does not fit
+    schedule_ = schedule;
+    whose_ = whose;
+  }
+  bool found() const { return schedule_.has_value(); }
+  const PlacedSchedule& schedule() const { return *schedule_; }
+  const std::string& whose() const { return whose_; }
+
+ private:
+  const PlacementProblem& p_;
+  std::optional<PlacedSchedule> schedule_;
+  std::string whose_;
+};
+
+void offer_rules(const Problem& problem, const PlacedGraph& placed, Best& best) {
+  const PlacementProblem& p = placed.problem;
+  const int devices = problem.cluster.compute_count;
+  for (int d = 0; d < devices; ++d)
+    best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device");
+  best.offer(placed_as(placed, expert_devices(problem.graph, devices)), {}, "expert-placement");
+  std::string why;
+  if (const auto device = topological_placement(p, why)) best.offer(*device, {}, "baechi-mtopo");
+  if (const auto schedule = earliest_task_first(p, why)) {
+    best.offer(schedule->device, {}, "baechi-metf");
+    best.take(*schedule, "baechi-metf");
+  }
+}
+
+// A vertex goes where most of its time is in the step's placement; groups are whole vertices' or go as their first.
+std::vector<int> projected(const PlacementProblem& fine, const Coarse& coarse, const std::vector<int>& device) {
+  const PlacementProblem& p = coarse.problem;
+  const size_t n = p.devices.size();
+  std::vector<std::vector<int64_t>> time(p.ops.size(), std::vector<int64_t>(n, 0));
+  for (size_t o = 0; o < fine.ops.size(); ++o)
+    time[static_cast<size_t>(coarse.vertex[o])][static_cast<size_t>(device[o])] +=
+        fine.ops[o].ns[static_cast<size_t>(device[o])];
+  std::vector<int> at(p.ops.size()), of_group;
+  for (size_t v = 0; v < p.ops.size(); ++v) {
+    at[v] = static_cast<int>(std::max_element(time[v].begin(), time[v].end()) - time[v].begin());
+    const int group = p.ops[v].group;
+    if (group < 0) continue;
+    of_group.resize(std::max(of_group.size(), static_cast<size_t>(group) + 1), -1);
+    int& d = of_group[static_cast<size_t>(group)];
+    if (d < 0) d = at[v];
+    at[v] = d;
+  }
+  return at;
+}
+
+bool fits(const PlacementProblem& p, const std::vector<int>& device) {
+  std::vector<int64_t> left;
+  for (const PlacedDevice& d : p.devices) left.push_back(d.memory_bytes);
+  for (size_t o = 0; o < p.ops.size(); ++o) left[static_cast<size_t>(device[o])] -= p.ops[o].bytes;
+  return std::all_of(left.begin(), left.end(), [](int64_t bytes) { return bytes >= 0; });
+}
+
+int64_t changes_on(const PlacementProblem& p, const Budget& budget, int levels) {
+  const int64_t most = std::min(kMostChanges, kOperations / static_cast<int64_t>(std::max<size_t>(1, p.ops.size())));
+  return budget.steps ? std::min(most, *budget.steps / levels) : most;
+}
+
+// From the coarsest level to the finest, each beginning where the one before ended, or at the projection of the best
+// schedule of the step, whichever is shorter there.
+void improve_levels(const Problem& problem, const PlacementProblem& fine, const std::vector<Coarse>& levels,
+                    const Budget& budget, int64_t enough_ns, Rng& rng, const Watch& watch, Best& best) {
+  std::optional<PlacedSchedule> before;  // of the level before
+  for (size_t k = levels.size(); k-- > 0 && !watch.ended();) {
+    const Coarse& level = levels[k];
+    const PlacementProblem& p = level.problem;
+    std::optional<PlacedSchedule> start;
+    const auto offer = [&](PlacedSchedule s) {
+      if (!start || s.end < start->end) start = std::move(s);
+    };
+    if (before) {
+      std::vector<int> device(p.ops.size()), order;
+      for (size_t v = 0; v < p.ops.size(); ++v)
+        device[v] = before->device[static_cast<size_t>(levels[k + 1].inside[v])];
+      offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
+    }
+    if (const std::vector<int> device = projected(fine, level, best.schedule().device); fits(p, device))
+      offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
+    if (!start) continue;
+    if (problem.tell)
+      problem.tell(fmt::format("placement: {} vertices from {}, the step takes {}", p.ops.size(), ms(start->end),
+                               ms(best.schedule().end)));
+    ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
+    before = improved(p, *start, options, rng, watch);
+    best.offer(expanded_placement(level, before->device), expanded_order(level, order_of(*before)),
+               fmt::format("{} vertices", p.ops.size()));
+  }
+}
+
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  const Watch watch = budget.watch();
+  const CostModel cost(problem.cluster);
+  const PlacedGraph placed = placed_graph(problem, cost, watch);
+  const PlacementProblem& p = placed.problem;
+  Best best(p);
+  offer_rules(problem, placed, best);
+  const PlacementBounds bounds = placement_bounds(p);
+  const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
+  const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, {});
+  if (!best.found())
+    throw Error(ExitCode::kInfeasible,
+                "placement: no rule's placement of whole operations fits the devices' memory; other searches divide "
+                "operations, or take --recompute and --micro-batches");
+  const std::string rule = best.whose();
+  const int64_t rule_ns = best.schedule().end;
+  improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
+  if (p.ops.size() <= 4000) {
+    const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
+    best.take(improved(p, best.schedule(), options, rng, watch), "the step itself");
+  }
+  SearchResult result = placed_result(problem, placed, pushed_left(p, best.schedule()), "own", "placement");
+  result.notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(rule_ns),
+                                     best.whose(), ms(best.schedule().end)));
+  result.notes.push_back(fmt::format("no placement of whole operations takes less than {} (work {}, longest path {})",
+                                     ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns)));
+  return result;
+}
+
+}  // namespace
+
+SearchEntry placement_search() {
+  return {.name = "placement",
+          .source = "ours",
+          .summary =
+              "whole operations: placements and schedules of all rules, improved on coarser and coarser graphs "
+              "and on the step itself",
+          .search = search,
+          .sharing = [](const Problem&) { return Sharing{}; }};
+}
+
+}  // namespace partita

@@ -1,0 +1,26 @@
+// Placements of whole operations by rules, which searches for placements begin with, and the results of such searches.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "partita/search/placed_graph.h"
+
+namespace partita {
+
+// Experts' placement (Pesto, section 5.2), by OpId: layers one after another in equal runs, the first with what comes
+// before it, the last with what comes behind; where results of branches are concatenated, each branch on the device
+// with the least work so far.
+std::vector<int> expert_devices(const Graph& graph, int devices);
+
+// By operation of the problem: groups follow their update; what runs on hosts alone stays there.
+std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op);
+
+// The framework's order, by operation of the problem.
+std::vector<int> framework_ranks(const PlacementProblem& problem);
+
+// The plan of a placement, in the order that `order` names: framework, critical, or own (the schedule's). Infeasible
+// where it does not fit.
+SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
+                           std::string_view order, std::string_view name);
+
+}  // namespace partita
