@@ -3,7 +3,7 @@
 // take longer (partita/sim/replay.h).
 //
 // 1. Starts: data parallelism, the expert's strategy, and plain plans: all units along samples, along parameters or
-//    both, on the first p devices.
+//    both, on the first p devices, few devices first. One that is longer than two others is not made to its end.
 // 2. From the best of them, groups of units that are alike (all time steps of a cell, equal layers) take one
 //    configuration together.
 // 3. A walk that accepts a little more than it has, less and less: moves of a unit on the critical path or of any, of a
