@@ -3,7 +3,7 @@
 // take longer (partita/sim/replay.h).
 //
 // 1. Starts: data parallelism, the expert's strategy, and plain plans: all units along samples, along parameters or
-//    both, on the first p devices.
+//    both, on the first p devices, few devices first. One that is longer than two others is not made to its end.
 // 2. From the best of them, groups of units that are alike (all time steps of a cell, equal layers) take one
 //    configuration together.
 // 3. A walk that accepts a little more than it has, less and less: moves of a unit on the critical path or of any, of a
@@ -42,7 +42,7 @@ constexpr int64_t kOfAGroup = 64;   // configurations that a group tries at a ti
 constexpr double kHeat = 0.002;     // of the step, that the walk accepts at first
 constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
-constexpr int kStartsToImprove = 2;
+constexpr size_t kStartsToImprove = 2;
 constexpr double kAboutAsFastAsBest = 1.25;  // by the local task graph: a start that may have the shorter step
 constexpr uint64_t kMovesOfWholeUnits = 4;   // one of so many, where ops are units of their own
 constexpr double kWholeUnits = 0.5;          // of the budget, there
@@ -107,32 +107,39 @@ std::vector<int64_t> plain_plan(const SoapSpace& space, int samples, int paramet
   return numbers;
 }
 
+// In the order in which they are judged: data parallelism, which most likely fits; then plans of few devices first,
+// which are soon made and let the others be given up.
 std::vector<std::vector<int64_t>> starts_of(Run& run) {
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
-  std::vector<std::vector<int64_t>> starts{
-      numbers_of(run.space, data_parallel_configurations(graph, cluster, run.space.units)),
-      numbers_of(run.space, expert_configurations(graph, cluster, run.space.units))};
+  std::vector<std::vector<int64_t>> starts;
+  const auto add = [&](std::vector<int64_t> numbers) {
+    if (std::ranges::find(starts, numbers) == starts.end()) starts.push_back(std::move(numbers));
+  };
+  add(numbers_of(run.space, data_parallel_configurations(graph, cluster, run.space.units)));
   const int n = cluster.compute_count;
-  for (int p = n; p >= 1; --p)
+  for (int p = 1; p <= n; ++p)
     for (int s = p; n % p == 0 && s >= 1; --s)
-      if (p % s == 0) starts.push_back(plain_plan(run.space, s, p / s));
+      if (p % s == 0) add(plain_plan(run.space, s, p / s));
+  add(numbers_of(run.space, expert_configurations(graph, cluster, run.space.units)));
   return starts;
 }
 
-// The best of the starts, the first of them best.
+// The best of the starts, the first of them best. One that is longer than so many that fit is given up where that
+// shows.
 std::vector<std::vector<int64_t>> best_starts(Run& run) {
-  std::vector<std::tuple<bool, int64_t, size_t>> judged;
+  std::vector<std::tuple<bool, int64_t, size_t>> judged;  // in increasing order, those to improve
   const std::vector<std::vector<int64_t>> starts = starts_of(run);
   for (size_t i = 0; i < starts.size() && (i == 0 || !run.ended(kGroups)); ++i) {
-    run.walk.go_to(starts[i]);
+    const bool enough = judged.size() == kStartsToImprove && !std::get<0>(judged.back());
+    if (!run.walk.go_to(starts[i], enough ? std::get<1>(judged.back()) - 1 : Replay::kNoThreshold)) continue;
     judged.emplace_back(!run.walk.fits(), run.walk.ns(), i);
+    std::ranges::sort(judged);
+    if (judged.size() > kStartsToImprove) judged.pop_back();
     run.walk.tell();
   }
-  std::ranges::sort(judged);
   std::vector<std::vector<int64_t>> best;
-  for (const auto& [unfit, ns, i] : judged)
-    if (std::ranges::find(best, starts[i]) == best.end() && best.size() < kStartsToImprove) best.push_back(starts[i]);
+  for (const auto& [unfit, ns, i] : judged) best.push_back(starts[i]);
   return best;
 }
 

@@ -150,7 +150,7 @@ const std::vector<const OpFragment*>& SoapTasks::ops_of(int unit, int64_t number
   return known->second;
 }
 
-const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, int64_t>>& units) {
+void SoapTasks::begin_proposal(const std::vector<std::pair<int, int64_t>>& units) {
   for (const auto& [unit, number] : proposed_) {  // the last proposal, if it was not kept
     const std::vector<const OpFragment*>& ops = ops_of(unit, numbers_[static_cast<size_t>(unit)]);
     for (size_t i = 0; i < ops.size(); ++i) ops_[space_.units[static_cast<size_t>(unit)].ops[i].index()] = ops[i];
@@ -163,6 +163,10 @@ const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, in
     kept_bytes_ = tasks_.bytes();
     for (auto& of_unit : known_) of_unit.clear();
   }
+}
+
+// The tensors that it may change, each once.
+const std::vector<int>& SoapTasks::propose_ops(const std::vector<std::pair<int, int64_t>>& units) {
   for (const auto& [unit, number] : units) {
     const std::vector<const OpFragment*>& ops = ops_of(unit, number);
     for (size_t i = 0; i < ops.size(); ++i) {
@@ -171,14 +175,47 @@ const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, in
       if (graph_.fragments[op] != ops[i]->tasks) changes_.emplace_back(static_cast<int>(op), ops[i]->tasks);
     }
   }
+  slots_.clear();
   for (const auto& [unit, number] : units)
-    for (const int slot : tensors_[static_cast<size_t>(unit)]) {
-      if (std::exchange(seen_[static_cast<size_t>(slot)], proposals_) == proposals_) continue;
-      const TensorId t(static_cast<size_t>(slot - graph_.op_count));
-      const FragmentPtr& fragment = tasks_.tensor(t, kept_as_planned(problem_, t, ops_, tasks_), ops_);
-      if (graph_.fragments[static_cast<size_t>(slot)] != fragment) changes_.emplace_back(slot, fragment);
-    }
+    for (const int slot : tensors_[static_cast<size_t>(unit)])
+      if (std::exchange(seen_[static_cast<size_t>(slot)], proposals_) != proposals_) slots_.push_back(slot);
+  return slots_;
+}
+
+const Fragment& SoapTasks::propose_tensor(int slot) {
+  const TensorId t(static_cast<size_t>(slot - graph_.op_count));
+  const FragmentPtr& fragment = tasks_.tensor(t, kept_as_planned(problem_, t, ops_, tasks_), ops_);
+  if (graph_.fragments[static_cast<size_t>(slot)] != fragment) changes_.emplace_back(slot, fragment);
+  return *fragment;
+}
+
+const SoapTasks::Changes& SoapTasks::propose(const std::vector<std::pair<int, int64_t>>& units) {
+  begin_proposal(units);
+  for (const int slot : propose_ops(units)) propose_tensor(slot);
   return changes_;
+}
+
+const SoapTasks::Changes* SoapTasks::propose_within(const std::vector<std::pair<int, int64_t>>& units,
+                                                    int64_t threshold_ns) {
+  begin_proposal(units);
+  std::vector<int> slots = propose_ops(units);
+  const auto bytes = [&](int slot) {
+    return problem_.graph.tensor(TensorId(static_cast<size_t>(slot - graph_.op_count))).bytes();
+  };
+  std::ranges::stable_sort(slots, [&](int a, int b) { return bytes(a) > bytes(b); });
+  std::vector<int64_t> load_ns(static_cast<size_t>(graph_.queue_count), 0);
+  const auto add = [&](const Fragment& fragment) {
+    bool within = true;
+    for (const auto& [queue, ns] : fragment.load_ns)
+      within &= (load_ns[static_cast<size_t>(queue)] += ns) <= threshold_ns;
+    return within;
+  };
+  bool within = true;
+  for (const OpFragment* op : ops_) within &= add(*op->tasks);
+  for (size_t slot = static_cast<size_t>(graph_.op_count); slot < graph_.fragments.size(); ++slot)
+    if (seen_[slot] != proposals_) within &= add(*graph_.fragments[slot]);
+  for (size_t i = 0; i < slots.size() && within; ++i) within = add(propose_tensor(slots[i]));
+  return within ? &changes_ : nullptr;
 }
 
 void SoapTasks::keep() {

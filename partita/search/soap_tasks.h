@@ -55,6 +55,9 @@ class SoapTasks {
 
   // The proposal is that these units have these configurations of their sets; what changes against the plan at hand.
   const Changes& propose(const std::vector<std::pair<int, int64_t>>& units);
+  // The same, unless a queue has more to do than that: then nothing, and it cannot be kept. The tensors of most bytes
+  // are looked at first, so that the others are not made.
+  const Changes* propose_within(const std::vector<std::pair<int, int64_t>>& units, int64_t threshold_ns);
   // The plan at hand is the one proposed.
   void keep();
   const TaskGraph& graph() const { return graph_; }                 // of the plan at hand
@@ -68,6 +71,9 @@ class SoapTasks {
 
  private:
   const std::vector<const OpFragment*>& ops_of(int unit, int64_t number);
+  void begin_proposal(const std::vector<std::pair<int, int64_t>>& units);
+  const std::vector<int>& propose_ops(const std::vector<std::pair<int, int64_t>>& units);
+  const Fragment& propose_tensor(int slot);
 
   const Problem& problem_;
   const SoapSpace& space_;
@@ -83,6 +89,7 @@ class SoapTasks {
   std::vector<std::pair<int, int64_t>> proposed_;
   std::vector<int> seen_;  // by slot: in which proposal
   int proposals_ = 0;
+  std::vector<int> slots_;  // tensors that the proposal may change
   Changes changes_;
 };
 

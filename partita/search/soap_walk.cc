@@ -142,6 +142,14 @@ void SoapWalk::go_to(const std::vector<int64_t>& numbers) {
   take(ns, memory_of(numbers));
 }
 
+bool SoapWalk::go_to(const std::vector<int64_t>& numbers, int64_t threshold_ns) {
+  const SoapTasks::Changes* const changes = tasks_.propose_within(all_of(numbers), threshold_ns);
+  const std::optional<int64_t> ns = changes ? judge_.ns(*changes, threshold_ns) : std::nullopt;
+  if (!ns) return false;
+  take(*ns, memory_of(numbers));
+  return true;
+}
+
 std::vector<int64_t> SoapWalk::changed(const Units& units) const {
   std::vector<int64_t> numbers = tasks_.numbers();
   for (const auto& [unit, number] : units) numbers[static_cast<size_t>(unit)] = number;

@@ -39,6 +39,8 @@ class SoapWalk {
 
   // Puts it at this plan, whatever it takes.
   void go_to(const std::vector<int64_t>& numbers);
+  // The same if the step takes no longer than this, fits or not. Whether it went.
+  bool go_to(const std::vector<int64_t>& numbers, int64_t threshold_ns);
   // Goes there if the step takes no longer than this, and fits. A plan that does not fit gives way to any that is
   // nearer to fitting. Whether it went.
   bool try_change(const Units& units, int64_t threshold_ns);

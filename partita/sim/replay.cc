@@ -16,9 +16,11 @@ size_t at(int i) { return static_cast<size_t>(i); }
 void start(ReplayState& s, TaskGraph graph) {
   const ReplayCounts counts = s.counts;
   const ReplayOptions options = s.options;
+  const replay::SweepRecord sweeps = s.sweeps;
   s = {};
   s.counts = counts;
   s.options = options;
+  s.sweeps = sweeps;
   const Replay::Exchanges all = set_slots(s, std::move(graph));
   const size_t slots = all.size();
   s.decrease_ns.resize(slots);
@@ -41,6 +43,29 @@ int64_t most_load(const ReplayState& s) {
   for (size_t queue = 0; queue < s.load_ns.size(); ++queue)
     most_ns = std::max(most_ns, s.load_ns[queue] + s.change_ns[queue]);
   return most_ns;
+}
+
+// The makespan, beside its threshold, by the sweep or by the replay.
+bool simulate(ReplayState& s, int64_t threshold_ns) {
+  constexpr double kOfTheLast = 1.0 / 64;
+  constexpr double kTasksAnEvent = 2;  // that take as long
+  const auto add = [](double& of, double value) { of += kOfTheLast * (value - of); };
+  replay::SweepRecord& sweeps = s.sweeps;
+  const bool sweeps_now = sweeps.saved >= sweeps.spent || ++sweeps.proposals >= s.options.sweep_every;
+  replay::Verdict verdict = replay::Verdict::kUndecided;
+  if (sweeps_now) {
+    const int64_t swept = s.counts.swept;
+    verdict = replay::sweep(s, threshold_ns);
+    const bool undecided = verdict == replay::Verdict::kUndecided;
+    add(sweeps.spent, undecided ? kTasksAnEvent * static_cast<double>(s.counts.swept - swept) : 0);
+    add(sweeps.saved, undecided ? 0 : sweeps.taken);
+    sweeps.proposals = 0;
+  }
+  if (verdict != replay::Verdict::kUndecided) return verdict == replay::Verdict::kWithin;
+  const bool within = replay::run(s, threshold_ns);
+  s.counts.taken += static_cast<int64_t>(s.taken.size());
+  add(sweeps.taken, static_cast<double>(s.taken.size()));
+  return within;
 }
 
 }  // namespace
@@ -68,12 +93,7 @@ std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t thre
     return std::nullopt;
   }
   replay::bound_tails(s);
-  const replay::Verdict verdict = replay::sweep(s, threshold_ns);
-  s.exact = verdict == replay::Verdict::kWithin;
-  if (verdict == replay::Verdict::kUndecided) {
-    s.exact = replay::run(s, threshold_ns);
-    s.counts.taken += static_cast<int64_t>(s.taken.size());
-  }
+  s.exact = simulate(s, threshold_ns);
   if (!s.exact) return std::nullopt;
   ++s.counts.exact;
   return s.new_makespan_ns;

@@ -43,11 +43,13 @@ struct ReplayCounts {
 
 // A proposal is first looked at through the tasks alone that it affects, in the order of time (replay_sweep.cc): few,
 // if much of the graph stays as it is, or a bound is soon above the threshold. Where these become many, all that comes
-// after is replayed. The numbers change how long that takes, and nothing else.
+// after is replayed; and where that has mostly been so, at once. The numbers change how long that takes, and nothing
+// else.
 struct ReplayOptions {
   int64_t least_events = 64;  // are looked at,
   int tasks_an_event = 10;    // and as many as are passed while they take as long as the replay of what they pass
   int least_skip = 32;        // tasks that are only shifted, where the replay looks whether there are any
+  int sweep_every = 16;       // proposals, where looking at affected tasks alone has not been worth it
 };
 
 class Replay {

@@ -79,6 +79,7 @@ Lowest compare_tasks(ReplayState& s) {
       if (task < s.task_count && waits_are_same(s, task)) continue;
       if (task < s.task_count) add_old(s, lowest, task);
       add_new(s, lowest, task);
+      s.now[at(task)].changed = s.epoch;
       s.changed.push_back(task);
     }
   return lowest;
@@ -102,6 +103,7 @@ int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key) {
 void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
   begin_proposal(s, exchanges);
   s.exact = s.has_run = false;
+  s.skips.clear();  // queues that are looked at before a run know of none
   for (const int queue : s.changed_queues) s.change_ns[at(queue)] = 0;
   s.changed_queues.clear();
   for (const auto& [slot, fragment] : s.exchanges) {
@@ -115,7 +117,7 @@ void build(ReplayState& s) {
   s.done.resize(s.tasks.size());
   s.now.resize(s.tasks.size());
   s.swept.resize(s.tasks.size());
-  for (const int task : s.removed) s.now[at(task)].epoch = s.epoch;  // not to be met
+  for (const int task : s.removed) s.now[at(task)].epoch = s.now[at(task)].changed = s.epoch;  // not to be met
   s.touched_tasks.clear();
   for (const int slot : s.touched) gather(s, slot);
   set_cut(s, compare_tasks(s));

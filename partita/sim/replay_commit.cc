@@ -49,10 +49,17 @@ void take(ReplayState& s) {
   for (const Taken& taken : s.taken) {
     const int place = static_cast<int>(s.order.size());
     s.order.push_back(taken.task);
-    s.done[at(taken.task)] = {taken.ready_ns, taken.start_ns, taken.end_ns};
+    s.done[at(taken.task)] = {.ready_ns = taken.ready_ns, .start_ns = taken.start_ns, .end_ns = taken.end_ns};
     s.tasks[at(taken.task)].place = place;
     set_places(s, place, s.tasks[at(taken.task)]);
     s.end_ns[at(place)] = std::max(place == 0 ? 0 : s.end_ns[at(place) - 1], taken.end_ns);
+  }
+  s.least_before.resize(s.order.size() / kBlock + 1);
+  for (size_t block = at(s.cut.place) / kBlock; block < s.least_before.size(); ++block) {
+    const auto first = s.last_before.begin() + static_cast<std::ptrdiff_t>(block * kBlock);
+    const auto end =
+        s.last_before.begin() + static_cast<std::ptrdiff_t>(std::min((block + 1) * kBlock, s.order.size()));
+    s.least_before[block] = first == end ? kLate : *std::min_element(first, end);
   }
 }
 
@@ -63,7 +70,8 @@ void hold(ReplayState& s) {
     const Task& task = s.tasks[at(s.order[at(place)])];
     for (int q = 0; q < task.queue_count; ++q) {
       std::vector<Held>& held = s.held[at(task.queues[q])];
-      const Done& done = s.done[at(s.order[at(place)])];
+      Done& done = s.done[at(s.order[at(place)])];
+      if (q == 0) done.held = held.size();
       const int64_t before_ns = held.empty() ? 0 : held.back().load_ns;
       held.push_back({done.ready_ns, task.key, s.order[at(place)], place, done.end_ns, before_ns + task.duration_ns});
     }
@@ -118,7 +126,8 @@ void set_tails(ReplayState& s) {
 // All tasks from the cut on, where the proposal has been evaluated by less.
 void run_from_cut(ReplayState& s) {
   ++s.epoch;
-  for (const int task : s.removed) s.now[at(task)].epoch = s.epoch;
+  for (const int task : s.removed) s.now[at(task)].epoch = s.now[at(task)].changed = s.epoch;
+  for (const int task : s.changed) s.now[at(task)].changed = s.epoch;
   for (const int slot : s.touched)
     for (int i = 0; i < s.size_now(slot); ++i) s.now[at(s.task_now(slot, i))].epoch = s.epoch;
   s.from = s.cut;

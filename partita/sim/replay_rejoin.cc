@@ -23,6 +23,10 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
+// Looking for the next change takes all changes in turn: so many as long as one task that is taken, so that it is worth
+// its while only as often as so many tasks are passed.
+constexpr size_t kChangesATask = 8;
+
 bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
 // Tasks that the sweep has met are where it has put them.
@@ -108,7 +112,9 @@ bool rejoin(ReplayState& s, const ReadyTask& next) {
   const int64_t old_ns = s.done[at(next.task)].ready_ns;
   if (old_ns < beside.old_apart_ns || next.ready_ns - old_ns != beside.shift_ns) return false;
   Start to = next_change(s, next.ready_ns);
-  if (to.place - first < s.options.least_skip) return beside.look_from = to.place, false;
+  const int worth = static_cast<int>(s.changed.size() / kChangesATask);
+  if (to.place - first < std::max(s.options.least_skip, worth))
+    return beside.look_from = std::max(to.place, first + worth), false;
   to.shift_ns = beside.shift_ns;
   to.earliest_ns = next.ready_ns;
   s.skips.push_back({s.taken.size(), first, to.place, to.shift_ns});

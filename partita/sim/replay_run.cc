@@ -46,7 +46,7 @@ void wait(ReplayState& s, Now& now, const Edges& edges) {
   }
 }
 
-// An open task of an untouched slot that the sweep has not met, when it is met first. What it waits for is where it
+// An open task that has not changed and that the sweep has not met, when it is met first. What it waits for is where it
 // was.
 void meet(ReplayState& s, Now& now, const Task& task) {
   if (task.first_before < s.from.place) return wait(s, now, task.edges);
@@ -66,7 +66,7 @@ void open(ReplayState& s, int task, const Edges& edges) {
 void push_ready_of_place(ReplayState& s, int place) {
   const int task = s.order[at(place)];
   Now& now = s.now[at(task)];
-  if (now.epoch == s.epoch || now.round == s.round) return;
+  if (now.changed == s.epoch || now.round == s.round) return;
   now.round = s.round;
   now.ready_ns = std::max(s.done[at(task)].ready_ns + s.from.shift_ns, s.from.earliest_ns);
   s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
@@ -76,65 +76,69 @@ void push_ready_of_place(ReplayState& s, int place) {
 void push_ready(ReplayState& s) {
   s.heap.clear();
   ++s.round;
-  for (const int slot : s.touched)
-    for (int i = 0; i < s.size_now(slot); ++i) {
-      const int task = s.task_now(slot, i);
-      open(s, task, s.touched_tasks[at(s.now[at(task)].touched)].edges);
-    }
+  for (const int task : s.changed) open(s, task, s.touched_tasks[at(s.now[at(task)].touched)].edges);
   if (s.from.after_sweep)
     for (const int task : s.met) {
-      if (s.now[at(task)].epoch == s.epoch) continue;
+      if (s.now[at(task)].changed == s.epoch) continue;
       s.now[at(task)].round = s.round;
       open(s, task, s.tasks[at(task)].edges);
     }
-  const int count = static_cast<int>(s.order.size());
-  const int* const last_before = s.last_before.data();
-  for (int block = s.from.place; block < count; block += 64) {
-    const int end = std::min(block + 64, count);
-    int least = s.from.place;
-    for (int place = block; place < end; ++place) least = std::min(least, last_before[place]);
-    if (least == s.from.place) continue;
-    for (int place = block; place < end; ++place)
-      if (last_before[place] < s.from.place) push_ready_of_place(s, place);
+  const size_t from = at(s.from.place), count = s.order.size();
+  for (size_t block = from / kBlock; block * kBlock < count; ++block) {
+    if (s.least_before[block] >= s.from.place) continue;
+    const size_t end = std::min((block + 1) * kBlock, count);
+    for (size_t place = std::max(block * kBlock, from); place < end; ++place)
+      if (s.last_before[place] < s.from.place) push_ready_of_place(s, static_cast<int>(place));
   }
 }
 
 // The queue as it is at `from`.
-void cut_queue(ReplayState& s, size_t queue) {
-  const auto skips = static_cast<uint32_t>(s.skips.size());
+void cut_queue(ReplayState& s, size_t queue, size_t guess) {
+  QueueNow& now = s.queues[queue];
+  now.epoch = s.epoch;
+  now.skips = static_cast<uint32_t>(s.skips.size());
   if (s.from.after_sweep) {
     const int number = static_cast<int>(queue);
-    const int64_t end_ns = queue_before(s, number, s.from.ready_ns, s.from.key).end_ns;
-    s.queues[queue] = {end_ns, left_of(s, number), s.epoch, skips};
+    const SweptQueue& swept = queue_before(s, number, s.from.ready_ns, s.from.key);
+    now.end_ns = swept.end_ns;
+    now.left_ns = left_of(s, number);
+    now.next = swept.next;
     return;
   }
-  const Held* const before = held_before(s, queue, s.from.place);
-  const int64_t load_ns = s.load_ns[queue] + s.change_ns[queue];
-  s.queues[queue] = before ? QueueNow{before->end_ns + s.from.shift_ns, load_ns - before->load_ns, s.epoch, skips}
-                           : QueueNow{0, load_ns, s.epoch, skips};
+  const std::vector<Held>& held = s.held[queue];
+  now.next = held_from(held, guess, s.from.place);
+  now.end_ns = now.next == 0 ? 0 : held[now.next - 1].end_ns + s.from.shift_ns;
+  now.left_ns = s.load_ns[queue] + s.change_ns[queue] - (now.next == 0 ? 0 : held[now.next - 1].load_ns);
 }
 
 // The queue after what has been skipped since a task was taken on it.
-void skip_on_queue(ReplayState& s, size_t queue) {
+void skip_on_queue(ReplayState& s, size_t queue, size_t guess) {
   QueueNow& now = s.queues[queue];
-  const int first = s.skips[now.skips].first;
+  const std::vector<Held>& held = s.held[queue];
+  const size_t first = held_from(held, now.next, s.skips[now.skips].first);
   now.skips = static_cast<uint32_t>(s.skips.size());
-  const Held* const last = held_before(s, queue, s.from.place);
-  if (!last || last->place < first) return;
-  const Held* const before = held_before(s, queue, first);
-  now.end_ns = last->end_ns + s.from.shift_ns;
-  now.left_ns -= last->load_ns - (before ? before->load_ns : 0);
+  now.next = held_from(held, std::max(first, guess), s.from.place);
+  if (now.next == first) return;
+  now.end_ns = held[now.next - 1].end_ns + s.from.shift_ns;
+  now.left_ns -= held[now.next - 1].load_ns - (first == 0 ? 0 : held[first - 1].load_ns);
 }
 
-[[gnu::noinline]] void look_at_queue(ReplayState& s, size_t queue) {
-  if (s.queues[queue].epoch != s.epoch) cut_queue(s, queue);
-  else skip_on_queue(s, queue);
+[[gnu::noinline]] void look_at_queue(ReplayState& s, size_t queue, size_t guess) {
+  if (s.queues[queue].epoch != s.epoch) cut_queue(s, queue, guess);
+  else skip_on_queue(s, queue, guess);
 }
 
-inline QueueNow& queue_now(ReplayState& s, int queue) {
+// `guess`: about where on it tasks are that have not been taken.
+inline QueueNow& queue_now(ReplayState& s, int queue, size_t guess) {
   QueueNow& now = s.queues[at(queue)];
-  if (now.epoch != s.epoch || now.skips != s.skips.size()) look_at_queue(s, at(queue));
+  if (now.epoch != s.epoch || now.skips != s.skips.size()) look_at_queue(s, at(queue), guess);
   return now;
+}
+
+// As if its tasks had come at equal intervals.
+QueueNow& queue_now(ReplayState& s, int queue) {
+  const size_t places = std::max<size_t>(s.order.size(), 1);
+  return queue_now(s, queue, s.held[at(queue)].size() * at(s.from.place) / places);
 }
 
 }  // namespace
@@ -151,9 +155,9 @@ bool cut_queues(ReplayState& s, int64_t threshold_ns) {
 namespace {
 
 // Starts the task on all its queues and ends it; returns its end, and what is left to be done on the queue with most.
-std::pair<int64_t, int64_t> hold_queues(ReplayState& s, const Task& task, int64_t ready_ns) {
+std::pair<int64_t, int64_t> hold_queues(ReplayState& s, int t, const Task& task, int64_t ready_ns) {
   if (task.queue_count == 1) {
-    QueueNow& queue = queue_now(s, task.queue);
+    QueueNow& queue = queue_now(s, task.queue, s.done[at(t)].held);
     queue.end_ns = std::max(ready_ns, queue.end_ns) + task.duration_ns;
     queue.left_ns -= task.duration_ns;
     return {queue.end_ns, queue.left_ns};
@@ -205,7 +209,8 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   const Task& task = s.tasks[at(t)];
   const Now& now = s.now[at(t)];
   const TouchedTask* const touched = now.epoch == s.epoch ? &s.touched_tasks[at(now.touched)] : nullptr;
-  const auto [end_ns, left_ns] = hold_queues(s, task, now.ready_ns);
+  const Edges& edges = touched ? touched->edges : task.edges;
+  const auto [end_ns, left_ns] = hold_queues(s, t, task, now.ready_ns);
   s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
   note(s, t, end_ns);
   if (touched
@@ -213,7 +218,6 @@ bool take(ReplayState& s, int64_t threshold_ns) {
           : end_ns + task.tail_ns > threshold_ns && end_ns + task.tail_ns - s.decrease_ns[at(task.rank)] > threshold_ns)
     return ++s.counts.by_tails, false;
   if (end_ns + left_ns > threshold_ns) return ++s.counts.by_queues, false;
-  const Edges& edges = touched ? touched->edges : task.edges;
   bool at_top = true;
   for (int e = edges.after; e < edges.before; ++e) {
     const int next = s.edges[at(e)];

@@ -16,7 +16,9 @@ using Edges = ProposedTasks::Edges;
 // When a task runs in the committed timeline.
 struct Done {
   int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
+  size_t held = 0;  // where it is on its first queue
 };
+constexpr size_t kBlock = 64;                           // places of ReplayState::least_before
 constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
 
 // A task in the proposal.
@@ -26,6 +28,7 @@ struct alignas(32) Now {
   uint32_t round = 0;  // if it is the run's, the task has been met in it
   int waits = 0;       // and so many it waits for have not been taken
   int64_t ready_ns = 0;
+  uint32_t changed = 0;  // if it is the proposal's, the task is removed, new, or waits for others than before
 };
 
 // A task of a touched slot.
@@ -78,6 +81,7 @@ struct QueueNow {
   int64_t left_ns = 0;  // to be done by tasks not taken
   uint32_t epoch = 0;
   uint32_t skips = 0;  // it knows of so many
+  size_t next = 0;     // in its committed order: the first that neither it nor they have passed
 };
 
 // What the sweep knows of a task; of the proposal if `epoch` is its.
@@ -97,6 +101,13 @@ struct SweptQueue {
   int64_t end_ns = 0;    // of what was taken last
   int64_t moved_ns = 0;  // what arrived less what departed
   uint32_t epoch = 0;
+};
+
+// What sweeps have been worth, in tasks taken by the replay; the last ones count most.
+struct SweepRecord {
+  double spent = 0, saved = 0;  // where the replay followed, and where it did not
+  double taken = 0;             // by a replay
+  int proposals = 0;            // since the last sweep
 };
 
 enum class Verdict { kWithin, kAbove, kUndecided };
@@ -122,9 +133,11 @@ struct ReplayState : ProposedTasks {
   std::vector<replay::Done> done;
   std::vector<int> order;                       // by place: the task
   std::vector<int> last_before;                 // by place: the last place of what it waits for, -1: nothing
+  std::vector<int> least_before;                // by kBlock places: the least of last_before
   std::vector<int64_t> end_ns;                  // by place: the latest end up to it
   std::vector<std::vector<replay::Held>> held;  // by queue
   std::vector<int64_t> load_ns;                 // by queue
+  replay::SweepRecord sweeps;
 
   // The proposal.
   bool exact = false;              // it was evaluated to its end
@@ -186,11 +199,16 @@ int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);
 SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key);
 int64_t left_of(const ReplayState& s, int queue);
 
-// The last task that the queue has taken before a committed place.
-inline const Held* held_before(const ReplayState& s, size_t queue, int place) {
-  const std::vector<Held>& held = s.held[queue];
-  const auto late = std::partition_point(held.begin(), held.end(), [&](const Held& of) { return of.place < place; });
-  return late == held.begin() ? nullptr : &*(late - 1);
+// The first that was taken on the queue from a committed place on. Soon found where it is near `guess`.
+inline size_t held_from(const std::vector<Held>& held, size_t guess, int place) {
+  const auto is_before = [&](const Held& of) { return of.place < place; };
+  size_t begin = std::min(guess, held.size()), end = begin;
+  for (size_t step = 1; begin > 0 && !is_before(held[begin - 1]); step *= 2)
+    end = begin - 1, begin -= std::min(step, begin);
+  for (size_t step = 1; end < held.size() && is_before(held[end]); step *= 2)
+    begin = end + 1, end = std::min(end + step, held.size());
+  const auto at = [&](size_t i) { return held.begin() + static_cast<std::ptrdiff_t>(i); };
+  return static_cast<size_t>(std::partition_point(at(begin), at(end), is_before) - held.begin());
 }
 
 inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut.place; }

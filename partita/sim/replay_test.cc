@@ -74,6 +74,7 @@ ReplayOptions options_of(uint64_t seed) {
   const ReplayOptions all[] = {{0, kMany}, {static_cast<int64_t>(seed % 23), kMany}, {}, {0, 2}, {kMany, 1}};
   ReplayOptions options = all[seed % 5];
   options.least_skip = seed / 5 % 4 == 3 ? 8 : 1;
+  options.sweep_every = seed % 3 == 0 ? 4 : 1;
   return options;
 }
 
@@ -143,6 +144,29 @@ TEST(Replay, IsTheFullSimulation) {
   for (const int64_t count : {counts.by_loads, counts.by_cut, counts.by_tails, counts.by_queues, counts.exact,
                               counts.swept, counts.taken, counts.skips})
     EXPECT_GT(count, 300);
+}
+
+// Where sweeps mostly end because tasks become many, there are fewer of them, and the same makespans.
+TEST(Replay, SweepsWhereThatIsWorthIt) {
+  constexpr uint64_t kSeed = 3;
+  SCOPED_TRACE(fmt::format("seed {}", kSeed));
+  RandomTaskGraph random(testing::small_recipe(kSeed), kSeed);
+  constexpr int kMany = 1 << 30;
+  Replay always(random.graph(), {.least_events = 3, .tasks_an_event = kMany, .sweep_every = 1}),
+      seldom(random.graph(), {.least_events = 3, .tasks_an_event = kMany, .sweep_every = 16});
+  Rng rng(kSeed);
+  for (int i = 0; i < 300; ++i) {
+    const auto drawn = random.draw(rng, 1);
+    const Exchanges exchanges = random.exchanges(drawn);
+    const int64_t threshold_ns = always.makespan_ns() + rng.between(-2, 2);
+    const auto ns = always.evaluate(exchanges, threshold_ns);
+    ASSERT_EQ(ns, seldom.evaluate(exchanges, threshold_ns)) << "proposal " << i;
+    if (!ns || rng.below(2) == 0) continue;
+    always.commit(), seldom.commit();
+    for (const auto& [op, configuration] : drawn) random.choose(op, configuration);
+  }
+  EXPECT_GT(always.counts().swept, 100);
+  EXPECT_LT(2 * seldom.counts().swept, always.counts().swept);
 }
 
 TEST(ManyReplay, IsTheFullSimulation) {

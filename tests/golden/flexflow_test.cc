@@ -119,6 +119,50 @@ TEST(SoapTasks, ForgetWhatNoPlanHolds) {
   EXPECT_LT(few.bytes(), all.bytes());
 }
 
+// A plan is proposed as always where its loads are within a threshold, and otherwise given up; the next proposal is as
+// if it had not been.
+TEST(SoapTasks, ProposeWithinLoads) {
+  constexpr uint64_t kSeed = 5;
+  SCOPED_TRACE(fmt::format("seed {}", kSeed));
+  const Graph graph = training("inception-v3?image=75,blocks=1,classes=6,batch=8");
+  const Cluster cluster = load_cluster("flexflow-k80", 8);
+  const Problem problem{.graph = graph, .cluster = cluster};
+  const CostModel cost(cluster);
+  const SoapSpace space = soap_space(problem, {});
+  SoapTasks tasks(problem, cost, space), others(problem, cost, space);
+  Rng rng(kSeed);
+  int within = 0, above = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::vector<std::pair<int, int64_t>> units;
+    for (size_t u = 0; u < space.units.size(); ++u)
+      if (i % 2 == 0 || rng.below(4) == 0)
+        units.emplace_back(static_cast<int>(u),
+                           static_cast<int64_t>(rng.below(static_cast<uint64_t>(space.sets[u].size()))));
+    SoapTasks::Changes expected = tasks.propose(units);
+    Replay replay(tasks.graph());
+    std::vector<Replay::Load> loads;
+    for (const auto& [slot, fragment] : expected) loads.push_back({slot, fragment->load_ns});
+    const int64_t load_ns = replay.lower_bound_of_loads(loads), threshold_ns = load_ns + rng.between(-1, 0);
+    const SoapTasks::Changes* const changes = others.propose_within(units, threshold_ns);
+    ASSERT_EQ(changes != nullptr, load_ns <= threshold_ns) << "plan " << i;
+    ++(changes ? within : above);
+    if (!changes) continue;
+    const auto size_and_time = [](const SoapTasks& of, const SoapTasks::Changes& of_these) {
+      TaskGraph proposed = of.graph();
+      for (const auto& [slot, fragment] : of_these) proposed.fragments[static_cast<size_t>(slot)] = fragment;
+      Timeline timeline;
+      simulate_first_come(flatten(proposed), timeline);
+      return std::pair(of_these.size(), timeline.makespan_ns);
+    };
+    ASSERT_EQ(size_and_time(others, *changes), size_and_time(tasks, expected)) << "plan " << i;
+    if (rng.below(2) == 0) continue;  // rejected
+    tasks.keep();
+    others.keep();
+  }
+  EXPECT_GT(within, 15);
+  EXPECT_GT(above, 15);
+}
+
 TEST(FlexFlow, AllSimulatorsFindTheSamePlan) {
   for (const char* model :
        {"alexnet?image=67,classes=12,hidden=96,batch=16", "rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=8"}) {
