@@ -1,7 +1,8 @@
 // The transfers of a plan whose schedule is kept (Plan::transfers), and the tasks that they are.
 //
-// Example: h is made on gpu0 and read on gpu1 by b and c. The list has [h, gpu1] once; its task is the conversion that
-// b, its first reader, is named for. Where h is split, each of its parts that goes to gpu1 is a task of the same entry.
+// Example: h is made on gpu0 and read on gpu1, whole by b and c, and its first half by d. The list has [h, gpu1, b] and
+// [h, gpu1, d]: conversions are named for their first readers. Where h is split over devices, each of its parts that
+// goes to gpu1 is a task of the same entry.
 #pragma once
 #include <vector>
 

@@ -130,9 +130,6 @@ void check_transfers(const Graph& graph, const Plan& plan, const Cluster& cluste
   if (plan.model.micro_batches > 1)
     fail("plan: transfers: a schedule of {} micro-batches cannot be kept: leave `transfers` out",
          plan.model.micro_batches);
-  if (!plan.refetched.empty())
-    fail("plan: transfers: with `refetched`, '{}' goes to its readers twice: leave one of the two out",
-         graph.tensor(*plan.refetched.begin()).name);
   std::set<PlannedTransfer> seen;
   for (const PlannedTransfer& t : *plan.transfers) {
     if (t.tensor.value < 0 || t.tensor.index() >= graph.tensors.size())
@@ -140,6 +137,8 @@ void check_transfers(const Graph& graph, const Plan& plan, const Cluster& cluste
     if (t.to.value < 0 || t.to.index() >= cluster.devices.size())
       fail("plan: transfers: '{}' goes to device {}; cluster '{}' has {}, hosts included", graph.tensor(t.tensor).name,
            t.to.value, cluster.name, cluster.devices.size());
+    if (t.reader.valid() && (t.reader.value < 0 || t.reader.index() >= graph.ops.size()))
+      fail("plan: transfers: op {} is unknown", t.reader.value);
     if (!seen.insert(t).second)
       fail("plan: transfers: '{}' to device {} stands twice", graph.tensor(t.tensor).name, t.to.value);
   }

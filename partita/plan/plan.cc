@@ -225,8 +225,10 @@ std::string print(const Plan& plan, const Graph& graph) {
   }
   if (plan.transfers) {
     Json transfers = Json::array();
-    for (const PlannedTransfer& t : *plan.transfers)
+    for (const PlannedTransfer& t : *plan.transfers) {
       transfers.push_back(Json::array({graph.tensor(t.tensor).name, t.to.value}));
+      if (t.reader.valid()) transfers.back().push_back(graph.op(t.reader).name);
+    }
     text += fmt::format(",\n  \"transfers\": {}", transfers.dump());
   }
   text += "\n";
@@ -237,13 +239,19 @@ namespace {
 
 std::vector<PlannedTransfer> read_transfers(const Json& json, const Graph& graph) {
   std::vector<PlannedTransfer> transfers;
-  if (!json.is_array()) fail("plan: transfers is a list of [tensor, device], not {}", json.type_name());
+  if (!json.is_array()) fail("plan: transfers is a list of [tensor, device, reader], not {}", json.type_name());
   for (const Json& entry : json) {
-    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !is_a<int>(entry[1]))
-      fail("plan: transfers: an entry is [tensor, device], not {}", entry.dump());
+    const bool has_reader = entry.is_array() && entry.size() == 3;
+    if (!entry.is_array() || (entry.size() != 2 && !has_reader) || !entry[0].is_string() || !is_a<int>(entry[1]) ||
+        (has_reader && !entry[2].is_string()))
+      fail("plan: transfers: an entry is [tensor, device] or [tensor, device, reader], not {}", entry.dump());
     const auto name = entry[0].get<std::string>();
-    transfers.push_back({graph.find_tensor(name), DeviceId(entry[1].get<int>())});
+    transfers.push_back({graph.find_tensor(name), DeviceId(entry[1].get<int>()), OpId()});
     if (!transfers.back().tensor.valid()) fail("plan: transfers: tensor '{}' is not in model '{}'", name, graph.name);
+    if (!has_reader) continue;
+    const auto reader = entry[2].get<std::string>();
+    transfers.back().reader = graph.find_op(reader);
+    if (!transfers.back().reader.valid()) fail("plan: transfers: op '{}' is not in model '{}'", reader, graph.name);
   }
   return transfers;
 }

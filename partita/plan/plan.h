@@ -54,10 +54,12 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// What a tensor's conversion moves to a device over links; host devices are numbered behind the compute devices.
+// What a tensor's conversion moves to a device over links, for an op and all that read there what it reads; host devices
+// are numbered behind the compute devices.
 struct PlannedTransfer {
   TensorId tensor;
   DeviceId to;
+  OpId reader;  // the first of the graph's; none: a load, an output, or what is kept elsewhere than it is made
   auto operator<=>(const PlannedTransfer&) const = default;
 };
 

@@ -56,7 +56,7 @@ class Maker {
       : problem_(problem), graph_(problem.graph), cluster_(problem.cluster) {
     placed_.number.assign(graph_.ops.size(), -1);
     placed_.start.assign(graph_.tensors.size(), -1);
-    value_of_.assign(graph_.tensors.size(), -1);
+    sources_.resize(graph_.tensors.size());
     for (int d = 0; d < cluster_.compute_count; ++d) {
       int first = 0;
       while (!same_type(cluster_.devices[static_cast<size_t>(first)], cluster_.devices[static_cast<size_t>(d)]))
@@ -73,13 +73,14 @@ class Maker {
     const bool hosts = cluster_.devices[0].host != DeviceId(0);
     for (size_t i = 0; hosts && i < graph_.inputs.size(); ++i) {
       const Tensor& input = graph_.tensor(graph_.inputs[i]);
-      add_value(graph_.inputs[i], add({input.name + ".load", on_host(took.loads[i]), 0, -1, {}}), input.bytes());
+      // An input goes whole to each device that reads it.
+      source(graph_.inputs[i]) = {add({input.name + ".load", on_host(took.loads[i]), 0, -1, {}}), true, {}};
     }
     add_starts();
     for (size_t i = 0; i < graph_.ops.size(); ++i) add_op(OpId(i));
     for (size_t i = 0; hosts && i < graph_.outputs.size(); ++i) {
       const int op = add({graph_.tensor(graph_.outputs[i]).name + ".output", on_host(took.outputs[i]), 0, -1, {}});
-      read(op, value_of_[graph_.outputs[i].index()]);
+      read(op, graph_.outputs[i], nullptr);
     }
     share_memory(took.peak_bytes);
     placed_.one_device_bytes = took.peak_bytes;
@@ -128,19 +129,36 @@ class Maker {
     placed_.op.push_back(of);
     return static_cast<int>(placed_.problem.ops.size()) - 1;
   }
+  // What makes a tensor, and the values that are parts of it.
+  struct Source {
+    int producer = -1;  // none: a constant
+    bool whole = false;
+    std::vector<std::pair<std::optional<Layout>, int>> parts;  // none: all of it
+  };
+  Source& source(TensorId t) { return sources_[t.index()]; }
   int add_value(TensorId tensor, int producer, int64_t bytes) {
     placed_.problem.values.push_back({bytes, producer, {}});
     placed_.value.push_back(tensor);
-    const int v = static_cast<int>(placed_.problem.values.size()) - 1;
-    if (tensor.valid()) value_of_[tensor.index()] = v;
-    return v;
+    return static_cast<int>(placed_.problem.values.size()) - 1;
   }
   void read(int op, int value) {
-    if (value < 0) return;  // a constant
     std::vector<int>& readers = placed_.problem.values[static_cast<size_t>(value)].readers;
     if (!readers.empty() && readers.back() == op) return;
     readers.push_back(op);
     placed_.problem.ops[static_cast<size_t>(op)].reads.push_back(value);
+  }
+  void read(int op, TensorId t, const Layout* part) {
+    Source& from = source(t);
+    if (from.producer < 0) return;
+    if (from.whole || (part && part->elements(0) == volume(graph_.tensor(t).shape))) part = nullptr;
+    const auto known = std::find_if(from.parts.begin(), from.parts.end(), [&](const auto& p) {
+      return p.first.has_value() == (part != nullptr) && (!part || same_placement(*p.first, *part));
+    });
+    if (known != from.parts.end()) return read(op, known->second);
+    const int64_t elements = part ? part->elements(0) : volume(graph_.tensor(t).shape);
+    const int value = add_value(t, from.producer, elements * bytes_of(graph_.tensor(t).dtype));
+    from.parts.emplace_back(part ? std::optional(*part) : std::nullopt, value);
+    read(op, value);
   }
   void add_starts() {
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
@@ -150,7 +168,7 @@ class Maker {
       const TensorId next = graph_.replacement_of(TensorId(t));
       const int group = next.valid() ? graph_.tensor(next).producer.value : -1;
       placed_.start[t] = add({tensor.name + ".start", on_compute([](int) { return 1; }), tensor.bytes(), group, {}});
-      add_value(TensorId(t), placed_.start[t], tensor.bytes());
+      source(TensorId(t)).producer = placed_.start[t];
     }
   }
   void add_op(OpId id) {
@@ -159,19 +177,25 @@ class Maker {
         add({op.name, on_compute([&](int type) { return took_.at(type).ops[id.index()]; }), 0, -1, {}}, id);
     placed_.number[id.index()] = number;
     pin(id, number);
-    for (TensorId t : op.operands) read(number, value_of_[t.index()]);
+    const auto derived = derivations_.get(op.bound, {}, {});
+    ensure(derived != nullptr, "op '{}' cannot run whole", op.name);
+    const OpLayouts layouts = layouts_of(*op.bound, *derived, Mesh{{}, {DeviceId(0)}});
+    for (size_t k = 0; k < op.operands.size(); ++k) read(number, op.operands[k], &layouts.operands[k]);
     for (TensorId r : op.results) {
       const Tensor& result = graph_.tensor(r);
       if (result.replaces.valid()) {
         placed_.problem.ops[static_cast<size_t>(number)].group = id.value;
-        come_after_readers(number, value_of_[result.replaces.index()]);
+        come_after_readers(number, source(result.replaces));
       }
-      add_value(r, number, result.bytes());
+      source(r).producer = number;
     }
   }
-  void come_after_readers(int update, int old) {
-    if (old < 0) return;
-    const std::vector<int> readers = placed_.problem.values[static_cast<size_t>(old)].readers;
+  void come_after_readers(int update, const Source& old) {
+    std::set<int> readers;
+    for (const auto& [part, value] : old.parts) {
+      const std::vector<int>& of_part = placed_.problem.values[static_cast<size_t>(value)].readers;
+      readers.insert(of_part.begin(), of_part.end());
+    }
     for (int reader : readers)
       if (reader != update) read(update, add_value(TensorId(), reader, kOrderAlone));
   }
@@ -206,7 +230,8 @@ class Maker {
   const Cluster& cluster_;
   std::map<int, Durations> took_;  // by the first device of a type
   std::vector<int> type_;          // by compute device: that first one
-  std::vector<int> value_of_;      // by TensorId
+  std::vector<Source> sources_;    // by TensorId
+  DerivationCache derivations_;
   PlacedGraph placed_;
 };
 
@@ -237,6 +262,21 @@ void keep_starts(const Graph& graph, const PlacedGraph& placed, const PlacedSche
   }
 }
 
+// Of the operations on the device that read the value the first; none of an input, which is for all, and of an output.
+OpId first_reader(const Graph& graph, const PlacedGraph& placed, const PlacedSchedule& schedule,
+                  const PlacedTransfer& transfer) {
+  const PlacedValue& value = placed.problem.values[static_cast<size_t>(transfer.value)];
+  const TensorId tensor = placed.value[static_cast<size_t>(transfer.value)];
+  OpId first;
+  if (!graph.tensor(tensor).producer.valid() && placed.start[tensor.index()] < 0) return first;
+  for (int reader : value.readers) {
+    const OpId op = placed.op[static_cast<size_t>(reader)];
+    if (schedule.device[static_cast<size_t>(reader)] == transfer.to && op.valid() && (!first.valid() || op < first))
+      first = op;
+  }
+  return first;
+}
+
 }  // namespace
 
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
@@ -261,7 +301,8 @@ Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSche
             [&](OpId a, OpId b) { return std::pair(start(a), a) < std::pair(start(b), b); });
   plan.transfers.emplace();
   for (const PlacedTransfer& t : schedule.transfers)
-    plan.transfers->push_back({placed.value[static_cast<size_t>(t.value)], DeviceId(t.to)});
+    plan.transfers->push_back(
+        {placed.value[static_cast<size_t>(t.value)], DeviceId(t.to), first_reader(graph, placed, schedule, t)});
   return plan;
 }
 

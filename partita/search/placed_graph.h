@@ -4,7 +4,8 @@
 // and a start of each parameter and state, which is where its update is (one group) and takes a tick. An update comes
 // after what reads the old value. Constants are wherever they are read. Durations are those of the step on one device,
 // simulated, for each type of device; a transfer takes what the cost model says of the route, on the queue of its
-// narrowest link.
+// narrowest link. Operations that read the same part of a tensor read one value, those that read another part another:
+// each crosses by itself, as in a lowered plan.
 //
 // Example: y = x w on two devices, with an update of w. Operations: load x (host), w (with its update, a group), y, the
 // update, output y (host). y on gpu1 and w on gpu0: w crosses once. In the plan y's mesh is gpu1, w is kept on gpu0.
@@ -22,7 +23,7 @@ struct PlacedGraph {
   PlacementProblem problem;
   std::vector<int> number;       // by OpId: of problem.ops
   std::vector<OpId> op;          // by number; none: not the graph's
-  std::vector<TensorId> value;   // by value of the problem; none: kOrderAlone
+  std::vector<TensorId> value;   // by value of the problem: of what it is all or a part; none: kOrderAlone
   std::vector<int> start;        // by TensorId: of parameters and states the operation that stands for them, else -1
   int64_t one_device_bytes = 0;  // what the step takes on one device
 };

@@ -94,9 +94,9 @@ TEST(KeptSchedule, TheListHasAllTransfersOnce) {
   plan.transfers->push_back(last);
   plan.transfers->push_back(last);
   EXPECT_EQ(refused(made, plan), fmt::format("plan: transfers: '{}' to device {} stands twice", name, last.to.value));
-  plan.transfers->back() = {made.planned.training.find_tensor("lr"), DeviceId(0)};
-  EXPECT_EQ(refused(made, plan), "plan: transfers: 'lr' does not go to device 0 over a link");
-  plan.transfers->back() = {last.tensor, DeviceId(99)};
+  plan.transfers->back() = {made.planned.training.find_tensor("lr"), DeviceId(0), OpId()};
+  EXPECT_EQ(refused(made, plan), "plan: transfers: 'lr' to device 0 does not cross a link in this plan");
+  plan.transfers->back() = {last.tensor, DeviceId(99), OpId()};
   EXPECT_NE(refused(made, plan).find("goes to device 99; cluster 'flexflow-p100' has"), std::string::npos)
       << refused(made, plan);
   plan = made.plan;
@@ -124,8 +124,8 @@ TEST(KeptSchedule, FilesNameWhatIsWrong) {
     }
     return std::string();
   };
-  EXPECT_EQ(with("3"), "plan: transfers is a list of [tensor, device], not number");
-  EXPECT_EQ(with("[[1, 2]]"), "plan: transfers: an entry is [tensor, device], not [1,2]");
+  EXPECT_EQ(with("3"), "plan: transfers is a list of [tensor, device, reader], not number");
+  EXPECT_EQ(with("[[1, 2]]"), "plan: transfers: an entry is [tensor, device] or [tensor, device, reader], not [1,2]");
   EXPECT_EQ(with("[[\"nothing\", 0]]"),
             fmt::format("plan: transfers: tensor 'nothing' is not in model '{}'", made.planned.training.name));
 }
