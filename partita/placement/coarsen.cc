@@ -6,11 +6,14 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/placement/batch.h"
+#include "partita/placement/slack.h"
 
 namespace partita {
 
@@ -97,13 +100,15 @@ class Coarsener {
   void read_values();
   MergeGraph graph() const;
   bool may_merge(int u, int v) const;
-  bool merge_classes(int u, int v);
+  bool merge(int u, int v);
+  void set_slack(const MergeGraph& graph);
   int class_of(int v) const;
   Pairs of_edges(const MergeGraph& graph, size_t most);
   Pairs of_one_height(const MergeGraph& graph, size_t most);
   std::vector<int> height_order(const MergeGraph& graph, const std::vector<int>& height) const;
   void apply(const Pairs& pairs);
   void renumber_values(const std::vector<int>& number);
+  void join_single();
   std::vector<int> topological_numbers() const;
   std::vector<int> groups() const;
 
@@ -123,6 +128,10 @@ class Coarsener {
   };
   std::vector<Value> values_;
   std::vector<int> made_, readers_;
+  // Of the longest path; 0: there is none yet.
+  int64_t limit_ns_ = 0, all_ns_ = 0;
+  std::vector<int64_t> ns_;     // by vertex; used by:
+  std::optional<Slack> slack_;  // for the batch
 };
 
 Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options) : fine_(fine), options_(options) {
@@ -146,6 +155,7 @@ Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options
     devices_.push_back(devices);
     class_.push_back(own);
   }
+  all_ns_ = all.ns;
   most_ = {static_cast<int64_t>(options.time_share * static_cast<double>(all.ns)),
            static_cast<int64_t>(options.memory_share * static_cast<double>(all.bytes))};
   read_values();
@@ -189,6 +199,30 @@ void Coarsener::renumber_values(const std::vector<int>& number) {
   std::vector<int> next(made_.begin(), made_.end() - 1);
   for (const Value& value : left) values_[at(next[at(value.producer)]++)] = value;
   readers_ = std::move(readers);
+  join_single();
+}
+
+// Makes one of the values with the same producer and the same one reader: an edge weighs the same, and passes are
+// short.
+void Coarsener::join_single() {
+  std::vector<int> value_to(load_.size(), -1);  // by reader, of this producer
+  int count = 0;
+  for (int u = 0; u < vertices(); ++u) {
+    const int first = count, begin = std::exchange(made_[at(u)], count), end = made_[at(u) + 1];
+    for (int i = begin; i < end; ++i) {
+      const Value value = values_[at(i)];
+      int& same = value_to[at(readers_[at(value.first)])];
+      const bool single = value.last == value.first + 1;
+      if (single && same >= first) {
+        values_[at(same)].ns += value.ns;
+        continue;
+      }
+      if (single) same = count;
+      values_[at(count++)] = value;
+    }
+  }
+  made_.back() = count;
+  values_.resize(static_cast<size_t>(count));
 }
 
 MergeGraph Coarsener::graph() const {
@@ -229,8 +263,8 @@ bool Coarsener::may_merge(int u, int v) const {
   return one.devices == other.devices && (one.load + other.load).within(most_);
 }
 
-bool Coarsener::merge_classes(int u, int v) {
-  if (!may_merge(u, v)) return false;
+bool Coarsener::merge(int u, int v) {
+  if (!may_merge(u, v) || (slack_ && !slack_->take(u, v))) return false;
   const int a = class_of(u), b = class_of(v);
   if (a == b) return true;
   Class &one = classes_[at(std::min(a, b))], &other = classes_[at(std::max(a, b))];
@@ -240,7 +274,7 @@ bool Coarsener::merge_classes(int u, int v) {
 }
 
 Coarsener::Pairs Coarsener::of_edges(const MergeGraph& g, size_t most) {
-  return edge_batch(g, heights(g), most, [&](int u, int v) { return merge_classes(u, v); });
+  return edge_batch(g, heights(g), most, [&](int u, int v) { return merge(u, v); });
 }
 
 // By height and devices; then those that stay together anyway; then those whose heaviest edge from below (of roots: up)
@@ -288,7 +322,7 @@ Coarsener::Pairs Coarsener::of_one_height(const MergeGraph& g, size_t most) {
   most = std::min(most, (candidates.size() + 1) / 2);
   for (const auto& [u, v] : candidates) {
     if (batch.size() >= most) break;
-    if (merge_classes(u, v)) batch.emplace_back(u, v);
+    if (merge(u, v)) batch.emplace_back(u, v);
   }
   return batch;
 }
@@ -314,19 +348,40 @@ void Coarsener::apply(const Pairs& pairs) {
   renumber_values(number);
 }
 
+// The limit starts at twice as parallel as the devices are, which costs nothing, and ends at all one after another.
+void Coarsener::set_slack(const MergeGraph& g) {
+  slack_.reset();
+  if (!options_.keep_parallel || limit_ns_ > 2 * all_ns_) return;
+  ns_.clear();
+  for (const Load& load : load_) ns_.push_back(load.ns);
+  const int64_t enough = all_ns_ / (2 * static_cast<int64_t>(fine_.devices.size()));
+  if (limit_ns_ == 0) limit_ns_ = std::max(longest_path(g, ns_), enough);
+  slack_.emplace(g, ns_, limit_ns_);
+}
+
 void Coarsener::down_to(int target) {
-  // A batch of edges below this share is followed by one of heights: vertices with thousands of neighbours, of which a
-  // batch takes one, would make thousands of batches.
+  // A batch below this share counts as few. Vertices with thousands of neighbours, of which a batch takes one, would
+  // make thousands of batches.
   constexpr size_t kFew = 20;
-  bool edges = true, nothing = false;
+  constexpr double kGrow = 1.2;
+  bool edges = true;
+  size_t in_both = 0;  // merges of a batch of edges with few, and of the one of heights after it
   while (vertices() > target) {
     const size_t before = load_.size(), most = before - static_cast<size_t>(std::max(0, target));
     const MergeGraph g = graph();
+    set_slack(g);
     const Pairs pairs = edges ? of_edges(g, most) : of_one_height(g, most);
-    if (pairs.empty() && nothing) return;
-    nothing = pairs.empty();
-    if (!pairs.empty()) apply(pairs);
-    edges = !edges || pairs.size() * kFew >= before;
+    apply(pairs);
+    in_both += pairs.size();
+    if (pairs.size() * kFew < before && edges) {
+      edges = false;
+      continue;
+    }
+    if (pairs.size() * kFew < before && slack_)
+      limit_ns_ = static_cast<int64_t>(kGrow * static_cast<double>(limit_ns_)) + 1;
+    else if (in_both == 0) return;
+    edges = true;
+    in_both = 0;
   }
 }
 

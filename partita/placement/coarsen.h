@@ -24,6 +24,8 @@ struct CoarsenOptions {
   // Makes one value of those with the same producer and the same readers: fewer transfers, the same bytes; the latency
   // is counted once.
   bool join_values = false;
+  // Merges only where the longest path stays within a limit (slack.h), which grows while that takes too few.
+  bool keep_parallel = false;
 };
 
 struct Coarse {

@@ -204,6 +204,7 @@ void random_problems(uint64_t seed, int problems) {
     CoarsenOptions options = kNoCaps;
     if (rng.below(2) == 0) options = {.time_share = 0.1 + rng.uniform(), .memory_share = 0.1 + rng.uniform()};
     options.join_values = rng.below(2) == 0;
+    options.keep_parallel = rng.below(2) == 0;
     const int target = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(shape.ops)));
     const Coarse c = coarsen(fine, target, options);
     check_vertices(fine, c, options);
@@ -239,6 +240,26 @@ TEST(Coarsen, LevelsAreNested) {
       ASSERT_EQ(levels[l].inside[static_cast<size_t>(finer)], levels[l].vertex[o]);
     }
   }
+}
+
+int64_t longest_path(const PlacementProblem& p) {
+  std::vector<int64_t> end(p.ops.size(), 0);
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    for (int v : p.ops[o].reads)
+      end[o] = std::max(end[o], end[static_cast<size_t>(p.values[static_cast<size_t>(v)].producer)]);
+    end[o] += *std::max_element(p.ops[o].ns.begin(), p.ops[o].ns.end());
+  }
+  return *std::max_element(end.begin(), end.end());
+}
+
+// Batches of edges alone put nearly all on one path.
+TEST(Coarsen, KeepsWhatIsParallel) {
+  const PlacementProblem fine = unrolled_problem(2, 100, 1);
+  const PlacementProblem plain = coarsen(fine, 200, {}).problem;
+  const PlacementProblem parallel = coarsen(fine, 200, {.keep_parallel = true}).problem;
+  EXPECT_EQ(parallel.ops.size(), 200U);
+  EXPECT_LT(longest_path(parallel), 2 * longest_path(fine));
+  EXPECT_GT(longest_path(plain), 4 * longest_path(fine));
 }
 
 }  // namespace
