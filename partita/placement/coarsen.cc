@@ -96,6 +96,7 @@ class Coarsener {
 
  private:
   using Pairs = std::vector<std::pair<int, int>>;
+  enum class Batch { kEdges, kRoom, kHeight };  // in turns, while they take few
 
   void read_values();
   MergeGraph graph() const;
@@ -104,8 +105,10 @@ class Coarsener {
   void set_slack(const MergeGraph& graph);
   int class_of(int v) const;
   Pairs of_edges(const MergeGraph& graph, size_t most);
-  Pairs of_one_height(const MergeGraph& graph, size_t most);
+  Pairs of_neighbours(const MergeGraph& graph, Batch kind, size_t most);
+  std::vector<int> together() const;
   std::vector<int> height_order(const MergeGraph& graph, const std::vector<int>& height) const;
+  std::vector<int> room_order() const;
   void apply(const Pairs& pairs);
   void renumber_values(const std::vector<int>& number);
   void join_single();
@@ -277,12 +280,20 @@ Coarsener::Pairs Coarsener::of_edges(const MergeGraph& g, size_t most) {
   return edge_batch(g, heights(g), most, [&](int u, int v) { return merge(u, v); });
 }
 
+// By vertex a number that those which stay together anyway have in common; the highest where it is alone.
+std::vector<int> Coarsener::together() const {
+  std::vector<int> members(classes_.size(), 0), number(load_.size(), INT32_MAX);
+  for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
+  for (int v = 0; v < vertices(); ++v)
+    if (members[at(class_of(v))] > 1) number[at(v)] = class_of(v);
+  return number;
+}
+
 // By height and devices; then those that stay together anyway; then those whose heaviest edge from below (of roots: up)
 // is with the same vertex.
 std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<int>& height) const {
-  const size_t n = load_.size();
-  std::vector<double> heaviest(n, -1);
-  std::vector<int> partner(n, -1), members(classes_.size(), 0), together(n, INT32_MAX), order(n);
+  std::vector<double> heaviest(load_.size(), -1);
+  std::vector<int> partner(load_.size(), -1), order(load_.size());
   const auto offer = [&](int v, int other, double weight) {
     if (weight > heaviest[at(v)]) heaviest[at(v)] = weight, partner[at(v)] = other;
   };
@@ -291,23 +302,32 @@ std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<
       offer(g.to[at(e)], u, g.weight[at(e)]);
       if (height[at(u)] == 1) offer(u, g.to[at(e)], g.weight[at(e)]);
     }
-  for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
-  for (int v = 0; v < vertices(); ++v)
-    if (members[at(class_of(v))] > 1) together[at(v)] = class_of(v);
+  const std::vector<int> same = together();
+  const auto key = [&](int v) { return std::tuple(height[at(v)], devices_[at(v)], same[at(v)], partner[at(v)], v); };
   std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](int v) {
-    return std::tuple(height[at(v)], devices_[at(v)], together[at(v)], partner[at(v)], v);
-  };
   std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
   return order;
 }
 
-// Neighbours in that order are candidates. The half of them that takes least time is merged.
-Coarsener::Pairs Coarsener::of_one_height(const MergeGraph& g, size_t most) {
-  const std::vector<int> height = heights(g);
+// By devices; then those that stay together anyway; then by where they stand.
+std::vector<int> Coarsener::room_order() const {
+  std::vector<int> order(load_.size());
+  const std::vector<int> same = together();
+  const auto key = [&](int v) { return std::tuple(devices_[at(v)], same[at(v)], slack_->start(v), v); };
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+  return order;
+}
+
+// Of vertices of one height, or of any for which there is room, the order's neighbours are candidates. The half of them
+// that takes least time is merged.
+Coarsener::Pairs Coarsener::of_neighbours(const MergeGraph& g, Batch kind, size_t most) {
+  std::vector<int> height;
+  if (kind == Batch::kHeight) height = heights(g);
+  else height.assign(load_.size(), 1);
   Pairs candidates, batch;
   int open = -1;
-  for (int v : height_order(g, height)) {
+  for (int v : kind == Batch::kHeight ? height_order(g, height) : room_order()) {
     if (open < 0 || height[at(open)] != height[at(v)] || devices_[at(open)] != devices_[at(v)]) {
       open = v;
     } else if (may_merge(open, v)) {
@@ -364,24 +384,24 @@ void Coarsener::down_to(int target) {
   // make thousands of batches.
   constexpr size_t kFew = 20;
   constexpr double kGrow = 1.2;
-  bool edges = true;
-  size_t in_both = 0;  // merges of a batch of edges with few, and of the one of heights after it
+  Batch kind = Batch::kEdges;
+  size_t in_round = 0;  // merges since the last batch of edges, with it
   while (vertices() > target) {
     const size_t before = load_.size(), most = before - static_cast<size_t>(std::max(0, target));
     const MergeGraph g = graph();
     set_slack(g);
-    const Pairs pairs = edges ? of_edges(g, most) : of_one_height(g, most);
+    const Pairs pairs = kind == Batch::kEdges ? of_edges(g, most) : of_neighbours(g, kind, most);
     apply(pairs);
-    in_both += pairs.size();
-    if (pairs.size() * kFew < before && edges) {
-      edges = false;
+    in_round += pairs.size();
+    const bool few = pairs.size() * kFew < before;
+    if (few && kind != Batch::kHeight) {
+      kind = kind == Batch::kEdges && slack_ ? Batch::kRoom : Batch::kHeight;
       continue;
     }
-    if (pairs.size() * kFew < before && slack_)
-      limit_ns_ = static_cast<int64_t>(kGrow * static_cast<double>(limit_ns_)) + 1;
-    else if (in_both == 0) return;
-    edges = true;
-    in_both = 0;
+    if (few && slack_) limit_ns_ = static_cast<int64_t>(kGrow * static_cast<double>(limit_ns_)) + 1;
+    else if (in_round == 0) return;
+    kind = Batch::kEdges;
+    in_round = 0;
   }
 }
 

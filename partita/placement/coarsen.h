@@ -24,7 +24,9 @@ struct CoarsenOptions {
   // Makes one value of those with the same producer and the same readers: fewer transfers, the same bytes; the latency
   // is counted once.
   bool join_values = false;
-  // Merges only where the longest path stays within a limit (slack.h), which grows while that takes too few.
+  // Merges only where a limit of the longest path leaves room (slack.h), also vertices of different heights without an
+  // edge. The limit grows while few have room. Without it nearly all is on one path in the end: what the paper says of
+  // merging, edges that are heaviest first, does not look at what could run at once.
   bool keep_parallel = false;
 };
 

@@ -220,17 +220,15 @@ TEST(Coarsen, RandomProblems) { random_problems(42, 2000); }
 
 TEST(ManyCoarsen, RandomProblems) { random_problems(43, 100'000); }
 
-TEST(Coarsen, LevelsAreNested) {
+void check_levels(const PlacementProblem& fine, const CoarsenOptions& options) {
   Rng rng(44);
-  const PlacementProblem fine = unrolled_problem(2, 100, 1);
-  verify(fine);
   const std::vector<int> targets = {10'000, 4000, 1000, 200, 50, 50};
-  const std::vector<Coarse> levels = coarsen_levels(fine, targets, {});
+  const std::vector<Coarse> levels = coarsen_levels(fine, targets, options);
   ASSERT_EQ(levels.size(), 4U);
   for (size_t l = 0; l < levels.size(); ++l) {
     SCOPED_TRACE(l);
     EXPECT_EQ(levels[l].problem.ops.size(), static_cast<size_t>(targets[l + 1]));
-    check_vertices(fine, levels[l], {});
+    check_vertices(fine, levels[l], options);
     check_values(fine, levels[l], false);
     check_expansion(rng, fine, levels[l], false);
     const size_t before = l == 0 ? fine.ops.size() : levels[l - 1].problem.ops.size();
@@ -240,6 +238,13 @@ TEST(Coarsen, LevelsAreNested) {
       ASSERT_EQ(levels[l].inside[static_cast<size_t>(finer)], levels[l].vertex[o]);
     }
   }
+}
+
+TEST(Coarsen, LevelsAreNested) {
+  const PlacementProblem fine = unrolled_problem(2, 100, 1);
+  verify(fine);
+  check_levels(fine, {});
+  check_levels(fine, {.keep_parallel = true});
 }
 
 int64_t longest_path(const PlacementProblem& p) {

@@ -25,6 +25,8 @@ class Slack {
 
   // Whether there is room to merge two vertices, neither of which is merged. If so they are.
   bool take(int u, int v);
+  // Where it stands (ns).
+  int64_t start(int v) const { return start_[static_cast<size_t>(v)]; }
 
  private:
   bool narrow(int v, int other, int64_t& from, int64_t& until);
