@@ -383,7 +383,7 @@ void Coarsener::down_to(int target) {
   // A batch below this share counts as few. Vertices with thousands of neighbours, of which a batch takes one, would
   // make thousands of batches.
   constexpr size_t kFew = 20;
-  constexpr double kGrow = 1.2;
+  constexpr double kGrow = 1.1;
   Batch kind = Batch::kEdges;
   size_t in_round = 0;  // merges since the last batch of edges, with it
   while (vertices() > target) {
