@@ -123,7 +123,7 @@ class Coarsener {
   std::vector<int> vertex_;  // by operation
   // By vertex.
   std::vector<Load> load_;
-  std::vector<int> devices_, class_;
+  std::vector<int> devices_, class_, placed_;
   // Values that leave their vertex, by producer: from made_[v] on.
   struct Value {
     int producer, first, last;  // of readers_
@@ -140,6 +140,9 @@ class Coarsener {
 Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options) : fine_(fine), options_(options) {
   Load all;
   std::map<int, int> class_of_group;
+  ensure(options.placement.empty() || options.placement.size() == fine.ops.size(),
+         "a placement of {} operations is kept in a problem of {}", options.placement.size(), fine.ops.size());
+  placed_ = options.placement.empty() ? std::vector<int>(fine.ops.size(), -1) : options.placement;
   vertex_.resize(fine.ops.size());
   std::iota(vertex_.begin(), vertex_.end(), 0);
   std::vector<char> set;
@@ -259,7 +262,9 @@ int Coarsener::class_of(int v) const {
 }
 
 bool Coarsener::may_merge(int u, int v) const {
-  if (devices_[at(u)] != devices_[at(v)] || !(load_[at(u)] + load_[at(v)]).within(most_)) return false;
+  if (devices_[at(u)] != devices_[at(v)] || placed_[at(u)] != placed_[at(v)] ||
+      !(load_[at(u)] + load_[at(v)]).within(most_))
+    return false;
   const int a = class_of(u), b = class_of(v);
   if (a == b) return true;
   const Class &one = classes_[at(a)], &other = classes_[at(b)];
@@ -303,7 +308,9 @@ std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<
       if (height[at(u)] == 1) offer(u, g.to[at(e)], g.weight[at(e)]);
     }
   const std::vector<int> same = together();
-  const auto key = [&](int v) { return std::tuple(height[at(v)], devices_[at(v)], same[at(v)], partner[at(v)], v); };
+  const auto key = [&](int v) {
+    return std::tuple(height[at(v)], devices_[at(v)], placed_[at(v)], same[at(v)], partner[at(v)], v);
+  };
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
   return order;
@@ -313,7 +320,7 @@ std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<
 std::vector<int> Coarsener::room_order() const {
   std::vector<int> order(load_.size());
   const std::vector<int> same = together();
-  const auto key = [&](int v) { return std::tuple(devices_[at(v)], same[at(v)], slack_->start(v), v); };
+  const auto key = [&](int v) { return std::tuple(devices_[at(v)], placed_[at(v)], same[at(v)], slack_->start(v), v); };
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
   return order;
@@ -361,8 +368,9 @@ void Coarsener::apply(const Pairs& pairs) {
     load_[at(number[v])] = load_[v];
     devices_[at(number[v])] = devices_[v];
     class_[at(number[v])] = class_of(static_cast<int>(v));
+    placed_[at(number[v])] = placed_[v];
   }
-  for (auto* of_vertex : {&devices_, &class_}) of_vertex->resize(static_cast<size_t>(count));
+  for (auto* of_vertex : {&devices_, &class_, &placed_}) of_vertex->resize(static_cast<size_t>(count));
   load_.resize(static_cast<size_t>(count));
   for (int& v : vertex_) v = number[at(v)];
   renumber_values(number);
@@ -529,6 +537,17 @@ std::vector<Coarse> coarsen_levels(const PlacementProblem& fine, const std::vect
     levels.push_back(std::move(level));
   }
   return levels;
+}
+
+std::vector<int> coarse_placement(const Coarse& coarse, const std::vector<int>& placement) {
+  std::vector<int> device(coarse.problem.ops.size(), -1);
+  for (size_t o = 0; o < placement.size(); ++o) {
+    int& d = device[at(coarse.vertex[o])];
+    ensure(d < 0 || d == placement[o], "vertex '{}' has operations on two devices",
+           coarse.problem.ops[at(coarse.vertex[o])].name);
+    d = placement[o];
+  }
+  return device;
 }
 
 std::vector<int> expanded_placement(const Coarse& coarse, const std::vector<int>& device) {

@@ -205,12 +205,15 @@ void random_problems(uint64_t seed, int problems) {
     if (rng.below(2) == 0) options = {.time_share = 0.1 + rng.uniform(), .memory_share = 0.1 + rng.uniform()};
     options.join_values = rng.below(2) == 0;
     options.keep_parallel = rng.below(2) == 0;
+    if (rng.below(3) == 0) options.placement = random_placement(rng, fine);
     const int target = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(shape.ops)));
     const Coarse c = coarsen(fine, target, options);
     check_vertices(fine, c, options);
     check_values(fine, c, options.join_values);
     ASSERT_GE(c.problem.ops.size(), static_cast<size_t>(target));
-    const bool free = !shape.host && options.time_share >= 1 && options.memory_share >= 1;
+    ASSERT_TRUE(options.placement.empty() ||
+                expanded_placement(c, coarse_placement(c, options.placement)) == options.placement);
+    const bool free = !shape.host && options.placement.empty() && options.time_share >= 1 && options.memory_share >= 1;
     ASSERT_TRUE(!free || c.problem.ops.size() == static_cast<size_t>(target));
     check_expansion(rng, fine, c, options.join_values);
   }
