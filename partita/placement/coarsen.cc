@@ -335,14 +335,9 @@ Coarsener::Pairs Coarsener::of_neighbours(const MergeGraph& g, Batch kind, size_
   Pairs candidates, batch;
   int open = -1;
   for (int v : kind == Batch::kHeight ? height_order(g, height) : room_order()) {
-    if (open < 0 || height[at(open)] != height[at(v)] || devices_[at(open)] != devices_[at(v)]) {
-      open = v;
-    } else if (may_merge(open, v)) {
-      candidates.emplace_back(open, v);
-      open = -1;
-    } else if (load_[at(v)].ns < load_[at(open)].ns) {
-      open = v;
-    }
+    const bool alike = open >= 0 && height[at(open)] == height[at(v)] && devices_[at(open)] == devices_[at(v)];
+    if (alike && may_merge(open, v)) candidates.emplace_back(std::exchange(open, -1), v);
+    else if (!alike || load_[at(v)].ns < load_[at(open)].ns) open = v;
   }
   const auto ns = [&](const std::pair<int, int>& p) { return load_[at(p.first)].ns + load_[at(p.second)].ns; };
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) { return ns(a) < ns(b); });
