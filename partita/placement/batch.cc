@@ -13,22 +13,6 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// By vertex its predecessors, as MergeGraph has successors.
-struct Predecessors {
-  std::vector<int> first, from;
-  int count(int v) const { return first[at(v) + 1] - first[at(v)]; }
-};
-
-Predecessors predecessors(const MergeGraph& g) {
-  Predecessors p{std::vector<int>(at(g.vertices()) + 1, 0), std::vector<int>(g.to.size())};
-  for (int v : g.to) ++p.first[at(v) + 1];
-  for (size_t v = 1; v < p.first.size(); ++v) p.first[v] += p.first[v - 1];
-  std::vector<int> next(p.first.begin(), p.first.end() - 1);
-  for (int u = 0; u < g.vertices(); ++u)
-    for (int e = g.first[at(u)]; e < g.first[at(u) + 1]; ++e) p.from[at(next[at(g.to[at(e)])]++)] = u;
-  return p;
-}
-
 struct Candidate {
   double weight;
   int u, v;
@@ -59,22 +43,35 @@ std::vector<Candidate> candidates(const MergeGraph& g, const std::vector<int>& h
 
 }  // namespace
 
-std::vector<int> heights(const MergeGraph& g) {
-  std::vector<int> height(at(g.vertices()), 1), missing(at(g.vertices()), 0), ready;
-  for (int v : g.to) ++missing[at(v)];
-  ready.reserve(height.size());
+Predecessors predecessors(const MergeGraph& g) {
+  Predecessors p{std::vector<int>(at(g.vertices()) + 1, 0), std::vector<int>(g.to.size())};
+  for (int v : g.to) ++p.first[at(v) + 1];
+  for (size_t v = 1; v < p.first.size(); ++v) p.first[v] += p.first[v - 1];
+  std::vector<int> next(p.first.begin(), p.first.end() - 1);
   for (int u = 0; u < g.vertices(); ++u)
-    if (missing[at(u)] == 0) ready.push_back(u);
-  for (size_t i = 0; i < ready.size(); ++i) {
-    const int u = ready[i];
-    for (int e = g.first[at(u)]; e < g.first[at(u) + 1]; ++e) {
-      const int v = g.to[at(e)];
-      height[at(v)] = std::max(height[at(v)], height[at(u)] + 1);
-      if (--missing[at(v)] == 0) ready.push_back(v);
-    }
-  }
-  ensure(ready.size() == height.size(), "of {} vertices {} are in or behind a cycle", height.size(),
-         height.size() - ready.size());
+    for (int e = g.first[at(u)]; e < g.first[at(u) + 1]; ++e) p.from[at(next[at(g.to[at(e)])]++)] = u;
+  return p;
+}
+
+std::vector<int> topological_order(const MergeGraph& g) {
+  std::vector<int> missing(at(g.vertices()), 0), order;
+  for (int v : g.to) ++missing[at(v)];
+  order.reserve(missing.size());
+  for (int u = 0; u < g.vertices(); ++u)
+    if (missing[at(u)] == 0) order.push_back(u);
+  for (size_t i = 0; i < order.size(); ++i)
+    for (int e = g.first[at(order[i])]; e < g.first[at(order[i]) + 1]; ++e)
+      if (--missing[at(g.to[at(e)])] == 0) order.push_back(g.to[at(e)]);
+  ensure(order.size() == missing.size(), "of {} vertices {} are in or behind a cycle", missing.size(),
+         missing.size() - order.size());
+  return order;
+}
+
+std::vector<int> heights(const MergeGraph& g) {
+  std::vector<int> height(at(g.vertices()), 1);
+  for (int u : topological_order(g))
+    for (int e = g.first[at(u)]; e < g.first[at(u) + 1]; ++e)
+      height[at(g.to[at(e)])] = std::max(height[at(g.to[at(e)])], height[at(u)] + 1);
   return height;
 }
 

@@ -33,7 +33,17 @@ struct MergeGraph {
   int vertices() const { return static_cast<int>(first.size()) - 1; }
 };
 
-// By vertex. Throws where there is a cycle.
+// By vertex its predecessors, as MergeGraph has successors.
+struct Predecessors {
+  std::vector<int> first, from;
+  int count(int v) const { return first[static_cast<size_t>(v) + 1] - first[static_cast<size_t>(v)]; }
+};
+Predecessors predecessors(const MergeGraph& graph);
+
+// Throws where there is a cycle.
+std::vector<int> topological_order(const MergeGraph& graph);
+
+// By vertex.
 std::vector<int> heights(const MergeGraph& graph);
 
 // Says whether u and v may be merged besides what it has said so of; for reasons other than cycles.

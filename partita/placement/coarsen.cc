@@ -6,11 +6,14 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/placement/batch.h"
+#include "partita/placement/slack.h"
 
 namespace partita {
 
@@ -93,17 +96,22 @@ class Coarsener {
 
  private:
   using Pairs = std::vector<std::pair<int, int>>;
+  enum class Batch { kEdges, kRoom, kHeight };  // in turns, while they take few
 
   void read_values();
   MergeGraph graph() const;
   bool may_merge(int u, int v) const;
-  bool merge_classes(int u, int v);
+  bool merge(int u, int v);
+  void set_slack(const MergeGraph& graph);
   int class_of(int v) const;
   Pairs of_edges(const MergeGraph& graph, size_t most);
-  Pairs of_one_height(const MergeGraph& graph, size_t most);
+  Pairs of_neighbours(const MergeGraph& graph, Batch kind, size_t most);
+  std::vector<int> together() const;
   std::vector<int> height_order(const MergeGraph& graph, const std::vector<int>& height) const;
+  std::vector<int> room_order() const;
   void apply(const Pairs& pairs);
   void renumber_values(const std::vector<int>& number);
+  void join_single();
   std::vector<int> topological_numbers() const;
   std::vector<int> groups() const;
 
@@ -115,7 +123,7 @@ class Coarsener {
   std::vector<int> vertex_;  // by operation
   // By vertex.
   std::vector<Load> load_;
-  std::vector<int> devices_, class_;
+  std::vector<int> devices_, class_, placed_;
   // Values that leave their vertex, by producer: from made_[v] on.
   struct Value {
     int producer, first, last;  // of readers_
@@ -123,11 +131,18 @@ class Coarsener {
   };
   std::vector<Value> values_;
   std::vector<int> made_, readers_;
+  // Of the longest path; 0: there is none yet.
+  int64_t limit_ns_ = 0, all_ns_ = 0;
+  std::vector<int64_t> ns_;     // by vertex; used by:
+  std::optional<Slack> slack_;  // for the batch
 };
 
 Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options) : fine_(fine), options_(options) {
   Load all;
   std::map<int, int> class_of_group;
+  ensure(options.placement.empty() || options.placement.size() == fine.ops.size(),
+         "a placement of {} operations is kept in a problem of {}", options.placement.size(), fine.ops.size());
+  placed_ = options.placement.empty() ? std::vector<int>(fine.ops.size(), -1) : options.placement;
   vertex_.resize(fine.ops.size());
   std::iota(vertex_.begin(), vertex_.end(), 0);
   std::vector<char> set;
@@ -146,6 +161,7 @@ Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options
     devices_.push_back(devices);
     class_.push_back(own);
   }
+  all_ns_ = all.ns;
   most_ = {static_cast<int64_t>(options.time_share * static_cast<double>(all.ns)),
            static_cast<int64_t>(options.memory_share * static_cast<double>(all.bytes))};
   read_values();
@@ -189,6 +205,30 @@ void Coarsener::renumber_values(const std::vector<int>& number) {
   std::vector<int> next(made_.begin(), made_.end() - 1);
   for (const Value& value : left) values_[at(next[at(value.producer)]++)] = value;
   readers_ = std::move(readers);
+  join_single();
+}
+
+// Makes one of the values with the same producer and the same one reader: an edge weighs the same, and passes are
+// short.
+void Coarsener::join_single() {
+  std::vector<int> value_to(load_.size(), -1);  // by reader, of this producer
+  int count = 0;
+  for (int u = 0; u < vertices(); ++u) {
+    const int first = count, begin = std::exchange(made_[at(u)], count), end = made_[at(u) + 1];
+    for (int i = begin; i < end; ++i) {
+      const Value value = values_[at(i)];
+      int& same = value_to[at(readers_[at(value.first)])];
+      const bool single = value.last == value.first + 1;
+      if (single && same >= first) {
+        values_[at(same)].ns += value.ns;
+        continue;
+      }
+      if (single) same = count;
+      values_[at(count++)] = value;
+    }
+  }
+  made_.back() = count;
+  values_.resize(static_cast<size_t>(count));
 }
 
 MergeGraph Coarsener::graph() const {
@@ -222,15 +262,17 @@ int Coarsener::class_of(int v) const {
 }
 
 bool Coarsener::may_merge(int u, int v) const {
-  if (devices_[at(u)] != devices_[at(v)] || !(load_[at(u)] + load_[at(v)]).within(most_)) return false;
+  if (devices_[at(u)] != devices_[at(v)] || placed_[at(u)] != placed_[at(v)] ||
+      !(load_[at(u)] + load_[at(v)]).within(most_))
+    return false;
   const int a = class_of(u), b = class_of(v);
   if (a == b) return true;
   const Class &one = classes_[at(a)], &other = classes_[at(b)];
   return one.devices == other.devices && (one.load + other.load).within(most_);
 }
 
-bool Coarsener::merge_classes(int u, int v) {
-  if (!may_merge(u, v)) return false;
+bool Coarsener::merge(int u, int v) {
+  if (!may_merge(u, v) || (slack_ && !slack_->take(u, v))) return false;
   const int a = class_of(u), b = class_of(v);
   if (a == b) return true;
   Class &one = classes_[at(std::min(a, b))], &other = classes_[at(std::max(a, b))];
@@ -240,15 +282,23 @@ bool Coarsener::merge_classes(int u, int v) {
 }
 
 Coarsener::Pairs Coarsener::of_edges(const MergeGraph& g, size_t most) {
-  return edge_batch(g, heights(g), most, [&](int u, int v) { return merge_classes(u, v); });
+  return edge_batch(g, heights(g), most, [&](int u, int v) { return merge(u, v); });
+}
+
+// By vertex a number that those which stay together anyway have in common; the highest where it is alone.
+std::vector<int> Coarsener::together() const {
+  std::vector<int> members(classes_.size(), 0), number(load_.size(), INT32_MAX);
+  for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
+  for (int v = 0; v < vertices(); ++v)
+    if (members[at(class_of(v))] > 1) number[at(v)] = class_of(v);
+  return number;
 }
 
 // By height and devices; then those that stay together anyway; then those whose heaviest edge from below (of roots: up)
 // is with the same vertex.
 std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<int>& height) const {
-  const size_t n = load_.size();
-  std::vector<double> heaviest(n, -1);
-  std::vector<int> partner(n, -1), members(classes_.size(), 0), together(n, INT32_MAX), order(n);
+  std::vector<double> heaviest(load_.size(), -1);
+  std::vector<int> partner(load_.size(), -1), order(load_.size());
   const auto offer = [&](int v, int other, double weight) {
     if (weight > heaviest[at(v)]) heaviest[at(v)] = weight, partner[at(v)] = other;
   };
@@ -257,38 +307,44 @@ std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<
       offer(g.to[at(e)], u, g.weight[at(e)]);
       if (height[at(u)] == 1) offer(u, g.to[at(e)], g.weight[at(e)]);
     }
-  for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
-  for (int v = 0; v < vertices(); ++v)
-    if (members[at(class_of(v))] > 1) together[at(v)] = class_of(v);
-  std::iota(order.begin(), order.end(), 0);
+  const std::vector<int> same = together();
   const auto key = [&](int v) {
-    return std::tuple(height[at(v)], devices_[at(v)], together[at(v)], partner[at(v)], v);
+    return std::tuple(height[at(v)], devices_[at(v)], placed_[at(v)], same[at(v)], partner[at(v)], v);
   };
+  std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
   return order;
 }
 
-// Neighbours in that order are candidates. The half of them that takes least time is merged.
-Coarsener::Pairs Coarsener::of_one_height(const MergeGraph& g, size_t most) {
-  const std::vector<int> height = heights(g);
+// By devices; then those that stay together anyway; then by where they stand.
+std::vector<int> Coarsener::room_order() const {
+  std::vector<int> order(load_.size());
+  const std::vector<int> same = together();
+  const auto key = [&](int v) { return std::tuple(devices_[at(v)], placed_[at(v)], same[at(v)], slack_->start(v), v); };
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+  return order;
+}
+
+// Of vertices of one height, or of any for which there is room, the order's neighbours are candidates. The half of them
+// that takes least time is merged.
+Coarsener::Pairs Coarsener::of_neighbours(const MergeGraph& g, Batch kind, size_t most) {
+  std::vector<int> height;
+  if (kind == Batch::kHeight) height = heights(g);
+  else height.assign(load_.size(), 1);
   Pairs candidates, batch;
   int open = -1;
-  for (int v : height_order(g, height)) {
-    if (open < 0 || height[at(open)] != height[at(v)] || devices_[at(open)] != devices_[at(v)]) {
-      open = v;
-    } else if (may_merge(open, v)) {
-      candidates.emplace_back(open, v);
-      open = -1;
-    } else if (load_[at(v)].ns < load_[at(open)].ns) {
-      open = v;
-    }
+  for (int v : kind == Batch::kHeight ? height_order(g, height) : room_order()) {
+    const bool alike = open >= 0 && height[at(open)] == height[at(v)] && devices_[at(open)] == devices_[at(v)];
+    if (alike && may_merge(open, v)) candidates.emplace_back(std::exchange(open, -1), v);
+    else if (!alike || load_[at(v)].ns < load_[at(open)].ns) open = v;
   }
   const auto ns = [&](const std::pair<int, int>& p) { return load_[at(p.first)].ns + load_[at(p.second)].ns; };
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) { return ns(a) < ns(b); });
   most = std::min(most, (candidates.size() + 1) / 2);
   for (const auto& [u, v] : candidates) {
     if (batch.size() >= most) break;
-    if (merge_classes(u, v)) batch.emplace_back(u, v);
+    if (merge(u, v)) batch.emplace_back(u, v);
   }
   return batch;
 }
@@ -307,26 +363,48 @@ void Coarsener::apply(const Pairs& pairs) {
     load_[at(number[v])] = load_[v];
     devices_[at(number[v])] = devices_[v];
     class_[at(number[v])] = class_of(static_cast<int>(v));
+    placed_[at(number[v])] = placed_[v];
   }
-  for (auto* of_vertex : {&devices_, &class_}) of_vertex->resize(static_cast<size_t>(count));
+  for (auto* of_vertex : {&devices_, &class_, &placed_}) of_vertex->resize(static_cast<size_t>(count));
   load_.resize(static_cast<size_t>(count));
   for (int& v : vertex_) v = number[at(v)];
   renumber_values(number);
 }
 
+// The limit starts at twice as parallel as the devices are, which costs nothing, and ends at all one after another.
+void Coarsener::set_slack(const MergeGraph& g) {
+  slack_.reset();
+  if (!options_.keep_parallel || limit_ns_ > 2 * all_ns_) return;
+  ns_.clear();
+  for (const Load& load : load_) ns_.push_back(load.ns);
+  const int64_t enough = all_ns_ / (2 * static_cast<int64_t>(fine_.devices.size()));
+  if (limit_ns_ == 0) limit_ns_ = std::max(longest_path(g, ns_), enough);
+  slack_.emplace(g, ns_, limit_ns_);
+}
+
 void Coarsener::down_to(int target) {
-  // A batch of edges below this share is followed by one of heights: vertices with thousands of neighbours, of which a
-  // batch takes one, would make thousands of batches.
+  // A batch below this share counts as few. Vertices with thousands of neighbours, of which a batch takes one, would
+  // make thousands of batches.
   constexpr size_t kFew = 20;
-  bool edges = true, nothing = false;
+  constexpr double kGrow = 1.1;
+  Batch kind = Batch::kEdges;
+  size_t in_round = 0;  // merges since the last batch of edges, with it
   while (vertices() > target) {
     const size_t before = load_.size(), most = before - static_cast<size_t>(std::max(0, target));
     const MergeGraph g = graph();
-    const Pairs pairs = edges ? of_edges(g, most) : of_one_height(g, most);
-    if (pairs.empty() && nothing) return;
-    nothing = pairs.empty();
-    if (!pairs.empty()) apply(pairs);
-    edges = !edges || pairs.size() * kFew >= before;
+    set_slack(g);
+    const Pairs pairs = kind == Batch::kEdges ? of_edges(g, most) : of_neighbours(g, kind, most);
+    apply(pairs);
+    in_round += pairs.size();
+    const bool few = pairs.size() * kFew < before;
+    if (few && kind != Batch::kHeight) {
+      kind = kind == Batch::kEdges && slack_ ? Batch::kRoom : Batch::kHeight;
+      continue;
+    }
+    if (few && slack_) limit_ns_ = static_cast<int64_t>(kGrow * static_cast<double>(limit_ns_)) + 1;
+    else if (in_round == 0) return;
+    kind = Batch::kEdges;
+    in_round = 0;
   }
 }
 
@@ -454,6 +532,17 @@ std::vector<Coarse> coarsen_levels(const PlacementProblem& fine, const std::vect
     levels.push_back(std::move(level));
   }
   return levels;
+}
+
+std::vector<int> coarse_placement(const Coarse& coarse, const std::vector<int>& placement) {
+  std::vector<int> device(coarse.problem.ops.size(), -1);
+  for (size_t o = 0; o < placement.size(); ++o) {
+    int& d = device[at(coarse.vertex[o])];
+    ensure(d < 0 || d == placement[o], "vertex '{}' has operations on two devices",
+           coarse.problem.ops[at(coarse.vertex[o])].name);
+    d = placement[o];
+  }
+  return device;
 }
 
 std::vector<int> expanded_placement(const Coarse& coarse, const std::vector<int>& device) {

@@ -24,6 +24,13 @@ struct CoarsenOptions {
   // Makes one value of those with the same producer and the same readers: fewer transfers, the same bytes; the latency
   // is counted once.
   bool join_values = false;
+  // Merges only where a limit of the longest path leaves room (slack.h), also vertices of different heights without an
+  // edge. The limit grows while few have room. Without it nearly all is on one path in the end: what the paper says of
+  // merging, edges that are heaviest first, does not look at what could run at once.
+  bool keep_parallel = false;
+  // By operation; none where it is empty. Only what it has on one device is merged, so that it is a placement of the
+  // coarse problem too, from which a search there goes on.
+  std::vector<int> placement = {};
 };
 
 struct Coarse {
@@ -43,6 +50,8 @@ Coarse coarsen(const PlacementProblem& fine, int target, const CoarsenOptions& o
 std::vector<Coarse> coarsen_levels(const PlacementProblem& fine, const std::vector<int>& targets,
                                    const CoarsenOptions& options);
 
+// By vertex: the device of its operations, where these have one (CoarsenOptions::placement).
+std::vector<int> coarse_placement(const Coarse& coarse, const std::vector<int>& placement);
 // By operation: its vertex's device.
 std::vector<int> expanded_placement(const Coarse& coarse, const std::vector<int>& device);
 // The operations of a vertex one after another in the framework's order, vertices in theirs, which is topological.

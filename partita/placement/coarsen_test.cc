@@ -204,12 +204,16 @@ void random_problems(uint64_t seed, int problems) {
     CoarsenOptions options = kNoCaps;
     if (rng.below(2) == 0) options = {.time_share = 0.1 + rng.uniform(), .memory_share = 0.1 + rng.uniform()};
     options.join_values = rng.below(2) == 0;
+    options.keep_parallel = rng.below(2) == 0;
+    if (rng.below(3) == 0) options.placement = random_placement(rng, fine);
     const int target = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(shape.ops)));
     const Coarse c = coarsen(fine, target, options);
     check_vertices(fine, c, options);
     check_values(fine, c, options.join_values);
     ASSERT_GE(c.problem.ops.size(), static_cast<size_t>(target));
-    const bool free = !shape.host && options.time_share >= 1 && options.memory_share >= 1;
+    ASSERT_TRUE(options.placement.empty() ||
+                expanded_placement(c, coarse_placement(c, options.placement)) == options.placement);
+    const bool free = !shape.host && options.placement.empty() && options.time_share >= 1 && options.memory_share >= 1;
     ASSERT_TRUE(!free || c.problem.ops.size() == static_cast<size_t>(target));
     check_expansion(rng, fine, c, options.join_values);
   }
@@ -219,17 +223,15 @@ TEST(Coarsen, RandomProblems) { random_problems(42, 2000); }
 
 TEST(ManyCoarsen, RandomProblems) { random_problems(43, 100'000); }
 
-TEST(Coarsen, LevelsAreNested) {
+void check_levels(const PlacementProblem& fine, const CoarsenOptions& options) {
   Rng rng(44);
-  const PlacementProblem fine = unrolled_problem(2, 100, 1);
-  verify(fine);
   const std::vector<int> targets = {10'000, 4000, 1000, 200, 50, 50};
-  const std::vector<Coarse> levels = coarsen_levels(fine, targets, {});
+  const std::vector<Coarse> levels = coarsen_levels(fine, targets, options);
   ASSERT_EQ(levels.size(), 4U);
   for (size_t l = 0; l < levels.size(); ++l) {
     SCOPED_TRACE(l);
     EXPECT_EQ(levels[l].problem.ops.size(), static_cast<size_t>(targets[l + 1]));
-    check_vertices(fine, levels[l], {});
+    check_vertices(fine, levels[l], options);
     check_values(fine, levels[l], false);
     check_expansion(rng, fine, levels[l], false);
     const size_t before = l == 0 ? fine.ops.size() : levels[l - 1].problem.ops.size();
@@ -239,6 +241,33 @@ TEST(Coarsen, LevelsAreNested) {
       ASSERT_EQ(levels[l].inside[static_cast<size_t>(finer)], levels[l].vertex[o]);
     }
   }
+}
+
+TEST(Coarsen, LevelsAreNested) {
+  const PlacementProblem fine = unrolled_problem(2, 100, 1);
+  verify(fine);
+  check_levels(fine, {});
+  check_levels(fine, {.keep_parallel = true});
+}
+
+int64_t longest_path(const PlacementProblem& p) {
+  std::vector<int64_t> end(p.ops.size(), 0);
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    for (int v : p.ops[o].reads)
+      end[o] = std::max(end[o], end[static_cast<size_t>(p.values[static_cast<size_t>(v)].producer)]);
+    end[o] += *std::max_element(p.ops[o].ns.begin(), p.ops[o].ns.end());
+  }
+  return *std::max_element(end.begin(), end.end());
+}
+
+// Batches of edges alone put nearly all on one path.
+TEST(Coarsen, KeepsWhatIsParallel) {
+  const PlacementProblem fine = unrolled_problem(2, 100, 1);
+  const PlacementProblem plain = coarsen(fine, 200, {}).problem;
+  const PlacementProblem parallel = coarsen(fine, 200, {.keep_parallel = true}).problem;
+  EXPECT_EQ(parallel.ops.size(), 200U);
+  EXPECT_LT(longest_path(parallel), 2 * longest_path(fine));
+  EXPECT_GT(longest_path(plain), 4 * longest_path(fine));
 }
 
 }  // namespace
