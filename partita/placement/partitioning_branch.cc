@@ -113,20 +113,28 @@ class Tree {
     return least_(side_);
   }
 
-  // Whether the rest could find room; accelerators that are empty are counted too.
-  bool has_room(size_t depth) const {
+  // Whether the rest could find room; accelerators that are empty are counted too. `communication` is what accelerators
+  // spend on it at least.
+  bool has_room(size_t depth, double communication) const {
     if (below_ == kInfinity) return true;
-    double accelerator = 0, cpu = 0;
+    double accelerator = -communication, cpu = 0;
     for (int d = 0; d < devices_; ++d) (d < accelerators_ ? accelerator : cpu) += std::max(0.0, below_ - compute_[d]);
     const double moved = slowness_[depth] > 0 && cpu > 0 ? cpu / slowness_[depth] : cpu > 0 ? kInfinity : 0;
     return free_accelerator_[depth] * kLess <= accelerator + moved;
   }
 
-  double bound_of_all(int changed) {
+  double bound_of_all(int changed, size_t depth) {
     double bound = bound_of(changed);
     for (int d = 0; d < devices_ && bound < below_ * kLess; ++d)
       if (d != changed && count_[d] > 0) bound = std::max(bound, bound_of(d));
-    return bound;
+    double communication = 0;
+    for (int d = 0; d < accelerators_ && below_ < kInfinity; ++d) {
+      if (bound >= below_ * kLess || !has_room(depth, communication)) return kInfinity;
+      if (count_[d] == 0 || !set_sides(d)) continue;
+      ++cuts_;
+      communication += least_(side_, false);
+    }
+    return has_room(depth, communication) ? bound : kInfinity;
   }
 
   void put(int u, int d, int sign) {
@@ -152,7 +160,7 @@ class Tree {
         continue;
       const double compute = compute_[d];
       put(u, d, 1);
-      const double bound = has_room(depth + 1) ? bound_of_all(d) : kInfinity;
+      const double bound = has_room(depth + 1, 0) ? bound_of_all(d, depth + 1) : kInfinity;
       put(u, d, -1);
       compute_[d] = compute;
       if (bound < below_ * kLess) children.emplace_back(bound, d);

@@ -3,7 +3,7 @@
 //   - what a device has already: its compute, and nets of which one assigned unit is on it and one elsewhere;
 //   - a minimum cut for each accelerator: over all ways to give it more of the free units, its compute and its cut
 //   nets;
-//   - all free compute has to find room below the best known.
+//   - all free compute has to find room below the best known, beside a minimum cut for each accelerator by nets alone.
 // Devices that are still empty are the same; one of each kind is tried.
 #pragma once
 #include <functional>

@@ -76,15 +76,16 @@ double LeastLoad::push(int v, double flow) {
   return sent;
 }
 
-double LeastLoad::operator()(const std::vector<Side>& side) {
+double LeastLoad::operator()(const std::vector<Side>& side, bool computes) {
   double fixed = 0;
   nodes_ = 2 + static_cast<int>(units_.units.size());
   arcs_.clear();
   for (auto& arcs : out_) arcs.clear();
   for (size_t u = 0; u < side.size(); ++u) {
     const Unit& unit = units_.units[u];
-    if (side[u] == Side::kOn) fixed += unit.accelerator;
-    if (side[u] == Side::kFree) join(2 + static_cast<int>(u), kOff, unit.supported ? unit.accelerator : kInfinity);
+    const double compute = computes ? unit.accelerator : 0;
+    if (side[u] == Side::kOn) fixed += compute;
+    if (side[u] == Side::kFree) join(2 + static_cast<int>(u), kOff, unit.supported ? compute : kInfinity);
   }
   for (const Net& net : units_.nets) add_net(net, side, fixed);
   double flow = 0, all = fixed;

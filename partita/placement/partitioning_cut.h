@@ -13,8 +13,8 @@ enum class Side : char { kFree, kOn, kOff };
 class LeastLoad {
  public:
   explicit LeastLoad(const Units& units);
-  // `side` of each unit. Rounded down, so that it is a bound.
-  double operator()(const std::vector<Side>& side);
+  // `side` of each unit. With `computes` false only nets count. Rounded down, so that it is a bound.
+  double operator()(const std::vector<Side>& side, bool computes = true);
 
  private:
   struct Arc {

@@ -108,6 +108,12 @@ class Program {
         touched_(o.units.nets.size()),
         seen_(lattice.size(), -1) {
     best_[0] = 0;
+    rest_.resize(lattice.size());
+    for (int at = 0; at < lattice.size(); ++at)
+      for (size_t v = 0; v < o.units.units.size(); ++v)
+        if (!lattice.has(at, static_cast<int>(v))) rest_[at] += least_of(o.units.units[v]);
+    for (const Unit& unit : o.units.units)
+      if (unit.accelerator > 0) slowness_ = std::min(slowness_, unit.cpu / unit.accelerator);
   }
 
   bool run() {
@@ -150,6 +156,19 @@ class Program {
 
   size_t index(int ideal, int state) const { return static_cast<size_t>(ideal) * states_ + state; }
 
+  // What accelerators compute of a unit; what only CPUs can run is not counted.
+  double least_of(const Unit& unit) const {
+    return unit.supported && instance_.accelerators > 0 ? unit.accelerator : 0;
+  }
+  // Whether what an ideal lacks could have room on the devices that a state leaves.
+  bool has_room(int at, int state) const {
+    if (below_ == kInfinity || instance_.accelerators == 0) return true;
+    const int k = instance_.accelerators;
+    const double accelerators = k - state % (k + 1), cpus = instance_.cpus - state / (k + 1);
+    if (cpus > 0 && !(slowness_ > 0)) return true;
+    return rest_[at] * kLess <= below_ * (accelerators + (cpus > 0 ? cpus / slowness_ : 0));
+  }
+
   // One device more may stay without anything.
   void offer_more_devices(int at) {
     const int k = instance_.accelerators;
@@ -165,7 +184,7 @@ class Program {
   }
   bool useful(int at) const {
     for (int state = 0; state < states_; ++state)
-      if (best_[index(at, state)] < below_ * kLess) return true;
+      if (best_[index(at, state)] < below_ * kLess && has_room(at, state)) return true;
     return false;
   }
 
@@ -225,7 +244,7 @@ class Program {
     for (int state = step; state < states_; ++state) {
       if (!is_cpu && state % (k + 1) == 0) continue;
       const double value = std::max(load, best_[index(from, state - step)]);
-      if (value >= below_ * kLess) continue;
+      if (value >= below_ * kLess || !has_room(to, state)) continue;
       improve(to, state, value, is_cpu ? -1 - from : from);
       // The whole graph in fewer devices' reach is the new best.
       if (to == lattice_.size() - 1) below_ = std::min(below_, value);
@@ -242,6 +261,8 @@ class Program {
   std::vector<double> best_;  // [ideal][state]
   std::vector<int> from_;     // the ideal before, or -1 - it where the last device is a CPU
   std::vector<int> inside_, touched_, seen_;
+  std::vector<double> rest_;     // accelerator time of what each ideal lacks
+  double slowness_ = kInfinity;  // the least cpu / accelerator of a unit
 };
 
 std::optional<Devices> best_split(const Ordered& o, const Lattice& lattice, double below, const Watch& watch,
@@ -261,7 +282,10 @@ IdealsResult best_of_ideals(const Instance& instance, double below, const Watch&
   IdealsResult result;
   const Lattice lattice(o, most / states, watch);
   result.ideals = lattice.size();
-  if (lattice.size() > 0) result.devices = best_split(o, lattice, below, watch, result.complete);
+  if (lattice.size() == 0) return result;
+  result.devices = best_split(o, lattice, below, watch, result.complete);
+  if (result.devices) below = std::min(below, max_load(instance, *result.devices));
+  result.enough = result.complete && order_is_enough(o, below);
   return result;
 }
 

@@ -3,6 +3,8 @@
 // device what one has more than the one before. For every ideal J that k' accelerators and l' CPUs can fill with a
 // max-load below the best known, every ideal I that contains J is reached by one more device that takes I \ J.
 //
+// Ideals whose rest could not find room in the devices that are left are passed over.
+//
 // Of units a -> b, a -> c the ideals are {}, {a}, {a,b}, {a,c}, {a,b,c}; {b,c} is a device in one of their chains,
 // {a,b} before {c} in another.
 //
@@ -19,6 +21,7 @@ struct IdealsResult {
   std::optional<Devices> devices;  // better than `below`, and the best of such splits if `complete`
   bool complete = false;           // all ideals were looked at
   long long ideals = 0;            // 0 where there are more than allowed
+  bool enough = false;             // splits without an order are no better (order_is_enough)
 };
 
 // `most`: ideals times numbers of devices.

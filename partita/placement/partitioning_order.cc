@@ -86,6 +86,56 @@ Ordered ordered(const Instance& instance) {
   return o;
 }
 
+bool order_is_enough(const Ordered& o, double value) {
+  const Instance& instance = *o.units.instance;
+  const size_t n = o.units.units.size();
+  for (const Unit& unit : o.units.units)
+    if (1 != std::count_if(unit.nodes.begin(), unit.nodes.end(), [&](int v) { return !instance.nodes[v].backward; }))
+      return false;
+  // above[v][u]: u is before v.
+  std::vector<std::vector<bool>> above(n, std::vector<bool>(n));
+  std::vector<size_t> comparable(n);
+  Rng rng(0);
+  const std::vector<int> order = drawn_order(o, rng);
+  for (const int v : order) {
+    for (const int u : o.before[v]) {
+      above[v][u] = true;
+      for (size_t w = 0; w < n; ++w)
+        if (above[u][w]) above[v][w] = true;
+    }
+    for (size_t w = 0; w < n; ++w)
+      if (above[v][w]) ++comparable[v], ++comparable[w];
+  }
+  std::vector<int> region(n, -1);  // of units that are no bottleneck; by how many bottlenecks are before them
+  int bottlenecks = 0;
+  for (size_t v = 0; v < n; ++v) {
+    if (comparable[v] == n - 1) {
+      ++bottlenecks;
+      continue;
+    }
+    region[v] = 0;
+    for (size_t w = 0; w < n; ++w) region[v] += above[v][w] && comparable[w] == n - 1;
+  }
+  std::vector<double> load(bottlenecks + 1), cpu(load.size()), size(load.size());
+  for (size_t v = 0; v < n; ++v) {
+    if (region[v] < 0) continue;
+    const Unit& unit = o.units.units[v];
+    load[region[v]] += unit.accelerator;
+    cpu[region[v]] += unit.cpu;
+    size[region[v]] += unit.size;
+    if (!unit.supported) return false;
+  }
+  for (const Net& net : o.units.nets) {
+    std::set<int> regions;
+    for (const int v : net.units)
+      if (region[v] >= 0) regions.insert(region[v]);
+    for (const int r : regions) load[r] += net.cost;
+  }
+  for (size_t r = 0; r < load.size(); ++r)
+    if (load[r] >= value || size[r] > instance.max_size || (instance.cpus > 1 && cpu[r] >= value)) return false;
+  return true;
+}
+
 std::vector<int> drawn_order(const Ordered& o, Rng& rng) {
   std::vector<size_t> missing;
   std::vector<int> ready, order;

@@ -74,7 +74,7 @@ class MaxLoad {
     if (found.devices) take(*found.devices);
     if (!found.complete) return;
     result_.ideals = found.ideals;
-    if (result_.place) result_.of_ideals = result_.value;
+    if (found.enough) result_.bound = result_.value;
   }
 
   void anneal() {

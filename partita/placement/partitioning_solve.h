@@ -28,8 +28,6 @@ struct Result {
   double bound = 0;  // no allowed assignment has a smaller value; infinite: there is none
   bool proved = false;
   long long ideals = 0;  // of the dynamic program; 0 where it did not run to its end
-  std::optional<double>
-      of_ideals;  // the least max-load of splits whose devices stand in an order (partitioning_ideals.h)
 };
 
 // Bound and value are equal if they differ by less than this part.
