@@ -212,16 +212,37 @@ class Annealing {
       v = neighbour(v);
     }
   }
-  // All of a subgraph, or a part of it after or before v, to another place.
+  // All of a subgraph, or v with what is before it there, or after it, to another place; then perhaps so much of that
+  // place further on.
   void absorb(int v) {
+    const uint64_t part = rng_.below(5);
+    for (uint64_t more = 1 + rng_.below(3); more > 0; --more) {
+      const int from = place_[v];
+      const int to = drawn_place(v);
+      if (from == to || (part == 0 && from < 0)) return;
+      if (part == 0) {
+        for (const int w : instance_.order)
+          if (place_[w] == from) put_unit(units_.unit_of[w], to);
+        return;
+      }
+      push(v, part % 2 == 0, to);
+      v = instance_.order[rng_.below(instance_.order.size())];
+      for (int tries = 0; tries < 100 && place_[v] != to; ++tries)
+        v = instance_.order[rng_.below(instance_.order.size())];
+    }
+  }
+  // v, and what is before or after it in its place, to another.
+  void push(int v, bool before, int to) {
     const int from = place_[v];
-    const int to = drawn_place(v);
-    if (from < 0 || from == to) return;
-    const uint64_t part = rng_.below(3);
-    bool met = false;
-    for (const int w : instance_.order) {
-      met = met || w == v;
-      if (place_[w] == from && (part == 0 || met == (part == 1))) put_unit(units_.unit_of[w], to);
+    pushed_.assign(1, v);
+    put_unit(units_.unit_of[v], to);
+    for (size_t at = 0; at < pushed_.size(); ++at) {
+      const Node& node = instance_.nodes[pushed_[at]];
+      for (const int w : before ? node.reads : node.readers)
+        if (place_[w] == from) {
+          put_unit(units_.unit_of[w], to);
+          if (place_[w] == to) pushed_.push_back(w);
+        }
     }
   }
   void exchange(int v) {
@@ -241,6 +262,7 @@ class Annealing {
   Subgraphs place_, best_;
   std::vector<double> size_;
   std::vector<std::pair<int, int>> changed_;  // node, where it was
+  std::vector<int> pushed_;
   double now_ = 0, best_value_ = 0;
 };
 

@@ -22,7 +22,7 @@ struct LatencySearch {
   int subgraphs = 1;
   uint64_t seed = 0;
   int moves = 0;
-  double hot = 0.02, cold = 1e-5;  // temperatures, as parts of the latency
+  double hot = 0.02, cold = 1e-7;  // temperatures, as parts of the latency
 };
 // Annealing over moves of a color class to another subgraph or to the CPUs, and of a node to another subgraph of its
 // accelerator. Never worse than `place`.

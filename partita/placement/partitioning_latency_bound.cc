@@ -1,6 +1,8 @@
 // Bounds on the latency from paths.
 #include <algorithm>
+#include <set>
 
+#include "partita/base/rng.h"
 #include "partita/placement/partitioning_cut.h"
 #include "partita/placement/partitioning_latency.h"
 
@@ -110,14 +112,26 @@ class Paths {
 double path_bound(const Instance& instance, int q, const Watch& watch) {
   Paths paths(instance, q, watch);
   const auto& nodes = instance.nodes;
+  std::set<std::vector<int>> seen;
   double bound = 0;
-  for (const auto& path :
-       {paths.longest([&](int v) { return nodes[v].cpu; }), paths.longest([&](int v) { return nodes[v].accelerator; }),
-        paths.longest([&](int v) { return nodes[v].accelerator + nodes[v].cost; }),
-        paths.longest([&](int v) { return std::min(nodes[v].cpu, nodes[v].accelerator + nodes[v].cost); }),
-        paths.longest([&](int v) { return nodes[v].cpu + nodes[v].cost; }),
-        paths.longest([&](int v) { return nodes[v].size; }), paths.longest([&](int) { return 1.0; })})
-    bound = std::max(bound, paths.bound(path));
+  const auto take = [&](const std::vector<int>& path) {
+    if (seen.insert(path).second) bound = std::max(bound, paths.bound(path));
+  };
+  take(paths.longest([&](int v) { return nodes[v].cpu; }));
+  take(paths.longest([&](int v) { return nodes[v].accelerator + nodes[v].cost; }));
+  take(paths.longest([&](int v) { return nodes[v].size; }));
+  take(paths.longest([](int) { return 1.0; }));
+  // And mixtures of times, costs and sizes, drawn.
+  constexpr int kDrawn = 24;
+  Rng rng(1);
+  double cpu = 0, cost = 0, size = 0;
+  for (const Node& node : nodes) cpu += node.cpu, cost += node.cost, size += node.size;
+  for (int draw = 0; draw < kDrawn && !watch.ended(); ++draw) {
+    const double a = rng.uniform() / std::max(cpu, 1e-300), b = rng.uniform() / std::max(cost, 1e-300),
+                 c = rng.uniform() / std::max(size, 1e-300);
+    take(paths.longest(
+        [&](int v) { return (a * nodes[v].cpu + b * nodes[v].cost + c * nodes[v].size) * (0.5 + rng.uniform()); }));
+  }
   return bound;
 }
 

@@ -11,8 +11,8 @@ namespace partita::partitioning {
 namespace {
 
 constexpr uint64_t kOrders = 32;
-constexpr int kMovesOfNode = 1000, kMostMoves = 1'000'000;   // in a round of annealing
-constexpr long long kFirstTries = 20'000, kTries = 300'000;  // of branch and bound, before and after annealing
+constexpr int kMovesOfNode = 1000, kMostMoves = 1'000'000;  // in a round of annealing
+constexpr int64_t kFirstTries = 20'000, kTries = 300'000;   // of branch and bound, before and after annealing
 
 class Latencies {
  public:
@@ -32,7 +32,7 @@ class Latencies {
     if (!done()) result_.bound = std::min(result_.value, path_bound(instance_, q_, options_.watch));
     branch(kFirstTries);
     anneal();
-    branch(kTries);
+    branch(options_.steps ? std::min(kTries, kFirstTries * std::min<int64_t>(kTries, *options_.steps)) : kTries);
     result_.proved = near(kSame);
     if (result_.proved) result_.bound = result_.value;
     const auto wrong = wrong_subgraphs(instance_, *result_.place, q_);
@@ -55,17 +55,17 @@ class Latencies {
   }
 
   void anneal() {
-    constexpr double kHot[] = {0.02, 0.1, 0.005, 0.3};
-    const int64_t rounds = options_.steps.value_or(kRounds);
+    constexpr double kHot[] = {0.02, 0.001, 0.1, 0.01};  // temperatures at the start, in turn
     const int n = static_cast<int>(instance_.nodes.size());
-    for (int64_t round = 0; round < rounds && !done(); ++round) {
+    Rounds rounds(options_);
+    for (int64_t round = 0; rounds.more(result_.value) && !done(); ++round) {
       say("annealing");
       LatencySearch search;
       search.subgraphs = q_;
       search.seed = options_.seed + round;
       search.moves = std::min(kMostMoves, kMovesOfNode * n);
       search.hot = kHot[round % std::size(kHot)];
-      take(annealed_latency(instance_, *result_.place, search, options_.watch));
+      take(annealed_latency(instance_, *result_.place, search, rounds.watch));
     }
   }
 

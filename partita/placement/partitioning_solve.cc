@@ -15,10 +15,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr uint64_t kOrders = 32;
-constexpr long long kMostIdeals = 20'000'000;            // times numbers of devices: 12 bytes each
-constexpr int kMovesOfUnit = 4000;                       // in a round of annealing
-constexpr int kMostMoves = 4'000'000;                    // in a round
-constexpr long long kFirstCuts = 2'000, kCuts = 30'000;  // of branch and bound, before and after annealing
+constexpr long long kMostIdeals = 20'000'000;           // times numbers of devices: 12 bytes each
+constexpr int kMovesOfUnit = 4000;                      // in a round of annealing
+constexpr int kMostMoves = 4'000'000;                   // in a round
+constexpr int64_t kFirstCuts = 4'000, kCuts = 400'000;  // of branch and bound, before and after annealing
+constexpr int64_t kCutsOfRound = 5'000;  // where the rounds of annealing are given, at most so many for each
 
 class MaxLoad {
  public:
@@ -34,7 +35,7 @@ class MaxLoad {
       branch(kFirstCuts);
       if (options_.contiguous && !done()) ideals();
       if (!done()) anneal();
-      branch(kCuts);
+      branch(std::min(kCuts, kCutsOfRound * std::min<int64_t>(kCuts, options_.steps.value_or(kCuts))));
     }
     result_.proved = result_.bound == kInfinity || (result_.place && near(kSame));
     if (result_.proved && result_.place) result_.bound = result_.value;
@@ -79,18 +80,18 @@ class MaxLoad {
 
   void anneal() {
     if (!result_.place) return;
-    const int64_t rounds = options_.steps.value_or(kRounds);
     const int n = static_cast<int>(units_.units.size());
     // Rounds go on from the best, in turn colder and hotter.
     constexpr double kHot[] = {0.02, 0.005, 0.1, 0.3};
-    for (int64_t round = 0; round < rounds && !done(); ++round) {
+    Rounds rounds(options_);
+    for (int64_t round = 0; rounds.more(result_.value) && !done(); ++round) {
       say("annealing");
       SearchOptions search;
       search.contiguous = options_.contiguous;
       search.seed = options_.seed + round;
       search.moves = std::min(kMostMoves, kMovesOfUnit * n);
       search.hot = kHot[round % std::size(kHot)];
-      take(devices_of(units_, annealed(units_, devices_of_units(units_, *result_.place), search, options_.watch)));
+      take(devices_of(units_, annealed(units_, devices_of_units(units_, *result_.place), search, rounds.watch)));
     }
   }
 
@@ -113,6 +114,20 @@ class MaxLoad {
 };
 
 }  // namespace
+
+Rounds::Rounds(const Options& options)
+    : watch(options.steps ? options.watch : options.watch.share(0.5)),
+      steps_(options.steps),
+      value_(std::numeric_limits<double>::infinity()) {}
+
+bool Rounds::more(double value) {
+  if (value < value_) better_ = done_;
+  value_ = value;
+  if (watch.ended()) return false;
+  if (steps_ ? done_ >= *steps_ : !watch.deadline && done_ - better_ >= kStale) return false;
+  ++done_;
+  return true;
+}
 
 Result solve_max_load(const Instance& instance, const Options& options) { return MaxLoad(instance, options).solve(); }
 
