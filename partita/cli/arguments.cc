@@ -249,6 +249,11 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   take_budget(a, raw);
   take_searches(a, raw);
   if (a.command == "profile") take_profile(a, command);
+  if (a.command == "place") {
+    const bool latency = a.place_objective == "latency";
+    if (latency && a.contiguous) usage("--contiguous is of max-load; subgraphs of a latency are contiguous always");
+    if (!latency && is_given(command, "--subgraphs")) usage("--subgraphs is of latency; with max-load leave it out");
+  }
   if (a.command == "train" && a.steps && a.epochs) usage("--steps and --epochs: give one");
   if (a.steps && *a.steps < 1) usage("--steps takes a positive number");
   return a;

@@ -34,6 +34,9 @@ struct Arguments {
   std::optional<double> measure_seconds;  // compare: of each plan; profile: of each kernel
   std::vector<std::string> only;          // predict: COLUMN=TEXT
   std::string collective;                 // predict: of nccl-tests' output
+  std::string format, place_objective;    // place
+  bool contiguous = false;                // place
+  int subgraphs = 1;                      // place: of each accelerator
 };
 
 // Whether a MODEL|PLAN is a plan.

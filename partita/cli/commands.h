@@ -18,6 +18,7 @@ int train_command(const Arguments& a);
 int check_command(const Arguments& a);
 int explain_command(const Arguments& a);
 int solve_command(const Arguments& a);
+int place_command(const Arguments& a);
 int check_bound_command(const Arguments& a);  // of a problem and a certificate
 int tdl_command(const Arguments& a);
 int models_command(const Arguments& a);

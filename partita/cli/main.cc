@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
       {"check", check_command},     {"explain", explain_command},   {"tdl", tdl_command},
       {"models", models_command},   {"clusters", clusters_command}, {"searches", searches_command},
       {"solve", solve_command},     {"ops", ops_command},           {"predict", predict_command},
-      {"profile", profile_command}};
+      {"profile", profile_command}, {"place", place_command}};
   int code = 0;
   try {
     Arguments a = parse_arguments(argc, argv);

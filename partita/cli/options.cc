@@ -278,6 +278,24 @@ void add_solve(CLI::App& app, Arguments& a, RawOptions& raw) {
   add_bound_output(c, a);
 }
 
+void add_place(CLI::App& app, Arguments& a, RawOptions& raw) {
+  CLI::App& c = add_command(app, a, "place", "an operator graph on accelerators and CPUs, each operator whole");
+  c.add_option("GRAPH", a.target, ".json")->required();
+  c.add_option("--format", a.format, "dnn-partitioning: of Tarnawski et al. 2020")
+      ->required()
+      ->check(CLI::IsMember({"dnn-partitioning"}));
+  c.add_option("--objective", a.place_objective,
+               "max-load: of the device that is busy longest; latency: of one sample through all of the graph")
+      ->required()
+      ->check(CLI::IsMember({"max-load", "latency"}));
+  c.add_flag("--contiguous", a.contiguous, "with max-load: no path between two forward nodes of a device leaves it");
+  c.add_option("--subgraphs", a.subgraphs,
+               "with latency: contiguous subgraphs that an accelerator runs, 1 if not given")
+      ->check(CLI::Range(1, 1000));
+  add_budget_options(c, a, raw, "seconds from the start of the program");
+  c.add_option("-o", a.output, "write the placement here")->check(path());
+}
+
 void add_workers_option(CLI::App& c, Arguments& a) {
   c.add_option("--workers", a.workers, "parts of a split")->check(CLI::Range(1, 64));
 }
@@ -311,6 +329,7 @@ void add_commands(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry
   add_check(app, a);
   add_explain(app, a);
   add_solve(app, a, raw);
+  add_place(app, a, raw);
   add_tdl(app, a);
   add_command(app, a, "models", "the zoo");
   add_clusters(app, a);
