@@ -10,7 +10,10 @@
 namespace partita {
 
 int64_t PlacementProblem::transfer_ns(const Way& way, int64_t bytes) const {
-  return std::max<int64_t>(1, std::llround(way.latency_ns + way.ns_per_byte * static_cast<double>(bytes)));
+  const auto size = static_cast<double>(bytes);
+  double least = way.latency_ns + way.ns_per_byte * size;
+  for (const auto& [latency_ns, ns_per_byte] : way.others) least = std::min(least, latency_ns + ns_per_byte * size);
+  return std::max<int64_t>(1, std::llround(least));
 }
 
 namespace {

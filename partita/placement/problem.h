@@ -9,6 +9,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -41,6 +42,8 @@ struct PlacedDevice {
 struct Way {
   int queue = -1;  // of those that it shares a link with; -1: there is no way
   double latency_ns = 0, ns_per_byte = 0;
+  // Further protocols, as latency and ns a byte: a transfer takes the one that is fastest for its bytes.
+  std::vector<std::pair<double, double>> others = {};
   bool operator==(const Way&) const = default;
 };
 

@@ -106,11 +106,13 @@ class Maker {
     const int queue = queues.try_emplace(narrowest, static_cast<int>(queues.size())).first->second;
     if (const Profile* profile = cluster_.profile_of(to))
       if (const Curve* curve = profile->curve("transfer"))
-        return {queue, curve->latency_us * kNsPerUs, curve->us_per_byte * kNsPerUs};
-    constexpr double kMany = 1 << 30;
-    const double one = cost.transfer(from, to, cluster_.route(from, to), 0).ns(1);
-    const double many = cost.transfer(from, to, cluster_.route(from, to), kMany).ns(1);
-    return {queue, one, (many - one) / kMany};
+        return {queue, curve->latency_us * kNsPerUs, curve->us_per_byte * kNsPerUs, {}};
+    Way way{queue, 0, 0, {}};
+    for (const Duration& protocol : cost.transfer(from, to, cluster_.route(from, to), 1).durations)
+      way.others.emplace_back(protocol.fixed_ns, protocol.moving_ns);
+    std::tie(way.latency_ns, way.ns_per_byte) = way.others.back();
+    way.others.pop_back();
+    return way;
   }
   std::vector<int64_t> on_host(int64_t ns) const {
     std::vector<int64_t> by_device(cluster_.devices.size(), -1);
