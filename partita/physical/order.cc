@@ -176,6 +176,10 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
           const auto& [tick, op, distance] = keys[reader];
           first = std::min(first, Key{tick, op, distance - 1});
         }
+        // What its link sends after it may be read sooner.
+        if (options.transfer_places && (*options.transfer_places)[node.task.index()] >= 0)
+          for (int next : precedence.all[v])
+            if ((*options.transfer_places)[table.nodes[next].task.index()] >= 0) first = std::min(first, keys[next]);
         keys[v] = precedence.data[v].empty() ? as_ready : first;
         if (!given && is_gather_of_parameters(graph, task) && !options.room.ahead.empty()) {
           keys[v] = ahead_of(options.room, node.task, keys[v]);
