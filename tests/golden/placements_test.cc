@@ -1,0 +1,83 @@
+// Searches for placements of whole operations, judged by the steps of their lowered plans.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/pipeline.h"
+
+namespace partita {
+namespace {
+
+Planned planned(const std::string& model, const std::string& search, const std::string& cluster = "dgx-1",
+                int64_t memory_bytes = 0) {
+  Request request;
+  request.model = model;
+  request.cluster = cluster;
+  request.devices = 2;
+  request.search = search;
+  request.objective = Objective::kTime;
+  request.budget.steps = 3000;
+  if (memory_bytes > 0) request.memory_limit_bytes = memory_bytes;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+// A kept schedule of a GPU cluster takes as long as the problem says, where memory suffices.
+TEST(Placements, OursIsNoLongerThanARule) {
+  for (const char* model : {"zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8",
+                            "zoo:inception-v3?image=75,blocks=2,classes=6,batch=4",
+                            "zoo:transformer?hidden=64,steps=8,layers=2,vocabulary=40,batch=8"}) {
+    SCOPED_TRACE(model);
+    const int64_t ours = planned(model, "placement").predicted.step_time_ns;
+    for (const char* rule : {"single", "expert-placement", "expert-placement?order=framework", "baechi-mtopo",
+                             "baechi-metf", "baechi-metf?order=own"}) {
+      SCOPED_TRACE(rule);
+      EXPECT_LE(ours, planned(model, rule).predicted.step_time_ns);
+    }
+  }
+}
+
+// Where one device's memory does not hold the step, both do.
+TEST(Placements, MemoryIsALimit) {
+  const std::string model = "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=16";
+  const int64_t one = planned(model, "single").physical.peak_bytes[0], limit = one * 6 / 10;
+  for (const char* search : {"expert-placement", "placement"}) {
+    const Planned p = planned(model, search, "dgx-1", limit);
+    EXPECT_LE(*std::max_element(p.physical.peak_bytes.begin(), p.physical.peak_bytes.begin() + 2), limit) << search;
+  }
+  try {
+    planned(model, "placement", "dgx-1", one / 10);
+    FAIL() << "a tenth is too little";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kInfeasible) << error.what();
+  }
+}
+
+TEST(Placements, LayersAreOneAfterAnother) {
+  const Planned p = planned("zoo:rnnlm?layers=4,steps=3,hidden=16,vocabulary=20,batch=4", "expert-placement");
+  for (size_t i = 0; i < p.training.ops.size(); ++i) {
+    const Op& op = p.training.ops[i];
+    const int device = p.plan.ops[i].mesh.devices[0].value;
+    if (op.cell >= 0 && op.phase == Phase::kForward) {
+      EXPECT_EQ(device, op.cell >= 2) << op.name;
+    }
+    if (op.definition == "gather") {
+      EXPECT_EQ(device, 0) << op.name;
+    }
+    if (op.name == "loss") {
+      EXPECT_EQ(device, 1);
+    }
+  }
+}
+
+TEST(Placements, BranchesAreBesideEachOther) {
+  const Planned p = planned("zoo:inception-v3?image=75,blocks=1,classes=6,batch=4", "expert-placement");
+  int on[2] = {0, 0};
+  for (const OpChoice& choice : p.plan.ops) ++on[choice.mesh.devices[0].value];
+  EXPECT_GT(on[0], 20);
+  EXPECT_GT(on[1], 20);
+}
+
+}  // namespace
+}  // namespace partita
