@@ -15,7 +15,7 @@ readonly typing_version=4.16.0  # of typing_extensions, without which Python can
 readonly packages=(
   g++ cmake ninja-build ccache mold make git ca-certificates
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
-  libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev python3)
+  libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev coinor-cbc python3)
 readonly style_packages=(clang-format-14 clang-tidy-14)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
