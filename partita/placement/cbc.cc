@@ -147,6 +147,10 @@ class Child {
     waitpid(pid_, &status_, 0);
     ended_ = true;
   }
+  // It ends as soon as it looks, and leaves what it has.
+  void ask_to_end() {
+    if (!ended()) kill(pid_, SIGINT);
+  }
   bool succeeded() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
 
  private:
@@ -234,22 +238,29 @@ CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const
       cbc, problem, "-timeMode", "elapsed", "-sec", number(std::max(seconds, 0.1)), "-allowableGap", number(gap)};
   if (!start.empty()) arguments.insert(arguments.end(), {"-mipstart", begin});
   arguments.insert(arguments.end(), {"-solve", "-solution", solution, "-quit"});
-  // It looks at its clock between nodes and rounds of cuts alone.
-  const auto latest = begun + std::chrono::duration_cast<Watch::Clock::duration>(
-                                  std::chrono::duration<double>(seconds + std::max(1.0, 0.1 * seconds)));
+  // It looks at its clock between nodes and rounds of cuts alone, and later where others take the processor.
+  const auto after = [&](double grace) {
+    return begun + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds + grace));
+  };
+  const double grace = std::max(1.0, 0.1 * seconds);
+  const auto ask = after(grace), kill = after(3 * grace);
   Child child(arguments, log_file);
-  bool killed = false;
+  bool asked = false, killed = false;
   for (std::chrono::microseconds nap(200); !child.ended();) {
-    killed = watch.ended() || Watch::Clock::now() > latest;
+    if (!asked && (watch.ended() || Watch::Clock::now() > ask)) {
+      child.ask_to_end();
+      asked = true;
+    }
+    killed = watch.stopped() || Watch::Clock::now() > kill;
     if (killed) child.end();
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 2, std::chrono::microseconds(20000));
   }
   if (watch.stopped()) watch.give_up("while the integer program was solved");
   const std::string log = read(log_file);
-  if (!killed && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));
+  if (!asked && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));
   CbcAnswer answer = read_answer(log, killed ? "" : solution, program.columns.size(), gap);
-  if (answer.status != CbcAnswer::Status::kInfeasible && answer.values.empty() && !killed &&
+  if (answer.status != CbcAnswer::Status::kInfeasible && answer.values.empty() && !killed && !asked &&
       log.find("topped on") == std::string::npos)
     fail("{} left no solution. Its last lines: {}", cbc, last_lines(log));
   return answer;

@@ -29,10 +29,10 @@ struct CbcAnswer {
   double bound = 0;            // no solution has a smaller objective
 };
 
-// Runs the program at `cbc` for so many seconds at most (a little longer where it does not look at its clock; then it
-// is killed, and its values are lost). It is killed too when the watch ends; then this throws if the watch was stopped.
-// `start` are the values of a solution, by column; `gap` is how much better a solution has to be to be looked for.
-// Throws, with its last lines, where it fails.
+// Runs the program at `cbc` for so many seconds at most, and to the watch's deadline. Where it does not look at its
+// clock in a tenth more, it is asked to end, and killed after three tenths: then it leaves nothing. It is killed at
+// once when the watch is stopped; then this throws. `start` are the values of a solution, by column, or none; `gap` is
+// how much better a solution has to be to be looked for. Throws, with its last lines, where it fails.
 CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const std::vector<double>& start, double gap,
                   double seconds, const Watch& watch);
 

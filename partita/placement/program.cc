@@ -113,6 +113,8 @@ class ProgramMaker {
 
   void make_units() {
     units_ = placement_units(p_);
+    for (const PlacementUnit& unit : units_) unit_devices_.push_back(unit.devices);
+    device_sets_ = {unit_devices_.begin(), unit_devices_.end()};
     narrow(p_, units_);
     out_.unit_of_op = unit_of_op(p_, units_);
     for (size_t u = 0; u < units_.size(); ++u) {
@@ -185,7 +187,29 @@ class ProgramMaker {
         of = std::max(of, tail + least_way_ns(value, static_cast<int>(r)));
       }
     }
+    for (const std::vector<int>& devices : device_sets_) longest = std::max(longest, load_ns(devices));
     out_.columns[static_cast<size_t>(c_)].lower = std::min(horizon_, time(longest));
+  }
+  // What these devices need for the operations that run on no other ones, shared equally, before the first and after
+  // the last of them included: the most of all windows.
+  int64_t load_ns(const std::vector<int>& devices) const {
+    std::vector<size_t> ops;  // late ones first
+    for (size_t o = 0; o < p_.ops.size(); ++o) {
+      const std::vector<int>& of = unit_devices_[static_cast<size_t>(out_.unit_of_op[o])];
+      if (std::includes(devices.begin(), devices.end(), of.begin(), of.end())) ops.push_back(o);
+    }
+    std::sort(ops.begin(), ops.end(), [&](size_t a, size_t b) { return tail_ns_[a] > tail_ns_[b]; });
+    const auto n = static_cast<int64_t>(devices.size());
+    int64_t most = 0;
+    for (size_t first : ops) {
+      int64_t work = 0;
+      for (size_t o : ops) {
+        if (head_ns_[o] < head_ns_[first]) continue;
+        work += least_ns(static_cast<int>(o));
+        most = std::max(most, head_ns_[first] + (work + n - 1) / n + tail_ns_[o]);
+      }
+    }
+    return most;
   }
 
   void make_ops() {
@@ -468,6 +492,8 @@ class ProgramMaker {
   double horizon_ = 0;
   int c_ = 0;
   std::vector<PlacementUnit> units_;
+  std::vector<std::vector<int>> unit_devices_;  // before devices were taken away
+  std::set<std::vector<int>> device_sets_;
   std::vector<int64_t> head_ns_, tail_ns_;  // by operation: before its start, after its end
   std::vector<Item> op_items_, transfer_items_;
   std::vector<std::vector<uint64_t>> reach_;  // by operation: bits of those after it
