@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: distribution packages (Debian's names, through apt-get), and in .deps/
 # Python wheels: torch (ATen's headers and libraries; a test imports it, which takes typing_extensions) and onnx (onnx.proto).
+# coinor-cbc is the solver that the integer program of placements runs; without it all else works.
 # With --style also clang-format and clang-tidy, which `make style` runs.
 # Prints what it will install and asks first, unless CI is set. Nothing to install: it says nothing.
 #   CI=1                    do not ask

@@ -151,6 +151,8 @@ class Child {
   void ask_to_end() {
     if (!ended()) kill(pid_, SIGINT);
   }
+  // By a signal that is not ours, while it has ended.
+  bool crashed() const { return WIFSIGNALED(status_) && WTERMSIG(status_) != SIGINT && WTERMSIG(status_) != SIGKILL; }
   bool succeeded() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
 
  private:
@@ -258,6 +260,11 @@ CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const
   }
   if (watch.stopped()) watch.give_up("while the integer program was solved");
   const std::string log = read(log_file);
+  if (child.crashed()) {
+    CbcAnswer answer;
+    answer.crashed = true;
+    return answer;
+  }
   if (!asked && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));
   CbcAnswer answer = read_answer(log, killed ? "" : solution, program.columns.size(), gap);
   if (answer.status != CbcAnswer::Status::kInfeasible && answer.values.empty() && !killed && !asked &&

@@ -24,6 +24,7 @@ struct CbcAnswer {
   // kOptimal: nothing is better by `gap` or more. kStopped: the time passed, or it was ended.
   enum class Status { kOptimal, kInfeasible, kStopped };
   Status status = Status::kStopped;
+  bool crashed = false;        // it does so now and then, mostly near the end of its time
   std::vector<double> values;  // by column; empty: it has none
   double objective = 0;        // of these
   double bound = 0;            // no solution has a smaller objective

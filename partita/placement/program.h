@@ -99,6 +99,13 @@ PlacedSchedule schedule_of(const PlacementProblem& problem, const PlacementProgr
 // The number of a row or column that the values violate by more than the tolerance, in words; empty: none.
 std::string violated(const PlacementProgram& program, const std::vector<double>& values, double tolerance);
 
+// The same without the columns whose bounds are equal (the first stays) and the rows that the bounds imply.
+struct ReducedProgram {
+  PlacementProgram program;  // columns, rows and terms alone
+  std::vector<int> column;   // of the whole, by column of it
+};
+ReducedProgram reduced(const PlacementProgram& program);
+
 // With devices' memory so small that a placement is balanced (the paper's memory rows): those that the most operations
 // can run on get an equal share of all bytes that could be there, and (1 - 1 / their number) of the largest unit more.
 PlacementProblem balanced(const PlacementProblem& problem);

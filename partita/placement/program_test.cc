@@ -104,6 +104,34 @@ TEST(PlacementProgram, HoldsEverySchedule) {
   }
 }
 
+// With columns fixed, what is left holds the rest of the values; with all fixed no row is left but for C.
+TEST(PlacementProgram, IsReducedToWhatIsFree) {
+  constexpr uint64_t kSeed = 43;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    const Case c = random_case(rng, 2, 14);
+    const PlacedSchedule s = timed(c.problem, narrowed(c.problem, start_of(c)), true);
+    PlacementProgram program = make_program(c.problem, s.end, true);
+    const std::vector<double> values = program_values(c.problem, program, s);
+    const auto check = [&](uint64_t of_four) {
+      for (size_t i = 0; i < values.size(); ++i)
+        if (rng.below(4) < of_four) program.columns[i].lower = program.columns[i].upper = values[i];
+      const ReducedProgram part = reduced(program);
+      std::vector<double> rest;
+      for (int column : part.column) rest.push_back(values[static_cast<size_t>(column)]);
+      EXPECT_EQ(violated(part.program, rest, 1e-9), "") << round;
+      return part;
+    };
+    const ReducedProgram half = check(2), none = check(4);
+    EXPECT_LE(half.program.rows.size(), program.rows.size());
+    ASSERT_EQ(none.program.columns.size(), 1u);
+    ASSERT_EQ(none.program.rows.size(), 0u) << round;
+    program.columns[0].lower -= 1;
+    for (const ProgramRow& row : reduced(program).program.rows) ASSERT_EQ(row.terms_end - row.terms, 1u);
+  }
+}
+
 // How many of the random cases were of each kind.
 struct Kinds {
   int better = 0, pairs = 0, hosts = 0, groups = 0, memory = 0;
@@ -373,6 +401,28 @@ TEST(Cbc, ItsFailureIsTold) {
     }
 }
 
+// More operations than one window has; as long as any window is better, it goes on.
+TEST(Cbc, ImprovesWindows) {
+  if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
+  constexpr uint64_t kSeed = 47;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  int better = 0;
+  for (int round = 0; round < 3; ++round) {
+    const PlacementProblem p = random_problem(rng, {.ops = 30, .devices = 2, .most_reads = 2, .most_ns = 20});
+    std::string why;
+    const auto start = best_list_schedule(p, {}, why);
+    ASSERT_TRUE(start);
+    const ProgramResult result = solve_program(p, *start, {.seconds = 1}, {});
+    EXPECT_EQ(why_not(p, result.schedule), "") << round;
+    EXPECT_LE(result.schedule.end, start->end) << round;
+    EXPECT_LE(result.bound_ns, result.schedule.end) << round;
+    EXPECT_EQ(result.only_start, result.schedule.end == start->end) << round;
+    better += result.schedule.end < start->end;
+  }
+  EXPECT_GE(better, 1);
+}
+
 // More than CBC solves in a second: what comes back is a schedule that is no worse, with a bound.
 TEST(Cbc, StopsInTime) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
@@ -384,7 +434,7 @@ TEST(Cbc, StopsInTime) {
   const auto start = best_list_schedule(p, {}, why);
   ASSERT_TRUE(start);
   ProgramResult result;
-  EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, {.seconds = 1}, {}); }), 15);
+  EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, {.seconds = 1}, {}); }), 60);
   EXPECT_EQ(why_not(p, result.schedule), "");
   EXPECT_LE(result.schedule.end, start->end);
   EXPECT_LE(result.bound_ns, result.objective_ns);

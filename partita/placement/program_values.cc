@@ -16,6 +16,8 @@ namespace partita {
 
 namespace {
 
+constexpr double kNothing = 1e-9;  // rounding, where numbers are below about 1000
+
 int64_t op_ns(const PlacementProblem& p, const PlacedSchedule& s, size_t op) {
   return p.ops[op].ns[static_cast<size_t>(s.device[op])];
 }
@@ -187,6 +189,42 @@ std::string violated(const PlacementProgram& program, const std::vector<double>&
     return fmt::format("row {} of rule ({}):{} is {}, not {} to {}", r, row.rule, text, sum, row.lower, row.upper);
   }
   return {};
+}
+
+ReducedProgram reduced(const PlacementProgram& whole) {
+  ReducedProgram result;
+  PlacementProgram& out = result.program;
+  out.unit_ns = whole.unit_ns;
+  std::vector<int> becomes(whole.columns.size(), -1);
+  for (size_t c = 0; c < whole.columns.size(); ++c) {
+    if (c > 0 && whole.columns[c].lower == whole.columns[c].upper) continue;
+    becomes[c] = static_cast<int>(out.columns.size());
+    out.columns.push_back(whole.columns[c]);
+    result.column.push_back(static_cast<int>(c));
+  }
+  for (ProgramRow row : whole.rows) {
+    double fixed = 0, least = 0, most = 0;
+    const size_t begin = out.terms.size();
+    for (size_t i = row.terms; i < row.terms_end; ++i) {
+      ProgramTerm t = whole.terms[i];
+      const ProgramColumn& c = whole.columns[static_cast<size_t>(t.column)];
+      t.column = becomes[static_cast<size_t>(t.column)];
+      if (t.column < 0) {
+        fixed += t.factor * c.lower;
+        continue;
+      }
+      out.terms.push_back(t);
+      least += t.factor * (t.factor > 0 ? c.lower : c.upper);
+      most += t.factor * (t.factor > 0 ? c.upper : c.lower);
+    }
+    row.lower -= fixed;
+    row.upper -= fixed;
+    row.terms = begin;
+    row.terms_end = out.terms.size();
+    if (least >= row.lower - kNothing && most <= row.upper + kNothing) out.terms.resize(begin);
+    else out.rows.push_back(row);
+  }
+  return result;
 }
 
 PlacementProblem balanced(const PlacementProblem& problem) {

@@ -17,6 +17,11 @@ namespace partita {
 
 namespace {
 
+// The solver rarely improves a start of some hundred operations: it comes through few nodes. So it first gets windows
+// of so many operations, for a part of the time in all and for one.
+constexpr size_t kWindows[] = {8, 16, 32};
+constexpr double kWindowsPart = 0.6, kWindowPart = 1. / 30;
+
 // Units where `device` has room for them and they can run there, otherwise on the first device that has.
 std::vector<int> all_on(const PlacementProblem& p, const std::vector<PlacementUnit>& units, int device) {
   std::vector<int> placement(p.ops.size(), -1);
@@ -74,29 +79,68 @@ std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& p,
   return best;
 }
 
-ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedule& given, const ProgramOptions& options,
-                            const Watch& watch) {
-  const Watch::Clock::time_point begun = Watch::Clock::now();
-  const std::string cbc = find_cbc(std::getenv("PATH"));
-  const std::string wrong = why_not(problem, given);
-  ensure(wrong.empty(), "the schedule to begin with is none: {}", wrong);
-  const PlacedSchedule start = timed(problem, narrowed(problem, given), options.congestion);
-  const PlacementProgram program = make_program(problem, start.end, options.congestion);
-  ProgramResult result;
-  result.schedule = pushed_left(problem, given);
-  result.objective_ns = start.end;
-  result.only_start = true;
+namespace {
+
+// Operations by their place in the order of starts.
+struct Window {
+  size_t begin = 0, end = 0;
+};
+
+// What is outside stays where it is; only two of the window's operations, or transfers of what they make, may change
+// their order.
+void keep_outside(const PlacementProblem& p, PlacementProgram& program, const std::vector<double>& values,
+                  const PlacedSchedule& s, const Window& window) {
+  std::vector<size_t> order(p.ops.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s.start[a] < s.start[b]; });
+  std::vector<char> is_free(p.ops.size(), false), moves(program.units.size(), true);
+  for (size_t i = window.begin; i < window.end; ++i) is_free[order[i]] = true;
+  for (size_t o = 0; o < p.ops.size(); ++o)
+    if (!is_free[o]) moves[static_cast<size_t>(program.unit_of_op[o])] = false;
+  const auto keep = [&](int column) {
+    ProgramColumn& c = program.columns[static_cast<size_t>(column)];
+    c.lower = c.upper = values[static_cast<size_t>(column)];
+  };
+  for (size_t u = 0; u < moves.size(); ++u)
+    if (!moves[u])
+      for (int bit : program.units[u].bits) keep(bit);
+  const auto may_change = [&](int item) {
+    const auto i = static_cast<size_t>(item);
+    if (i < p.ops.size()) return is_free[i] != 0;
+    const PlacedValue& value = p.values[static_cast<size_t>(program.transfers[i - p.ops.size()].value)];
+    return is_free[static_cast<size_t>(value.producer)] != 0 ||
+           std::any_of(value.readers.begin(), value.readers.end(),
+                       [&](int r) { return is_free[static_cast<size_t>(r)]; });
+  };
+  for (const ProgramOrder& o : program.orders)
+    if (!may_change(o.first) || !may_change(o.second)) keep(o.column);
+}
+
+size_t free_bits(const PlacementProgram& program) {
+  return static_cast<size_t>(std::count_if(program.columns.begin(), program.columns.end(),
+                                           [](const ProgramColumn& c) { return c.whole && c.lower < c.upper; }));
+}
+
+// Solves the program from the result's schedule, or a window of it, and puts what is better in its place.
+void solve(const PlacementProblem& problem, const std::string& cbc, bool congestion,
+           const std::optional<Window>& window, double seconds, const Watch& watch, ProgramResult& result) {
+  const PlacedSchedule start = timed(problem, narrowed(problem, result.schedule), congestion);
+  PlacementProgram program = make_program(problem, start.end, congestion);
   result.rows = program.rows.size();
   result.columns = program.columns.size();
-  result.bits = static_cast<size_t>(
-      std::count_if(program.columns.begin(), program.columns.end(), [](const ProgramColumn& c) { return c.whole; }));
+  result.bits = free_bits(program);
+  std::vector<double> values = program_values(problem, program, start);
+  if (window) keep_outside(problem, program, values, start, *window);
+  const ReducedProgram part = reduced(program);
+  std::vector<double> part_values;
+  for (int column : part.column) part_values.push_back(values[static_cast<size_t>(column)]);
   // Ends are whole ns: a solution that is better is better by one.
-  const double gap = 0.9 / program.unit_ns;
-  const CbcAnswer answer = run_cbc(cbc, program, program_values(problem, program, start), gap, options.seconds, watch);
-  const double bound = std::max(answer.bound, program.columns[0].lower) * program.unit_ns;
+  const CbcAnswer answer = run_cbc(cbc, part.program, part_values, 0.9 / program.unit_ns, seconds, watch);
+  result.crashes += answer.crashed;
   if (!answer.values.empty()) {
-    const PlacedSchedule found = schedule_of(problem, program, answer.values);
-    const int64_t objective = timed(problem, found, options.congestion).end;
+    for (size_t c = 0; c < part.column.size(); ++c) values[static_cast<size_t>(part.column[c])] = answer.values[c];
+    const PlacedSchedule found = schedule_of(problem, program, values);
+    const int64_t objective = timed(problem, found, congestion).end;
     if (objective < result.objective_ns && why_not(problem, found).empty()) {
       result.objective_ns = objective;
       result.schedule = found;
@@ -105,9 +149,47 @@ ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedul
   }
   // The solver's tolerance is a millionth of the numbers, which are at most the horizon.
   const double tolerance = std::max(1e-6, 1e-6 * static_cast<double>(start.end));
-  result.bound_ns = std::min(result.objective_ns, static_cast<int64_t>(std::ceil(std::max(0.0, bound - tolerance))));
+  const double bound = std::max(window ? 0 : answer.bound, program.columns[0].lower) * program.unit_ns - tolerance;
+  result.bound_ns = std::clamp(static_cast<int64_t>(std::ceil(bound)), result.bound_ns, result.objective_ns);
   result.proved = static_cast<double>(result.objective_ns - result.bound_ns) <= 2 * tolerance;
-  result.seconds = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
+}
+
+// Windows of one size after another, each half of the one before further on, as long as any is better.
+void solve_windows(const PlacementProblem& problem, const std::string& cbc, const ProgramOptions& options,
+                   Watch::Clock::time_point begun, const Watch& watch, ProgramResult& result) {
+  const size_t n = problem.ops.size();
+  for (size_t size : kWindows)
+    for (bool better = n > size; better;) {
+      better = false;
+      for (size_t begin = 0; begin + size / 2 < n; begin += size / 2) {
+        const double passed = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
+        const double left = std::min(kWindowsPart * options.seconds - passed, watch.left().value_or(options.seconds));
+        if (result.proved || left < 0.1) return;
+        const int64_t before = result.objective_ns;
+        solve(problem, cbc, options.congestion, Window{begin, std::min(n, begin + size)},
+              std::min(left, options.seconds * kWindowPart), watch, result);
+        better = better || result.objective_ns < before;
+      }
+    }
+}
+
+}  // namespace
+
+ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedule& start, const ProgramOptions& options,
+                            const Watch& watch) {
+  const Watch::Clock::time_point begun = Watch::Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Watch::Clock::now() - begun).count(); };
+  const std::string cbc = find_cbc(std::getenv("PATH"));
+  const std::string wrong = why_not(problem, start);
+  ensure(wrong.empty(), "the schedule to begin with is none: {}", wrong);
+  ProgramResult result;
+  result.schedule = pushed_left(problem, start);
+  result.objective_ns = timed(problem, start, options.congestion).end;
+  result.only_start = true;
+  solve_windows(problem, cbc, options, begun, watch, result);
+  if (!result.proved && !watch.ended())
+    solve(problem, cbc, options.congestion, std::nullopt, std::max(1.0, options.seconds - passed()), watch, result);
+  result.seconds = passed();
   return result;
 }
 

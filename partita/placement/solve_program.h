@@ -1,5 +1,9 @@
 // Placement and schedule by the integer program (Pesto, section 3.2.2): solved by CBC from the best list schedule.
 //
+// A program of some hundred operations has so many rows that the solver comes through few nodes. So it first gets the
+// program with all kept but a window of 8, 16 or 32 operations, from the first to the last, as long as any window is
+// better; then the whole, which proves the bound.
+//
 // Example: two devices, a (3 ns) and b and c (4 and 5 ns) which read a's value, 2 ns on its way: the schedule of 10 ns
 // has c on the other device, and is proved: bound 10 ns.
 #pragma once
@@ -19,13 +23,14 @@ struct ProgramOptions {
 };
 
 struct ProgramResult {
-  PlacedSchedule schedule;   // one that why_not() accepts, with congestion
-  int64_t objective_ns = 0;  // the program's: without congestion less than the schedule's end
-  int64_t bound_ns = 0;      // no solution of the program has a smaller one
-  bool proved = false;       // the bound is met, to a millionth
-  bool only_start = false;   // the solver found nothing better than what it began with
-  size_t rows = 0, columns = 0, bits = 0;
-  double seconds = 0;  // for all
+  PlacedSchedule schedule;                 // one that why_not() accepts, with congestion
+  int64_t objective_ns = 0;                // the program's: without congestion less than the schedule's end
+  int64_t bound_ns = 0;                    // no solution of the program has a smaller one
+  bool proved = false;                     // the bound is met, to a millionth
+  bool only_start = false;                 // the solver found nothing better than what it began with
+  int crashes = 0;                         // of the solver
+  size_t rows = 0, columns = 0, bits = 0;  // of the whole program, from the last schedule
+  double seconds = 0;                      // for all
 };
 
 // The best of the list schedules of some placements: all that can on one device, by Baechi's rules, and those given.
