@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: distribution packages (Debian's names, through apt-get), and in .deps/
 # Python wheels: torch (ATen's headers and libraries; a test imports it, which takes typing_extensions) and onnx (onnx.proto).
+# coinor-cbc is the solver that the integer program of placements runs; without it all else works.
 # With --style also clang-format and clang-tidy, which `make style` runs.
 # Prints what it will install and asks first, unless CI is set. Nothing to install: it says nothing.
 #   CI=1                    do not ask
@@ -15,7 +16,7 @@ readonly typing_version=4.16.0  # of typing_extensions, without which Python can
 readonly packages=(
   g++ cmake ninja-build ccache mold make git ca-certificates
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
-  libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev python3)
+  libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev coinor-cbc python3)
 readonly style_packages=(clang-format-14 clang-tidy-14)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
