@@ -16,6 +16,9 @@ namespace partita {
 
 namespace {
 
+constexpr int kTries = 4;         // where the planner refuses what footprints allowed
+constexpr double kSmaller = 0.9;  // the memory of the next try
+constexpr int kFinest = 4000;     // operations whose schedules are improved themselves
 constexpr int64_t kMostChanges = 20'000, kOperations = 12'000'000;  // on a level: changes, and operations they decode
 
 std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
@@ -47,8 +50,7 @@ class Best {
   std::string whose_;
 };
 
-void offer_rules(const Problem& problem, const PlacedGraph& placed, Best& best) {
-  const PlacementProblem& p = placed.problem;
+void offer_rules(const Problem& problem, const PlacedGraph& placed, const PlacementProblem& p, Best& best) {
   const int devices = problem.cluster.compute_count;
   for (int d = 0; d < devices; ++d)
     best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device");
@@ -125,54 +127,82 @@ void improve_levels(const Problem& problem, const PlacementProblem& fine, const 
   }
 }
 
-// Of these schedules, kept or with their placements alone, the plan whose lowered step is the shortest and fits.
-SearchResult shortest(const Problem& problem, const PlacedGraph& placed, const std::vector<PlacedSchedule>& schedules,
-                      const Watch& watch) {
+struct Tried {
+  SearchResult result;
+  bool fits = false;
+};
+
+// Of these schedules, kept or with their placements alone, the plan whose lowered step is the shortest, of those that
+// fit if any does.
+Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vector<PlacedSchedule>& schedules,
+               const Watch& watch) {
   Problem in_time = problem;
   in_time.objective = Objective::kTime;
-  std::optional<SearchResult> best;
-  int64_t least = INT64_MAX;
+  std::optional<Tried> best;
+  int64_t least = 0;
   for (const PlacedSchedule& schedule : schedules)
     for (const char* order : {"own", "framework"}) {
-      if (best && watch.ended()) break;
-      SearchResult result = placed_result(problem, placed, schedule, order, "placement");
-      const Judgement judged = judge(in_time, *result.plan, {});
-      if (best && (judged.cost >= least || judged.missing_bytes.value_or(0) > 0)) continue;
+      if (best && best->fits && watch.ended()) break;
+      Tried tried{placed_result(problem, placed, schedule, order, "placement")};
+      const Judgement judged = judge(in_time, *tried.result.plan, {});
+      tried.fits = judged.missing_bytes.value_or(0) <= 0;
+      const bool better = !best || tried.fits > best->fits || (tried.fits == best->fits && judged.cost < least);
+      if (!better) continue;
       least = judged.cost;
-      best = std::move(result);
+      best = std::move(tried);
     }
   return std::move(*best);
 }
 
-SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
-  const Watch watch = budget.watch();
-  const CostModel cost(problem.cluster);
-  const PlacedGraph placed = placed_graph(problem, cost, watch);
-  const PlacementProblem& p = placed.problem;
+// `p`: the step's problem, with devices of this memory or less.
+Tried searched(const Problem& problem, const PlacedGraph& placed, const PlacementProblem& p, const Budget& budget,
+               Rng& rng, const Watch& watch) {
   Best best(p);
-  offer_rules(problem, placed, best);
-  const PlacementBounds bounds = placement_bounds(p);
-  const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
+  offer_rules(problem, placed, p, best);
   if (!best.found())
     throw Error(ExitCode::kInfeasible,
                 "placement: no rule's placement of whole operations fits the devices' memory; other searches divide "
                 "operations, or take --recompute and --micro-batches");
+  const PlacementBounds bounds = placement_bounds(p);
+  const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
   const std::string rule = best.whose();
   const PlacedSchedule of_rule = best.schedule();
   CoarsenOptions coarsening;
   coarsening.placement = of_rule.device;
-  const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, coarsening);
+  const std::vector<Coarse> levels = coarsen_levels(p, {kFinest, 1000, 200, 50}, coarsening);
   improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
-  if (p.ops.size() <= 4000) {
+  if (p.ops.size() <= kFinest) {
     const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
     best.take(improved(p, best.schedule(), options, rng, watch), "the step itself");
   }
-  SearchResult result = shortest(problem, placed, {pushed_left(p, best.schedule()), of_rule}, watch);
-  result.notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule,
-                                     ms(of_rule.end), best.whose(), ms(best.schedule().end)));
-  result.notes.push_back(fmt::format("no placement of whole operations takes less than {} (work {}, longest path {})",
-                                     ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns)));
-  return result;
+  Tried tried = shortest(problem, placed, {pushed_left(p, best.schedule()), of_rule}, watch);
+  std::vector<std::string>& notes = tried.result.notes;
+  notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(of_rule.end),
+                              best.whose(), ms(best.schedule().end)));
+  notes.push_back(fmt::format("no placement of whole operations takes less than {} (work {}, longest path {})",
+                              ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns)));
+  return tried;
+}
+
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  const Watch watch = budget.watch();
+  const PlacedGraph placed = placed_graph(problem, CostModel(problem.cluster), watch);
+  PlacementProblem p = placed.problem;
+  Tried tried = searched(problem, placed, p, budget, rng, watch);
+  // Footprints are a part of what operations make; the planner knows what is there when.
+  for (int again = 0; !tried.fits && again < kTries && !watch.ended(); ++again) {
+    for (PlacedDevice& d : p.devices)
+      d.memory_bytes = static_cast<int64_t>(kSmaller * static_cast<double>(d.memory_bytes));
+    if (problem.tell) problem.tell("placement: the plan does not fit; again with less memory");
+    try {
+      Tried other = searched(problem, placed, p, budget, rng, watch);
+      if (other.fits) tried = std::move(other);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInfeasible) throw;
+      break;
+    }
+  }
+  return std::move(tried.result);
 }
 
 }  // namespace

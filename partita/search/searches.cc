@@ -13,6 +13,7 @@ namespace partita {
   SEARCH(expert_placement)       \
   SEARCH(baechi_mtopo)           \
   SEARCH(baechi_metf)            \
+  SEARCH(pesto)                  \
   SEARCH(placement)              \
   SEARCH(megatron)               \
   SEARCH(model_parallel)         \

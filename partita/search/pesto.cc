@@ -1,0 +1,109 @@
+// Pesto (Hafeez et al. 2021): the step coarsened by batches of merges, placement and order of its vertices by an
+// integer program, and of their operations as the paper does.
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/placement/bounds.h"
+#include "partita/placement/coarsen.h"
+#include "partita/placement/decode.h"
+#include "partita/placement/solve_program.h"
+#include "partita/search/judge.h"
+#include "partita/search/placements.h"
+#include "partita/search/searches.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int kVertices = 200;    // section 3.3
+constexpr int kTries = 5;         // where the planner refuses what footprints allowed
+constexpr double kSmaller = 0.9;  // the limit of the next try
+
+std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+
+struct Solved {
+  Coarse coarse;
+  ProgramResult program;
+};
+
+Solved solve(const Problem& problem, const PlacementProblem& fine, const Watch& watch) {
+  CoarsenOptions coarsening;
+  coarsening.join_values = true;
+  Solved solved;
+  solved.coarse = coarsen(fine, kVertices, coarsening);
+  PlacementProblem& p = solved.coarse.problem;
+  std::string why;
+  const auto start = best_list_schedule(p, {}, why);
+  if (!start) throw Error(ExitCode::kInfeasible, "pesto: " + why);
+  if (problem.tell)
+    problem.tell(fmt::format("pesto: {} operations as {} vertices and {} values; {} by list scheduling",
+                             fine.ops.size(), p.ops.size(), p.values.size(), ms(start->end)));
+  ProgramOptions options;
+  options.congestion = problem.options.at("congestion") == "yes";
+  options.seconds = std::stod(problem.options.at("seconds"));
+  solved.program = solve_program(p, *start, options, watch);
+  return solved;
+}
+
+// The schedule of the operations: vertices in the program's order and operations in the framework's, or the placement
+// alone (section 3.3: where a vertex has hundreds of operations).
+PlacedSchedule expanded(const PlacementProblem& fine, const Solved& solved, bool own) {
+  const PlacedSchedule& coarse = solved.program.schedule;
+  const std::vector<int> device = expanded_placement(solved.coarse, coarse.device);
+  if (!own) return first_come(fine, device, framework_ranks(fine));
+  return list_schedule(fine, device, expanded_order(solved.coarse, order_of(coarse)), false);
+}
+
+void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedSchedule& schedule,
+               SearchResult& result) {
+  const ProgramResult& program = solved.program;
+  result.notes.push_back(fmt::format("coarsened to {} vertices of at most 8% of the time and 12% of the memory",
+                                     solved.coarse.problem.ops.size()));
+  result.notes.push_back(fmt::format("program of {} rows, {} columns, {} of them bits: {}{}, bound {}{}", program.rows,
+                                     program.columns, program.bits, ms(program.objective_ns),
+                                     program.only_start ? ", which is its start: the solver found nothing better" : "",
+                                     ms(program.bound_ns), program.proved ? ", proved" : ""));
+  result.notes.push_back(fmt::format("the same on all operations: {}; no placement of these takes less than {}",
+                                     ms(schedule.end), ms(placement_bounds(fine).ns())));
+  result.counters["vertices"] = static_cast<double>(solved.coarse.problem.ops.size());
+  result.counters["rows"] = static_cast<double>(program.rows);
+  result.counters["solver_seconds"] = program.seconds;
+}
+
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  const Watch watch = budget.watch();
+  const CostModel cost(problem.cluster);
+  const PlacedGraph placed = placed_graph(problem, cost, watch);
+  const std::string& order = problem.options.at("order");
+  Problem in_time = problem;
+  in_time.objective = Objective::kTime;
+  PlacementProblem fine = placed.problem;
+  for (int tries = 1;; ++tries) {
+    const Solved solved = solve(problem, fine, watch);
+    const PlacedSchedule schedule = expanded(placed.problem, solved, order == "own");
+    SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
+    result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
+    add_notes(placed.problem, solved, schedule, result);
+    if (judge(in_time, *result.plan, {}).missing_bytes.value_or(0) <= 0 || tries == kTries) return result;
+    // Footprints are what all of a device's operations keep together; the planner knows what is there when.
+    for (PlacedDevice& d : fine.devices)
+      d.memory_bytes = static_cast<int64_t>(kSmaller * static_cast<double>(d.memory_bytes));
+    if (problem.tell)
+      problem.tell(fmt::format("pesto: the plan does not fit; again with {}% of the memory",
+                               std::lround(100 * std::pow(kSmaller, tries))));
+  }
+}
+
+}  // namespace
+
+SearchEntry pesto_search() {
+  return {.name = "pesto",
+          .source = "Pesto",
+          .summary = "whole operations: coarsened to 200 vertices, placed and ordered by an integer program",
+          .options = {{"congestion", {"yes", "no"}}, {"order", {"framework", "own"}}, {"seconds", {"60", "N"}}},
+          .search = search,
+          .sharing = [](const Problem&) { return Sharing{}; }};
+}
+
+}  // namespace partita
