@@ -103,7 +103,9 @@ SearchEntry pesto_search() {
           .summary = "whole operations: coarsened to 200 vertices, placed and ordered by an integer program",
           .options = {{"congestion", {"yes", "no"}}, {"order", {"framework", "own"}}, {"seconds", {"60", "N"}}},
           .search = search,
-          .sharing = [](const Problem&) { return Sharing{}; }};
+          .sharing = [](const Problem&) { return Sharing{}; },
+          .seconds = 60,
+          .measure = Objective::kTime};
 }
 
 }  // namespace partita

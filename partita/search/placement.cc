@@ -214,7 +214,8 @@ SearchEntry placement_search() {
               "whole operations: placements and schedules of all rules, improved on coarser and coarser graphs "
               "and on the step itself",
           .search = search,
-          .sharing = [](const Problem&) { return Sharing{}; }};
+          .sharing = [](const Problem&) { return Sharing{}; },
+          .measure = Objective::kTime};
 }
 
 }  // namespace partita

@@ -178,7 +178,8 @@ SearchEntry expert_placement_search() {
           .summary = "whole operations: layers one after another on devices, branches of cells over devices",
           .options = {{"order", {"critical", "framework"}}},
           .search = expert,
-          .sharing = [](const Problem&) { return Sharing{}; }};
+          .sharing = [](const Problem&) { return Sharing{}; },
+          .measure = Objective::kTime};
 }
 
 SearchEntry baechi_mtopo_search() {
@@ -187,7 +188,8 @@ SearchEntry baechi_mtopo_search() {
           .summary = "whole operations: devices filled one after another in the order of the graph",
           .options = {{"order", {"framework", "critical"}}},
           .search = mtopo,
-          .sharing = [](const Problem&) { return Sharing{}; }};
+          .sharing = [](const Problem&) { return Sharing{}; },
+          .measure = Objective::kTime};
 }
 
 SearchEntry baechi_metf_search() {
@@ -196,7 +198,8 @@ SearchEntry baechi_metf_search() {
           .summary = "whole operations: the one that can start first, where it can, while memory lasts",
           .options = {{"order", {"framework", "critical", "own"}}},
           .search = metf,
-          .sharing = [](const Problem&) { return Sharing{}; }};
+          .sharing = [](const Problem&) { return Sharing{}; },
+          .measure = Objective::kTime};
 }
 
 }  // namespace partita

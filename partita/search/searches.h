@@ -52,6 +52,7 @@ struct SearchEntry {
   Searcher* search = nullptr;
   AutoBegin begins_auto = {};
   Sharing (*sharing)(const Problem&) = nullptr;  // null: the plan alone says it
+  double seconds = 0;   // that it takes even for a small model, where nothing limits it; 0: as long as it has to
   bool rule = false;    // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
   bool warm = false;    // begins with Problem::from
   bool proves = false;  // its lower bound has a proof

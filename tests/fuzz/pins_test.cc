@@ -134,6 +134,7 @@ TEST(Pins, OfEveryKindAreKeptOrRefused) {
         continue;
       }
       for (const SearchEntry& entry : searches()) {
+        if (entry.seconds > 0) continue;
         const std::string why = refusal(entry, graph, cluster, pins);
         EXPECT_EQ(why.find("internal error"), std::string::npos) << entry.name << ": " << why;
         ++(why.empty() ? kept : refused);

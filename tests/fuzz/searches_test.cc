@@ -175,7 +175,7 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
     for (int d : devices) {
       const Cluster cluster = load_cluster(fmt::format("local:{}", d));
       for (const SearchEntry& entry : searches()) {
-        if (entry.estimates) continue;
+        if (entry.estimates || entry.seconds > 0) continue;
         std::vector<std::string> texts{entry.name};
         for (const auto& [option, values] : entry.options)
           for (size_t v = 1; options && v < values.size(); ++v)

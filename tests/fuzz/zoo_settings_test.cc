@@ -22,7 +22,7 @@ const T& drawn(Rng& rng, const std::vector<T>& from) {
 std::vector<std::string> every_search() {
   std::vector<std::string> texts;
   for (const SearchEntry& entry : searches()) {
-    if (entry.estimates) continue;
+    if (entry.estimates || entry.seconds > 0) continue;
     texts.push_back(entry.name);
     for (const auto& [option, values] : entry.options)
       for (std::size_t i = 1; i < values.size(); ++i)

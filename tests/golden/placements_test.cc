@@ -38,6 +38,21 @@ TEST(Placements, OursIsNoLongerThanARule) {
   }
 }
 
+// The program's placement is one of all operations; without CBC the package is named.
+TEST(Placements, Pesto) {
+  const std::string model = "zoo:rnnlm?layers=2,steps=2,hidden=32,vocabulary=50,batch=8";
+  try {
+    for (const char* search : {"pesto?seconds=1", "pesto?seconds=1,order=own", "pesto?seconds=1,congestion=no"}) {
+      const Planned p = planned(model, search);
+      EXPECT_EQ(p.plan.transfers.has_value(), std::string(search).ends_with("own")) << search;
+      EXPECT_GT(p.plan.paper_cost.value(), 0);
+    }
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("coinor-cbc") == std::string::npos) throw;
+    GTEST_SKIP() << error.what();
+  }
+}
+
 // Where one device's memory does not hold the step, both do.
 TEST(Placements, MemoryIsALimit) {
   const std::string model = "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=16";
