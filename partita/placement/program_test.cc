@@ -323,6 +323,9 @@ TEST(PlacementUnits, EqualDevicesAreFound) {
   other.ways[0][2].latency_ns = 1;
   EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>()));
   other = p;
+  other.ways[0][2].others = {{0, 2}};
+  EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>()));
+  other = p;
   other.ops[0].ns[2] = 5;
   EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>{{0, 1}}));
   other = p;

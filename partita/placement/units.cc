@@ -47,7 +47,9 @@ bool can_exchange(const PlacementProblem& p, size_t a, size_t b) {
       const Way &way = p.ways[from][to], &then = p.ways[other(from)][other(to)];
       if ((way.queue < 0) != (then.queue < 0)) return false;
       if (way.queue < 0) continue;
-      if (way.latency_ns != then.latency_ns || way.ns_per_byte != then.ns_per_byte) return false;
+      Way same = then;
+      same.queue = way.queue;
+      if (same != way) return false;
       if (queue_becomes.try_emplace(way.queue, then.queue).first->second != then.queue) return false;
       if (queue_was.try_emplace(then.queue, way.queue).first->second != way.queue) return false;
     }
