@@ -62,8 +62,11 @@ class Units {
 };
 
 std::string no_room(const PlacementProblem& p, const Units& units, int op) {
-  return fmt::format("'{}' needs {} bytes, and no device has them left", p.ops[static_cast<size_t>(op)].name,
-                     units.bytes(op));
+  int64_t most = 0;
+  for (size_t d = 0; d < p.devices.size(); ++d)
+    if (units.runs_on(op, d)) most = std::max(most, units.left(d));
+  return fmt::format("'{}' needs {} bytes, and no device has more left than {}: {} bytes missing",
+                     p.ops[static_cast<size_t>(op)].name, units.bytes(op), most, units.bytes(op) - most);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(Baechi, TheExample) {
   EXPECT_EQ(earliest_task_first(chain(40), why)->device, (std::vector<int>{0, 0, 0, 0}));
   EXPECT_EQ(earliest_task_first(chain(20), why)->device, (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(topological_placement(chain(10), why), std::nullopt);
-  EXPECT_EQ(why, "'o2' needs 10 bytes, and no device has them left");
+  EXPECT_EQ(why, "'o2' needs 10 bytes, and no device has more left than 0: 10 bytes missing");
   EXPECT_EQ(earliest_task_first(chain(15), why), std::nullopt);
 }
 

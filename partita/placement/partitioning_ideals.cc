@@ -24,21 +24,23 @@ class Lattice {
   // Empty where there are more than `most`, or `watch` ended.
   Lattice(const Ordered& o, long long most, const Watch& watch)
       : words_((o.units.units.size() + 63) / 64), index_(16, Hash{this}, Same{this}) {
-    add(std::vector<uint64_t>(words_));
-    const int n = static_cast<int>(o.units.units.size());
+    std::vector<uint64_t> more(words_);
+    add(more);
+    up.emplace_back();
+    for (size_t v = 0; v < o.before.size(); ++v)
+      if (o.before[v].empty()) up[0].push_back({static_cast<int>(v), -1});
     for (int at = 0; at < size(); ++at) {
-      up.emplace_back();
       const bool stops = (at % 256 == 0 && watch.ended()) || size() > most;
       if (stops) {
         clear();
         return;
       }
-      for (int v = 0; v < n; ++v) {
-        if (has(at, v)) continue;
-        if (!std::all_of(o.before[v].begin(), o.before[v].end(), [&](int u) { return has(at, u); })) continue;
-        std::vector<uint64_t> more(bits_.begin() + at * words_, bits_.begin() + (at + 1) * words_);
+      for (size_t k = 0; k < up[at].size(); ++k) {
+        const int v = up[at][k].unit;
+        more.assign(bits_.begin() + at * words_, bits_.begin() + (at + 1) * words_);
         more[v / 64] |= uint64_t{1} << (v % 64);
-        up[at].push_back({v, add(more)});
+        const int next = up[at][k].ideal = add(more);
+        if (next == static_cast<int>(up.size())) up.push_back(after(o, at, v, next));
       }
     }
   }
@@ -67,6 +69,16 @@ class Lattice {
       return std::equal(begin + a * of->words_, begin + (a + 1) * of->words_, begin + b * of->words_);
     }
   };
+  // What can be added to `next`, which is `at` with v.
+  std::vector<Step> after(const Ordered& o, int at, int v, int next) const {
+    std::vector<Step> steps;
+    for (const Step& step : up[at])
+      if (step.unit != v) steps.push_back({step.unit, -1});
+    for (const int w : o.after[v])
+      if (std::all_of(o.before[w].begin(), o.before[w].end(), [&](int u) { return has(next, u); }))
+        steps.push_back({w, -1});
+    return steps;
+  }
   int add(const std::vector<uint64_t>& bits) {
     bits_.insert(bits_.end(), bits.begin(), bits.end());
     const auto [at, is_new] = index_.insert(count_);
@@ -109,9 +121,8 @@ class Program {
         seen_(lattice.size(), -1) {
     best_[0] = 0;
     rest_.resize(lattice.size());
-    for (int at = 0; at < lattice.size(); ++at)
-      for (size_t v = 0; v < o.units.units.size(); ++v)
-        if (!lattice.has(at, static_cast<int>(v))) rest_[at] += least_of(o.units.units[v]);
+    for (int at = lattice.size() - 1; at-- > 0;)
+      rest_[at] = rest_[lattice.up[at][0].ideal] + least_of(o.units.units[lattice.up[at][0].unit]);
     for (const Unit& unit : o.units.units)
       if (unit.accelerator > 0) slowness_ = std::min(slowness_, unit.cpu / unit.accelerator);
   }
@@ -289,18 +300,20 @@ IdealsResult best_of_ideals(const Instance& instance, double below, const Watch&
   return result;
 }
 
-std::optional<Devices> best_of_order(const Instance& instance, double below, uint64_t seed) {
+std::optional<Devices> best_of_order(const Instance& instance, double below, uint64_t seed, const Watch& watch) {
   Ordered o = ordered(instance);
   Rng rng(seed);
   const std::vector<int> order = drawn_order(o, rng);
   for (size_t at = 0; at < order.size(); ++at) {
     o.before[order[at]].clear();
+    o.after[order[at]].clear();
     if (at > 0) o.before[order[at]].push_back(order[at - 1]);
+    if (at > 0) o.after[order[at - 1]].push_back(order[at]);
   }
-  const Watch forever;
   bool complete = false;
-  const Lattice lattice(o, static_cast<long long>(order.size()) + 1, forever);
-  return best_split(o, lattice, below, forever, complete);
+  const Lattice lattice(o, static_cast<long long>(order.size()) + 1, watch);
+  if (lattice.size() == 0) return std::nullopt;
+  return best_split(o, lattice, below, watch, complete);
 }
 
 }  // namespace partita::partitioning

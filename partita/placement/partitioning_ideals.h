@@ -28,6 +28,6 @@ struct IdealsResult {
 IdealsResult best_of_ideals(const Instance& instance, double below, const Watch& watch, long long most);
 
 // Best splits into intervals of one order of the units: quick, and a start for the above. `seed` draws the order.
-std::optional<Devices> best_of_order(const Instance& instance, double below, uint64_t seed);
+std::optional<Devices> best_of_order(const Instance& instance, double below, uint64_t seed, const Watch& watch);
 
 }  // namespace partita::partitioning

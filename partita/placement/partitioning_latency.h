@@ -15,8 +15,9 @@ Subgraphs greedy_subgraphs(const Instance& instance, int q, uint64_t seed);
 
 // The best cut of an order of units, drawn by `seed`, into up to accelerators * q intervals on accelerators and units
 // on CPUs between them, as if all ran one after another: for chains the latency, else more. With `shared` each interval
-// has an accelerator's memory over q and there are q to an accelerator; without, one to an accelerator.
-Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t seed);
+// has an accelerator's memory over q and there are q to an accelerator; without, one to an accelerator. All on CPUs
+// where `watch` ends before.
+Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t seed, const Watch& watch);
 
 struct LatencySearch {
   int subgraphs = 1;

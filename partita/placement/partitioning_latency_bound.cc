@@ -41,10 +41,10 @@ class Paths {
     std::vector<std::vector<double>> best(m + 1, std::vector<double>(most + 1, kInfinity));
     best[0][0] = 0;
     for (int i = 0; i < m; ++i) {
-      if (watch_.ended()) return 0;
       for (int s = 0; s <= most; ++s)
         best[i + 1][s] = std::min(best[i + 1][s], best[i][s] + instance_.nodes[path[i]].cpu);
       for (int j = i; j < m && most > 0; ++j) {
+        if (watch_.ended()) return 0;
         const double held = holds(path, i, j);
         if (held == kInfinity) continue;  // a longer run may have what this one lacks
         for (int s = 0; s < most; ++s) best[j + 1][s + 1] = std::min(best[j + 1][s + 1], best[i][s] + held);

@@ -25,8 +25,8 @@ class Latencies {
     for (uint64_t draw = 0; draw < kOrders && !done(); ++draw) {
       say("intervals of an order");
       take(greedy_subgraphs(instance_, q_, options_.seed + draw));
-      take(best_intervals(instance_, q_, false, options_.seed + draw));
-      if (q_ > 1) take(best_intervals(instance_, q_, true, options_.seed + draw));
+      take(best_intervals(instance_, q_, false, options_.seed + draw, options_.watch));
+      if (q_ > 1) take(best_intervals(instance_, q_, true, options_.seed + draw, options_.watch));
     }
     say("bounds of paths");
     if (!done()) result_.bound = std::min(result_.value, path_bound(instance_, q_, options_.watch));

@@ -63,7 +63,7 @@ Subgraphs greedy_subgraphs(const Instance& instance, int q, uint64_t seed) {
   return places;
 }
 
-Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t seed) {
+Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t seed, const Watch& watch) {
   const Ordered o = ordered(instance);
   Rng rng(seed);
   const std::vector<int> order = drawn_order(o, rng);
@@ -74,6 +74,7 @@ Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t 
   std::vector<std::vector<int>> from(n + 1, std::vector<int>(most + 1, kCpu));
   best[0][0] = 0;
   for (int i = 0; i < n; ++i) {
+    if (watch.ended()) return Subgraphs(instance.nodes.size(), kCpu);
     for (int s = 0; s <= most; ++s)
       if (const double time = best[i][s] + o.units.units[order[i]].cpu; time < best[i + 1][s])
         best[i + 1][s] = time, from[i + 1][s] = kCpu;

@@ -98,8 +98,8 @@ class Annealing {
     double temperature = options_.hot;
     const double cools = std::pow(options_.cold / options_.hot, 1.0 / std::max(1, options_.moves));
     for (int move = 0; move < options_.moves; ++move, temperature *= cools) {
+      if (move % (options_.contiguous ? 64 : 1024) == 0 && watch.ended()) break;
       if (move % 4096 == 0) {
-        if (watch.ended()) break;
         split_ = Split(units_, split_.device_of);  // without the rounding of many additions
       }
       try_one(temperature);

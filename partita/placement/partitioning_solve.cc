@@ -30,8 +30,10 @@ class MaxLoad {
     result_.value = kInfinity;
     result_.bound = balance_bound(units_);
     if (result_.bound < kInfinity) {
-      orders();
+      for (int d = 0; d < instance_.accelerators + instance_.cpus; d += std::max(1, instance_.accelerators))
+        take(Devices(instance_.nodes.size(), d));  // all on the first of a kind
       if (auto split = heaviest_first(units_, options_.contiguous)) take(devices_of(units_, *split));
+      orders();
       branch(kFirstCuts);
       if (options_.contiguous && !done()) ideals();
       if (!done()) anneal();
@@ -65,7 +67,8 @@ class MaxLoad {
   void orders() {
     for (uint64_t draw = 0; draw < kOrders && !done(); ++draw) {
       say("intervals of an order");
-      if (const auto devices = best_of_order(instance_, result_.value, options_.seed + draw)) take(*devices);
+      if (const auto devices = best_of_order(instance_, result_.value, options_.seed + draw, options_.watch))
+        take(*devices);
     }
   }
 

@@ -109,7 +109,7 @@ TEST(PartitioningSolve, StagesAreSound) {
     EXPECT_LE(balance_bound(color_units(in, true)), least * (1 + 1e-12));
     const IdealsResult ideals = best_of_ideals(in, kInfinity, {}, 1'000'000);
     EXPECT_TRUE(ideals.complete);
-    const auto order = best_of_order(in, kInfinity, seed);
+    const auto order = best_of_order(in, kInfinity, seed, {});
     if (order && ideals.devices) {
       EXPECT_GE(max_load(in, *order), max_load(in, *ideals.devices) * (1 - 1e-12));
     }

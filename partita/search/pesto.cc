@@ -85,7 +85,8 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(placed.problem, solved, schedule, result);
-    if (judge(in_time, *result.plan, {}).missing_bytes.value_or(0) <= 0 || tries == kTries) return result;
+    if (judge(in_time, *result.plan, {}).missing_bytes.value_or(0) <= 0) return result;
+    if (tries == kTries) expect_fits(problem, result, "pesto");
     // Footprints are what all of a device's operations keep together; the planner knows what is there when.
     for (PlacedDevice& d : fine.devices)
       d.memory_bytes = static_cast<int64_t>(kSmaller * static_cast<double>(d.memory_bytes));

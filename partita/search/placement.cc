@@ -36,16 +36,30 @@ class Best {
   }
   void take(const PlacedSchedule& schedule, const std::string& whose) {
     if (schedule_ && schedule_->end <= schedule.end) return;
-    if (!why_not(p_, schedule).empty()) return;  // it does not fit
+    if (const int64_t over = over_bytes(schedule.device); over > 0) {
+      least_over_ = std::min(least_over_, over);
+      return;
+    }
     schedule_ = schedule;
     whose_ = whose;
   }
   bool found() const { return schedule_.has_value(); }
+  int64_t least_over() const { return least_over_; }  // bytes, of what did not fit
   const PlacedSchedule& schedule() const { return *schedule_; }
   const std::string& whose() const { return whose_; }
 
  private:
+  // By how much the device that lacks most is over its memory.
+  int64_t over_bytes(const std::vector<int>& device) const {
+    std::vector<int64_t> bytes(p_.devices.size(), 0);
+    for (size_t o = 0; o < p_.ops.size(); ++o) bytes[static_cast<size_t>(device[o])] += p_.ops[o].bytes;
+    int64_t over = 0;
+    for (size_t d = 0; d < bytes.size(); ++d) over = std::max(over, bytes[d] - p_.devices[d].memory_bytes);
+    return over;
+  }
+
   const PlacementProblem& p_;
+  int64_t least_over_ = INT64_MAX;
   std::optional<PlacedSchedule> schedule_;
   std::string whose_;
 };
@@ -160,9 +174,12 @@ Tried searched(const Problem& problem, const PlacedGraph& placed, const Placemen
   Best best(p);
   offer_rules(problem, placed, p, best);
   if (!best.found())
-    throw Error(ExitCode::kInfeasible,
-                "placement: no rule's placement of whole operations fits the devices' memory; other searches divide "
-                "operations, or take --recompute and --micro-batches");
+    throw Error(
+        ExitCode::kInfeasible,
+        fmt::format("placement: no rule's placement of whole operations fits the devices' memory: the nearest has "
+                    "{} bytes missing; other searches divide operations, or take --recompute and "
+                    "--micro-batches",
+                    best.least_over()));
   const PlacementBounds bounds = placement_bounds(p);
   const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
   const std::string rule = best.whose();
@@ -202,6 +219,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
       break;
     }
   }
+  expect_fits(problem, tried.result, "placement");
   return std::move(tried.result);
 }
 

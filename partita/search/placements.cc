@@ -9,6 +9,7 @@
 #include "partita/placement/baechi.h"
 #include "partita/placement/decode.h"
 #include "partita/search/layer_placement.h"
+#include "partita/search/refine.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_starts.h"
 
@@ -31,8 +32,10 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   const PlacementProblem& p = placed.problem;
   if (order == "framework") schedule = first_come(p, schedule.device, framework_ranks(p));
   if (order == "critical") schedule = first_come(p, schedule.device, critical_ranks(p, schedule.device));
-  if (const std::string wrong = why_not(p, schedule); !wrong.empty())
-    throw Error(ExitCode::kInfeasible, fmt::format("{}: {}", name, wrong));
+  PlacementProblem ample = p;
+  for (PlacedDevice& d : ample.devices) d.memory_bytes = INT64_MAX;
+  const std::string wrong = why_not(ample, schedule);
+  ensure(wrong.empty(), "{}: {}", name, wrong);
   SearchResult result;
   result.plan = plan_of(problem, placed, schedule, order != "framework", name);
   result.counters["ops"] = static_cast<double>(p.ops.size());
@@ -45,6 +48,13 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   result.notes.push_back(fmt::format("{} ops, {} transfers; a step of {} where nothing waits for memory", on,
                                      schedule.transfers.size(), ms(schedule.end)));
   return result;
+}
+
+void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name) {
+  if (const int64_t missing = missing_bytes(problem, *result.plan); missing > 0)
+    throw Error(
+        ExitCode::kInfeasible,
+        fmt::format("{}: the plan needs {} bytes more than a device has, though footprints fit", name, missing));
 }
 
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op) {
@@ -158,7 +168,10 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   std::string why;
   const auto device = topological_placement(placed.problem, why);
   if (!device) throw Error(ExitCode::kInfeasible, "baechi-mtopo: " + why);
-  return placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
+  SearchResult result =
+      placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
+  expect_fits(problem, result, "baechi-mtopo");
+  return result;
 }
 
 SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
@@ -167,7 +180,10 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   std::string why;
   auto schedule = earliest_task_first(placed.problem, why);
   if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-metf: " + why);
-  return placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
+  SearchResult result =
+      placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
+  expect_fits(problem, result, "baechi-metf");
+  return result;
 }
 
 }  // namespace

@@ -18,9 +18,12 @@ std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by
 // The framework's order, by operation of the problem.
 std::vector<int> framework_ranks(const PlacementProblem& problem);
 
-// The plan of a placement, in the order that `order` names: framework, critical, or own (the schedule's). Infeasible
-// where it does not fit.
+// The plan of a placement, in the order that `order` names: framework, critical, or own (the schedule's), whether it
+// fits or not.
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
+
+// Infeasible where the planner finds that the result's plan does not fit.
+void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name);
 
 }  // namespace partita
