@@ -203,7 +203,7 @@ CbcAnswer read_answer(const std::string& log, const std::string& solution, size_
   last_number(log, "Continuous objective value is", answer.bound);
   last_number(log, "best possible", answer.bound);
   last_number(log, "Lower bound:", answer.bound);
-  if (says("roblem is infeasible") || says("roblem proven infeasible")) {
+  if (says("roblem is infeasible") || says("roblem proven infeasible") || says("Pre-processing says infeasible")) {
     answer.status = CbcAnswer::Status::kInfeasible;
     return answer;
   }

@@ -21,7 +21,8 @@ std::string find_cbc(const char* path);
 void write_mps(std::ostream& out, const PlacementProgram& program);
 
 struct CbcAnswer {
-  // kOptimal: nothing is better by `gap` or more. kStopped: the time passed, or it was ended.
+  // kOptimal: nothing is better by `gap` or more. kInfeasible: there is no solution, or none better than the one to
+  // begin with. kStopped: the time passed, or it was ended.
   enum class Status { kOptimal, kInfeasible, kStopped };
   Status status = Status::kStopped;
   bool crashed = false;        // it does so now and then, mostly near the end of its time

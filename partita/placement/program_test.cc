@@ -60,6 +60,12 @@ Case random_case(Rng& rng, int least_ops, int most_ops) {
     for (std::vector<Way>& row : p.ways)
       for (Way& way : row)
         if (way.queue >= 0) way.latency_ns = 1;
+  if (rng.below(2) == 0) {  // a second value for the same readers
+    const auto v = static_cast<size_t>(rng.below(p.values.size()));
+    for (int reader : p.values[v].readers)
+      p.ops[static_cast<size_t>(reader)].reads.push_back(static_cast<int>(p.values.size()));
+    p.values.push_back({static_cast<int64_t>(rng.below(12)), p.values[v].producer, p.values[v].readers});
+  }
   c.placement = random_placement(rng, p);
   if (rng.below(2) == 0) {
     std::vector<int64_t> used(p.devices.size(), 0);
