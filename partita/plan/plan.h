@@ -54,8 +54,8 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// What a tensor's conversion moves to a device over links, for an op and all that read there what it reads; host devices
-// are numbered behind the compute devices.
+// What a tensor's conversion moves to a device over links, for an op and all that read there what it reads; host
+// devices are numbered behind the compute devices.
 struct PlannedTransfer {
   TensorId tensor;
   DeviceId to;

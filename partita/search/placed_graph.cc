@@ -82,6 +82,7 @@ class Maker {
       const int op = add({graph_.tensor(graph_.outputs[i]).name + ".output", on_host(took.outputs[i]), 0, -1, {}});
       read(op, graph_.outputs[i], nullptr);
     }
+    keep_groups_together();
     share_memory(took.peak_bytes);
     placed_.one_device_bytes = took.peak_bytes;
     verify(placed_.problem);
@@ -211,6 +212,23 @@ class Maker {
     for (size_t d = 0; d < ns.size(); ++d)
       if (DeviceId(d) != pinned->second.mesh.devices[0]) ns[d] = -1;
   }
+  // A pin of one is one of its group.
+  void keep_groups_together() {
+    std::map<int, std::vector<char>> runs;
+    for (const PlacedOp& op : placed_.problem.ops) {
+      if (op.group < 0) continue;
+      std::vector<char>& all = runs.try_emplace(op.group, op.ns.size(), true).first->second;
+      for (size_t d = 0; d < all.size(); ++d) all[d] = all[d] && op.ns[d] > 0;
+    }
+    for (PlacedOp& op : placed_.problem.ops) {
+      if (op.group < 0) continue;
+      const std::vector<char>& all = runs.at(op.group);
+      if (std::find(all.begin(), all.end(), true) == all.end())
+        fail("pins: '{}' is pinned on another device than what stays with it", op.name);
+      for (size_t d = 0; d < all.size(); ++d)
+        if (!all[d]) op.ns[d] = -1;
+    }
+  }
   void share_memory(int64_t peak_bytes) {
     double resident = 0, passing = 0;
     for (const PlacedOp& op : placed_.problem.ops) resident += static_cast<double>(op.bytes);
@@ -282,6 +300,9 @@ OpId first_reader(const Graph& graph, const PlacedGraph& placed, const PlacedSch
 }  // namespace
 
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
+  if (!problem.pins.kept.empty())
+    fail("pins: tensor '{}' is pinned; where operations are placed whole, tensors are where these are: pin ops alone",
+         problem.graph.tensor(problem.pins.kept.begin()->first).name);
   expect_small_enough(problem.graph, problem.cluster);
   watch.poll(kWhere);
   return Maker(problem, cost, watch).make();
@@ -293,7 +314,11 @@ Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSche
   const auto device_of = [&](OpId id) { return schedule.device[static_cast<size_t>(placed.number[id.index()])]; };
   const Pins none;
   RulePlanner planner(graph, problem.cluster, none, Mesh{{}, {DeviceId(0)}});
-  for (size_t i = 0; i < graph.ops.size(); ++i) planner.place(OpId(i), {Mesh{{}, {DeviceId(device_of(OpId(i)))}}, {}});
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const auto pinned = problem.pins.ops.find(OpId(i));
+    planner.place(OpId(i), pinned != problem.pins.ops.end() ? pinned->second
+                                                            : OpChoice{Mesh{{}, {DeviceId(device_of(OpId(i)))}}, {}});
+  }
   Plan plan = planner.finish(search);
   keep_starts(graph, placed, schedule, plan);
   if (!keeps_order) return plan;

@@ -63,6 +63,8 @@ std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by
   for (size_t o = 0; o < p.ops.size(); ++o) {
     if (!placed.op[o].valid()) continue;
     device[o] = by_op[placed.op[o].index()];
+    for (size_t at = 0; at < p.devices.size() && p.ops[o].ns[static_cast<size_t>(device[o])] < 0; ++at)
+      if (p.ops[o].ns[at] > 0) device[o] = static_cast<int>(at);  // pinned
     if (p.ops[o].group < 0) continue;
     group.resize(std::max(group.size(), static_cast<size_t>(p.ops[o].group) + 1), -1);
     group[static_cast<size_t>(p.ops[o].group)] = device[o];
