@@ -123,7 +123,7 @@ void improve_levels(const Problem& problem, const PlacementProblem& fine, const 
       if (!start || s.end < start->end) start = std::move(s);
     };
     if (before) {
-      std::vector<int> device(p.ops.size()), order;
+      std::vector<int> device(p.ops.size());
       for (size_t v = 0; v < p.ops.size(); ++v)
         device[v] = before->device[static_cast<size_t>(levels[k + 1].inside[v])];
       offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));

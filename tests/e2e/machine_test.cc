@@ -198,7 +198,7 @@ TEST(Machine, WithTooLittleMemoryForAPartOfAutoHasThePlanOfAnother) {
   GTEST_SKIP() << "AddressSanitizer reserves more";
 #endif
   int without_a_part = 0;
-  for (int megabytes = 90; megabytes <= 180; megabytes += 6) {
+  for (int megabytes = 90; megabytes <= 180; megabytes += 4) {
     const Outcome o = shell(fmt::format(
         "ulimit -v {}; PARTITA plan zoo:gpt2?layers=2 --batch 8 --devices 4 --max-steps 20", megabytes * 1024));
     if (o.code == 0) without_a_part += o.err.find("the machine has too little memory for it") != std::string::npos;

@@ -50,7 +50,8 @@ TrainReport run(const Case& c) {
   options.steps = c.steps;
   TrainReport report = train(planned, options, kernels());
   compare_with(serial(c, planned.training, options), report);
-  expect_planned_memory(report, planned, 0.8);
+  // Devices that do different things need not be at their peaks as planned.
+  expect_planned_memory(report, planned, 0.7);
   return report;
 }
 
