@@ -35,9 +35,10 @@ struct Solved {
 // {"maxLoad": .., "fpgas": [{"load": .., "nodes": [ids]}], "cpus": [..]}, as the authors' programs write and read it;
 // of a latency totalLatency, each accelerator's subgraphs one after another, and one entry of all CPUs.
 Json placement_of(const Solved& s) {
-  const auto& [instance, result, latency, q] = s;
-  const auto& place = *result.place;
-  const int accelerators = instance.accelerators * (latency ? q : 1);
+  const partitioning::Instance& instance = s.instance;
+  const auto& place = *s.result.place;
+  const bool latency = s.latency;
+  const int accelerators = instance.accelerators * (latency ? s.q : 1);
   Json fpgas = Json::array(), cpus = Json::array();
   const auto entry = [&](int which) {
     Json ids = Json::array();
@@ -48,13 +49,13 @@ Json placement_of(const Solved& s) {
   for (int a = 0; a < accelerators; ++a) fpgas.push_back(entry(a));
   if (latency) {
     cpus.push_back(entry(partitioning::kCpu));
-    return {{"totalLatency", result.value}, {"fpgas", std::move(fpgas)}, {"cpus", std::move(cpus)}};
+    return {{"totalLatency", s.result.value}, {"fpgas", std::move(fpgas)}, {"cpus", std::move(cpus)}};
   }
   const auto loads = partitioning::loads_of(instance, place);
   for (int c = 0; c < instance.cpus; ++c) cpus.push_back(entry(accelerators + c));
   for (int d = 0; d < accelerators + instance.cpus; ++d)
     (d < accelerators ? fpgas[d] : cpus[d - accelerators])["load"] = loads[d].sum();
-  return {{"maxLoad", result.value}, {"fpgas", std::move(fpgas)}, {"cpus", std::move(cpus)}};
+  return {{"maxLoad", s.result.value}, {"fpgas", std::move(fpgas)}, {"cpus", std::move(cpus)}};
 }
 
 struct Row {

@@ -94,11 +94,29 @@ double max_load(const Instance& instance, const Devices& devices) {
   return most;
 }
 
+namespace {
+
+// What each subgraph computes, holds and moves; not when.
+std::vector<Run> runs_of(const Instance& instance, const Subgraphs& place, int groups) {
+  std::vector<Run> runs(groups);
+  for (size_t v = 0; v < place.size(); ++v) {
+    if (place[v] < 0) continue;
+    Run& run = runs[place[v]];
+    run.compute += instance.nodes[v].accelerator;
+    run.size += instance.nodes[v].size;
+    ++run.nodes;
+  }
+  const std::vector<Traffic> traffic = traffic_of(instance, place, groups);
+  for (int g = 0; g < groups; ++g) runs[g].in = traffic[g].in, runs[g].out = traffic[g].out;
+  return runs;
+}
+
+}  // namespace
+
 std::optional<Latency> latency_of(const Instance& instance, const Subgraphs& place, int q) {
   const int groups = instance.accelerators * q;
   Latency latency;
-  latency.runs.resize(groups);
-  const std::vector<Traffic> traffic = traffic_of(instance, place, groups);
+  latency.runs = runs_of(instance, place, groups);
   std::vector<std::vector<int>> members(groups);
   // What each group and each node on a CPU still waits for: edges from elsewhere, and the subgraph before.
   std::vector<int> waits(instance.nodes.size()), group_waits(groups);
@@ -108,18 +126,10 @@ std::optional<Latency> latency_of(const Instance& instance, const Subgraphs& pla
       waits[v] = static_cast<int>(instance.nodes[v].reads.size());
       continue;
     }
-    Run& run = latency.runs[of];
-    run.compute += instance.nodes[v].accelerator;
-    run.size += instance.nodes[v].size;
-    ++run.nodes;
     members[of].push_back(v);
     for (const int u : instance.nodes[v].reads) group_waits[of] += place[u] != of;
   }
-  for (int g = 0; g < groups; ++g) {
-    latency.runs[g].in = traffic[g].in;
-    latency.runs[g].out = traffic[g].out;
-    group_waits[g] += g % q != 0;
-  }
+  for (int g = 0; g < groups; ++g) group_waits[g] += g % q != 0;
   std::vector<double> ready(instance.nodes.size());  // of a node on a CPU: when all that it has read so far was there
   std::vector<int> ready_nodes, ready_groups;
   size_t done = 0;

@@ -175,7 +175,8 @@ class Program {
   bool has_room(int at, int state) const {
     if (below_ == kInfinity || instance_.accelerators == 0) return true;
     const int k = instance_.accelerators;
-    const double accelerators = k - state % (k + 1), cpus = instance_.cpus - state / (k + 1);
+    const int used = state / (k + 1);  // CPUs
+    const double accelerators = k - state % (k + 1), cpus = instance_.cpus - used;
     if (cpus > 0 && !(slowness_ > 0)) return true;
     return rest_[at] * kLess <= below_ * (accelerators + (cpus > 0 ? cpus / slowness_ : 0));
   }

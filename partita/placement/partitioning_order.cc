@@ -50,7 +50,7 @@ class Circles {
   int count_ = 0;
 };
 
-std::vector<std::vector<int>> sorted(std::vector<std::set<int>> sets) {
+std::vector<std::vector<int>> sorted(const std::vector<std::set<int>>& sets) {
   std::vector<std::vector<int>> lists;
   for (const auto& set : sets) lists.emplace_back(set.begin(), set.end());
   return lists;
