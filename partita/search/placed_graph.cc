@@ -299,7 +299,29 @@ OpId first_reader(const Graph& graph, const PlacedGraph& placed, const PlacedSch
 
 }  // namespace
 
+namespace {
+
+void expect_one_node(const Problem& problem) {
+  if (const int parts = problem.graph.micro_batches(); parts > 1)
+    throw Error(ExitCode::kUsage,
+                fmt::format("searches for placements of whole operations plan a step on the whole batch, not in {} "
+                            "micro-batches; leave micro-batches out, or take another search, such as auto",
+                            parts));
+  const Cluster& cluster = problem.cluster;
+  for (int d = 1; d < cluster.compute_count; ++d) {
+    const DeviceId first(0), other(d), host = cluster.device(first).host;
+    if (cluster.device(other).host != host && host != first)
+      throw DoesNotApply(
+          fmt::format("operations are placed whole on the devices of one host; '{}' and '{}' have different ones; give "
+                      "--devices",
+                      cluster.device(first).name, cluster.device(other).name));
+  }
+}
+
+}  // namespace
+
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
+  expect_one_node(problem);
   if (!problem.pins.kept.empty())
     fail("pins: tensor '{}' is pinned; where operations are placed whole, tensors are where these are: pin ops alone",
          problem.graph.tensor(problem.pins.kept.begin()->first).name);

@@ -67,6 +67,30 @@ TEST(Placements, MemoryIsALimit) {
   }
 }
 
+// Neither several hosts, nor a batch in parts.
+TEST(Placements, OthersAreRefused) {
+  const auto refused = [](auto change) {
+    Request request;
+    request.model = "zoo:mlp";
+    request.cluster = "flexflow-p100";
+    request.search = "placement";
+    change(request);
+    try {
+      Runner runner;
+      plan_model(request, runner);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused([](Request& r) { r.devices = 5; }),
+            "operations are placed whole on the devices of one host; 'node0.gpu0' and 'node1.gpu0' have different "
+            "ones; give --devices");
+  EXPECT_NE(refused([](Request& r) { r.devices = 2, r.micro_batches = 2; }).find("not in 2 micro-batches"),
+            std::string::npos);
+  EXPECT_EQ(refused([](Request& r) { r.devices = 4; }), "");
+}
+
 TEST(Placements, LayersAreOneAfterAnother) {
   const Planned p = planned("zoo:rnnlm?layers=4,steps=3,hidden=16,vocabulary=20,batch=4", "expert-placement");
   for (size_t i = 0; i < p.training.ops.size(); ++i) {
