@@ -7,6 +7,7 @@
 #include "partita/placement/bounds.h"
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
+#include "partita/placement/program.h"
 #include "partita/placement/solve_program.h"
 #include "partita/search/judge.h"
 #include "partita/search/placements.h"
@@ -30,9 +31,11 @@ struct Solved {
 Solved solve(const Problem& problem, const PlacementProblem& fine, const Watch& watch) {
   CoarsenOptions coarsening;
   coarsening.join_values = true;
+  coarsening.keep_parallel = problem.options.at("coarsen") == "parallel";
   Solved solved;
   solved.coarse = coarsen(fine, kVertices, coarsening);
   PlacementProblem& p = solved.coarse.problem;
+  if (problem.options.at("balance") == "yes") p = balanced(p);
   std::string why;
   const auto start = best_list_schedule(p, {}, why);
   if (!start) throw Error(ExitCode::kInfeasible, "pesto: " + why);
@@ -102,7 +105,11 @@ SearchEntry pesto_search() {
   return {.name = "pesto",
           .source = "Pesto",
           .summary = "whole operations: coarsened to 200 vertices, placed and ordered by an integer program",
-          .options = {{"congestion", {"yes", "no"}}, {"order", {"framework", "own"}}, {"seconds", {"60", "N"}}},
+          .options = {{"balance", {"no", "yes"}},
+                      {"coarsen", {"paper", "parallel"}},
+                      {"congestion", {"yes", "no"}},
+                      {"order", {"framework", "own"}},
+                      {"seconds", {"60", "N"}}},
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = 60,

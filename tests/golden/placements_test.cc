@@ -42,7 +42,8 @@ TEST(Placements, OursIsNoLongerThanARule) {
 TEST(Placements, Pesto) {
   const std::string model = "zoo:rnnlm?layers=2,steps=2,hidden=32,vocabulary=50,batch=8";
   try {
-    for (const char* search : {"pesto?seconds=1", "pesto?seconds=1,order=own", "pesto?seconds=1,congestion=no"}) {
+    for (const char* search : {"pesto?seconds=1", "pesto?seconds=1,order=own", "pesto?seconds=1,congestion=no",
+                               "pesto?seconds=1,balance=yes,coarsen=parallel"}) {
       const Planned p = planned(model, search);
       EXPECT_EQ(p.plan.transfers.has_value(), std::string(search).ends_with("own")) << search;
       EXPECT_GT(p.plan.paper_cost.value(), 0);
