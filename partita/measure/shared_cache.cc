@@ -46,10 +46,6 @@ double ns_per_byte(std::vector<std::vector<std::byte>>& parts) {
   return *std::max_element(least.begin(), least.end()) * 1e9 / static_cast<double>(parts[0].size());
 }
 
-}  // namespace
-
-namespace {
-
 double once(int cores, const std::atomic<bool>* stop) {
   const double most = std::min(kMostBytes, kPartOfMemory * static_cast<double>(available_bytes()));
   std::vector<double> bytes, times;

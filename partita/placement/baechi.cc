@@ -120,9 +120,7 @@ class Etf {
         device_free_(problem.devices.size(), 0),
         queue_free_(static_cast<size_t>(problem.queues), 0),
         came_(problem.values.size()),
-        made_(problem.ops.size()) {
-    for (size_t v = 0; v < p_.values.size(); ++v)
-      made_[static_cast<size_t>(p_.values[v].producer)].push_back(static_cast<int>(v));
+        made_(made_by(problem)) {
     s_.device.assign(problem.ops.size(), -1);
     s_.start.assign(problem.ops.size(), 0);
     tail_.assign(problem.ops.size(), 0);

@@ -61,14 +61,6 @@ std::vector<Destination> destinations(const PlacementProblem& p, const std::vect
   return found;
 }
 
-// The values that each operation makes.
-std::vector<std::vector<int>> made_by(const PlacementProblem& p) {
-  std::vector<std::vector<int>> made(p.ops.size());
-  for (size_t v = 0; v < p.values.size(); ++v)
-    made[static_cast<size_t>(p.values[v].producer)].push_back(static_cast<int>(v));
-  return made;
-}
-
 class FirstCome {
  public:
   FirstCome(const PlacementProblem& problem, const std::vector<int>& device, const std::vector<int>& rank)

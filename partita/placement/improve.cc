@@ -2,8 +2,8 @@
 #include "partita/placement/improve.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 
 namespace partita {
@@ -68,20 +68,18 @@ void find_nearest(const PlacementProblem& p, Units& u) {
 class Improver {
  public:
   Improver(const PlacementProblem& problem, const PlacedSchedule& start, Rng& rng)
-      : p_(problem), rng_(rng), units_(units_of(problem)), best_(start), device_(start.device) {
+      : p_(problem),
+        rng_(rng),
+        units_(units_of(problem)),
+        best_(start),
+        device_(start.device),
+        order_(order_of(start)),
+        made_(made_by(problem)) {
     find_nearest(problem, units_);
-    for (size_t v = 0; v < p_.values.size(); ++v) made_.resize(p_.ops.size());
-    for (size_t v = 0; v < p_.values.size(); ++v)
-      made_[static_cast<size_t>(p_.values[v].producer)].push_back(static_cast<int>(v));
     left_.resize(p_.devices.size());
     for (size_t d = 0; d < left_.size(); ++d) left_[d] = p_.devices[d].memory_bytes;
     for (size_t u = 0; u < units_.ops.size(); ++u)
       left_[static_cast<size_t>(at(static_cast<int>(u)))] -= units_.bytes[u];
-    order_.resize(p_.ops.size());
-    std::iota(order_.begin(), order_.end(), 0);
-    std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
-      return start.start[static_cast<size_t>(a)] < start.start[static_cast<size_t>(b)];
-    });
   }
 
   PlacedSchedule run(const ImproveOptions& options, const Watch& watch) {
@@ -184,7 +182,7 @@ class Improver {
   PlacedSchedule best_;
   std::vector<int> device_, order_;
   std::vector<int64_t> left_;  // bytes, by device
-  std::vector<std::vector<int>> made_;
+  const std::vector<std::vector<int>> made_;
 };
 
 }  // namespace

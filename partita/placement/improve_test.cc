@@ -8,6 +8,7 @@
 
 #include "partita/placement/bounds.h"
 #include "partita/placement/decode.h"
+#include "partita/placement/testing/chain.h"
 #include "partita/placement/testing/random_problem.h"
 
 namespace partita {
@@ -15,17 +16,7 @@ namespace {
 
 // The example of improve.h.
 TEST(Improve, AChainComesToOneDevice) {
-  PlacementProblem p;
-  p.devices = {{"gpu0", 100}, {"gpu1", 100}};
-  p.queues = 2;
-  p.ways = {{{}, {0, 5, 0, {}}}, {{1, 5, 0, {}}, {}}};
-  for (int o = 0; o < 4; ++o) {
-    p.ops.push_back({"o" + std::to_string(o), {2, 2}, 10, -1, {}});
-    p.values.push_back({1, o, {}});
-    if (o == 0) continue;
-    p.ops.back().reads = {o - 1};
-    p.values[static_cast<size_t>(o) - 1].readers = {o};
-  }
+  PlacementProblem p = chain(100);
   Rng rng(1);
   const PlacedSchedule start = list_schedule(p, {0, 1, 0, 1}, {0, 1, 2, 3}, true);
   EXPECT_EQ(start.end, 23);

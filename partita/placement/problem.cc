@@ -16,6 +16,13 @@ int64_t PlacementProblem::transfer_ns(const Way& way, int64_t bytes) const {
   return std::max<int64_t>(1, std::llround(least));
 }
 
+std::vector<std::vector<int>> made_by(const PlacementProblem& p) {
+  std::vector<std::vector<int>> made(p.ops.size());
+  for (size_t v = 0; v < p.values.size(); ++v)
+    made[static_cast<size_t>(p.values[v].producer)].push_back(static_cast<int>(v));
+  return made;
+}
+
 namespace {
 
 void verify_ways(const PlacementProblem& p) {

@@ -58,6 +58,9 @@ struct PlacementProblem {
   int64_t transfer_ns(const Way& way, int64_t bytes) const;
 };
 
+// By operation: the values that it makes.
+std::vector<std::vector<int>> made_by(const PlacementProblem& problem);
+
 // One value on its way to one device.
 struct PlacedTransfer {
   int value = 0, to = 0;

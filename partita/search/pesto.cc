@@ -9,8 +9,8 @@
 #include "partita/placement/decode.h"
 #include "partita/placement/program.h"
 #include "partita/placement/solve_program.h"
-#include "partita/search/judge.h"
 #include "partita/search/placements.h"
+#include "partita/search/refine.h"
 #include "partita/search/searches.h"
 
 namespace partita {
@@ -20,8 +20,6 @@ namespace {
 constexpr int kVertices = 200;    // section 3.3
 constexpr int kTries = 5;         // where the planner refuses what footprints allowed
 constexpr double kSmaller = 0.9;  // the limit of the next try
-
-std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
 
 struct Solved {
   Coarse coarse;
@@ -79,8 +77,6 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, watch);
   const std::string& order = problem.options.at("order");
-  Problem in_time = problem;
-  in_time.objective = Objective::kTime;
   PlacementProblem fine = placed.problem;
   for (int tries = 1;; ++tries) {
     const Solved solved = solve(problem, fine, watch);
@@ -88,7 +84,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(placed.problem, solved, schedule, result);
-    if (judge(in_time, *result.plan, {}).missing_bytes.value_or(0) <= 0) return result;
+    if (missing_bytes(problem, *result.plan) <= 0) return result;
     if (tries == kTries) expect_fits(problem, result, "pesto");
     // Footprints are what all of a device's operations keep together; the planner knows what is there when.
     for (PlacedDevice& d : fine.devices)

@@ -21,7 +21,14 @@ constexpr double kSmaller = 0.9;  // the memory of the next try
 constexpr int kFinest = 4000;     // operations whose schedules are improved themselves
 constexpr int64_t kMostChanges = 20'000, kOperations = 12'000'000;  // on a level: changes, and operations they decode
 
-std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+// By how much the device that lacks most is over its memory; 0: all fit.
+int64_t over_bytes(const PlacementProblem& p, const std::vector<int>& device) {
+  std::vector<int64_t> bytes(p.devices.size(), 0);
+  for (size_t o = 0; o < p.ops.size(); ++o) bytes[static_cast<size_t>(device[o])] += p.ops[o].bytes;
+  int64_t over = 0;
+  for (size_t d = 0; d < bytes.size(); ++d) over = std::max(over, bytes[d] - p.devices[d].memory_bytes);
+  return over;
+}
 
 // The best schedule of the step so far, and whose it is.
 class Best {
@@ -36,7 +43,7 @@ class Best {
   }
   void take(const PlacedSchedule& schedule, const std::string& whose) {
     if (schedule_ && schedule_->end <= schedule.end) return;
-    if (const int64_t over = over_bytes(schedule.device); over > 0) {
+    if (const int64_t over = over_bytes(p_, schedule.device); over > 0) {
       least_over_ = std::min(least_over_, over);
       return;
     }
@@ -49,15 +56,6 @@ class Best {
   const std::string& whose() const { return whose_; }
 
  private:
-  // By how much the device that lacks most is over its memory.
-  int64_t over_bytes(const std::vector<int>& device) const {
-    std::vector<int64_t> bytes(p_.devices.size(), 0);
-    for (size_t o = 0; o < p_.ops.size(); ++o) bytes[static_cast<size_t>(device[o])] += p_.ops[o].bytes;
-    int64_t over = 0;
-    for (size_t d = 0; d < bytes.size(); ++d) over = std::max(over, bytes[d] - p_.devices[d].memory_bytes);
-    return over;
-  }
-
   const PlacementProblem& p_;
   int64_t least_over_ = INT64_MAX;
   std::optional<PlacedSchedule> schedule_;
@@ -98,13 +96,6 @@ std::vector<int> projected(const PlacementProblem& fine, const Coarse& coarse, c
   return at;
 }
 
-bool fits(const PlacementProblem& p, const std::vector<int>& device) {
-  std::vector<int64_t> left;
-  for (const PlacedDevice& d : p.devices) left.push_back(d.memory_bytes);
-  for (size_t o = 0; o < p.ops.size(); ++o) left[static_cast<size_t>(device[o])] -= p.ops[o].bytes;
-  return std::all_of(left.begin(), left.end(), [](int64_t bytes) { return bytes >= 0; });
-}
-
 int64_t changes_on(const PlacementProblem& p, const Budget& budget, int levels) {
   const int64_t most = std::min(kMostChanges, kOperations / static_cast<int64_t>(std::max<size_t>(1, p.ops.size())));
   return budget.steps ? std::min(most, *budget.steps / levels) : most;
@@ -128,7 +119,7 @@ void improve_levels(const Problem& problem, const PlacementProblem& fine, const 
         device[v] = before->device[static_cast<size_t>(levels[k + 1].inside[v])];
       offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
     }
-    if (const std::vector<int> device = projected(fine, level, best.schedule().device); fits(p, device))
+    if (const std::vector<int> device = projected(fine, level, best.schedule().device); over_bytes(p, device) == 0)
       offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
     if (!start) continue;
     if (problem.tell)

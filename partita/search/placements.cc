@@ -21,11 +21,7 @@ std::vector<int> framework_ranks(const PlacementProblem& problem) {
   return rank;
 }
 
-namespace {
-
 std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
-
-}  // namespace
 
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name) {

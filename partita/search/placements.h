@@ -1,5 +1,6 @@
 // Placements of whole operations by rules, which searches for placements begin with, and the results of such searches.
 #pragma once
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,8 @@ std::vector<int> expert_devices(const Graph& graph, int devices);
 
 // By operation of the problem: groups follow their update; what runs on hosts alone stays there.
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op);
+
+std::string ms(int64_t ns);  // "3.68 ms"
 
 // The framework's order, by operation of the problem.
 std::vector<int> framework_ranks(const PlacementProblem& problem);
