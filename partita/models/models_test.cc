@@ -258,7 +258,12 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
         "zoo:wide-deep?batch=2,vocabulary=5,width=4",
         "zoo:insightface?batch=2,image=32,classes=5,width=2",
         "zoo:transformer",
-        "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
+        "zoo:transformer?fine=true,dropout=0.1,layers=1",
+        "zoo:nasnet?batch=2,cells=1,filters=96,image=32,stem=2,classes=3,fine=true",
+        "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,fine=true",
+        "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru,fine=true",
+        "zoo:encoder-decoder?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5",
+        "zoo:encoder-decoder?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,fine=true"}) {
     SCOPED_TRACE(reference);
     const Model model = build_model(reference, {}, registry);
     EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
@@ -305,7 +310,8 @@ TEST(Models, GradientsEqualNumericOnes) {
         "experts=3,balance=0.2",
         "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
         "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
-        "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {
+        "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true",
+        "zoo:encoder-decoder?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,dropout=0.2"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);
