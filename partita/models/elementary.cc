@@ -11,7 +11,8 @@ const tdl::Attributes kLast{{"axes.0", -1}, {"keepdims", 1}};
 // z [n, gates hidden] as `gates` tensors [n, hidden]. A split of the hidden dimension splits each alike.
 std::vector<TensorId> gates_of(GraphBuilder& b, TensorId z, int gates, const std::string& name) {
   tdl::Attributes attributes{{"axis", 1}, {"together", 1}};
-  for (int g = 0; g < gates; ++g) attributes[fmt::format("sizes.{}", g)] = static_cast<double>(b.shape(z)[1] / gates);
+  const int64_t hidden = b.shape(z)[1] / gates;
+  for (int g = 0; g < gates; ++g) attributes[fmt::format("sizes.{}", g)] = static_cast<double>(hidden);
   return b.ops("split", {z}, attributes, name);
 }
 

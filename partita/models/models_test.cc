@@ -251,8 +251,8 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
         "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
         "zoo:bert-base?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
         "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5",
-        "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,"
-        "experts=3,balance=0.1",
+        ("zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,"
+         "experts=3,balance=0.1"),
         "zoo:moe?batch=2,steps=4,hidden=8,heads=2,vocabulary=5,experts=3,groups=1,every=2",
         "zoo:vit-b16?batch=2,image=32,layers=1,hidden=8,heads=2,classes=3",
         "zoo:wide-deep?batch=2,vocabulary=5,width=4",
@@ -304,10 +304,10 @@ TEST(Models, GradientsEqualNumericOnes) {
         "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
         "zoo:gpt2?batch=2,steps=3,layers=1,hidden=4,heads=2,vocabulary=3,positions=4",
         "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3",
-        "zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,"
-        "balance=0.3",
-        "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,"
-        "experts=3,balance=0.2",
+        ("zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,"
+         "balance=0.3"),
+        ("zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,"
+         "experts=3,balance=0.2"),
         "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
         "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
         "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true",
