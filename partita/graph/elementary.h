@@ -1,4 +1,4 @@
-// An element-wise formula as the elementary operations of the registry: `add`, `mul`, `sqrt`, ..
+// Weight updates in the elementary operations of the registry: `add`, `sub`, `mul`, `div`, `pow`, `square`, `sqrt`.
 #pragma once
 #include <map>
 #include <string>
