@@ -24,7 +24,7 @@ constexpr const char* kModels[] = {
     "mlp?layers=3,width=8",
 };
 
-Planned step_of(const std::string& model, const std::string& cluster, int devices) {
+Request request_of_step(const std::string& model, const std::string& cluster, int devices) {
   Request request;
   request.devices = devices;
   request.model = "zoo:" + model;
@@ -33,8 +33,12 @@ Planned step_of(const std::string& model, const std::string& cluster, int device
   request.dtype = DType::kFloat64;
   request.cluster = cluster;
   request.search = "single";
+  return request;
+}
+
+Planned step_of(const std::string& model, const std::string& cluster, int devices) {
   Runner runner;
-  return plan_model(request, runner);
+  return plan_model(request_of_step(model, cluster, devices), runner);
 }
 
 // Each group, and each operation of none, on a device of its own choice.
@@ -187,6 +191,45 @@ TEST(Placement, DeviceTypesAndGroupsAreKeptAndEqualSerial) {
         EXPECT_EQ(of_group.try_emplace(op.colocation, d).first->second, d) << op.name;
       }
     }
+  }
+}
+
+// Pesto's models (section 5.2), cut down, as searches place them.
+TEST(Placement, PestosModelsCutDownAreKeptAndEqualSerial) {
+  constexpr const char* kVariants[] = {
+      "rnnlm?layers=2,steps=3,hidden=64,vocabulary=40,fine=1",
+      "nmt?layers=1,steps=2,hidden=64,vocabulary=40,fine=1",
+      "encoder-decoder?layers=1,heads=2,hidden=64,inner=64,steps=4,vocabulary=40,fine=1",
+      "nasnet?cells=1,filters=96,image=32,stem=4,classes=5",
+      "rnnlm?layers=1,steps=4,hidden=64,vocabulary=40,cell=gru,fine=1",
+      "nasnet?cells=1,filters=96,image=32,stem=4,classes=5,fine=1",
+  };
+  constexpr const char* kSearches[] = {"placement", "baechi-metf?order=own", "expert-placement",
+                                       "baechi-mtopo?order=critical"};
+  const uint64_t seed = seed_of_tests();
+  for (int i = 0; i < 24; ++i) {
+    const std::string model = kVariants[i % 6], search = kSearches[i / 6];
+    const int devices = 2 + i % 3;
+    SCOPED_TRACE(fmt::format("{} on {} devices by {}", model, devices, search));
+    Request request = request_of_step(model, fmt::format("local:{}", devices), devices);
+    request.optimizer = {.kind = "sgd?momentum=0.9,fine=1", .lr = 0.01};
+    request.search = search;
+    request.objective = Objective::kTime;
+    request.budget.steps = 500;
+    request.seed = seed + static_cast<uint64_t>(i);
+    Runner runner;
+    const Planned planned = plan_model(request, runner);
+    Delayed delayed(kernels(), request.seed);
+    TrainOptions options;
+    options.steps = 2;
+    options.trace = true;
+    TrainReport report = train(planned, options, delayed);
+    if (planned.plan.transfers) expect_in_order(planned.physical, report.trace);
+    compare_with(train_serial(planned.training, options, kernels()), report);
+    std::printf("%-84s %d devices, %-28s weights %.1e, losses %.1e\n", model.c_str(), devices, search.c_str(),
+                *report.max_error_vs_serial, *report.max_loss_error_vs_serial);
+    EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+    EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
   }
 }
 
