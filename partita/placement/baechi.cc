@@ -109,16 +109,21 @@ std::optional<std::vector<int>> topological_placement(const PlacementProblem& p,
 
 namespace {
 
-// The schedule so far.
+// The schedule so far. With favourite children (one by operation, -1: none; or nothing at all) a device is kept for
+// that of what it ran last, until the child could begin elsewhere just as well. Meanwhile it runs what is urgent alone:
+// what could begin at that time on any device.
 class Etf {
  public:
-  explicit Etf(const PlacementProblem& problem)
+  Etf(const PlacementProblem& problem, const std::vector<int>& favourite)
       : p_(problem),
+        favourite_(favourite),
         units_(problem),
         missing_(problem.ops.size()),
         end_(problem.ops.size(), 0),
         device_free_(problem.devices.size(), 0),
         queue_free_(static_cast<size_t>(problem.queues), 0),
+        kept_for_(problem.devices.size(), -1),
+        kept_until_(problem.devices.size(), 0),
         came_(problem.values.size()),
         made_(made_by(problem)) {
     s_.device.assign(problem.ops.size(), -1);
@@ -139,19 +144,19 @@ class Etf {
       if (missing_[o] == 0) ready.push_back(static_cast<int>(o));
     }
     while (!ready.empty()) {
-      using Choice = std::tuple<int64_t, int64_t, int, int>;  // start, - tail, operation, device
-      Choice best{INT64_MAX, 0, -1, -1};
+      using Choice = std::tuple<int64_t, bool, int64_t, int, int>;  // start, not awaited, - tail, operation, device
+      Choice best{INT64_MAX, true, 0, -1, -1};
       for (int op : ready)
         for (size_t d = 0; d < p_.devices.size(); ++d)
           if (units_.may(op, d))
-            best = std::min(best, Choice{start_on(op, static_cast<int>(d)), -tail_[static_cast<size_t>(op)], op,
-                                         static_cast<int>(d)});
-      const int op = std::get<2>(best);
+            best = std::min(best, Choice{start_on(op, static_cast<int>(d)), kept_for_[d] != op,
+                                         -tail_[static_cast<size_t>(op)], op, static_cast<int>(d)});
+      const int op = std::get<3>(best);
       if (op < 0) {
         why = no_room(p_, units_, ready.front());
         return std::nullopt;
       }
-      take(op, std::get<3>(best));
+      take(op, std::get<4>(best));
       std::erase(ready, op);
       for (int v : made_[static_cast<size_t>(op)])
         for (int reader : p_.values[static_cast<size_t>(v)].readers)
@@ -179,10 +184,35 @@ class Etf {
     }
     return end;
   }
+  // Since when all that it reads is there, or could be.
+  int64_t ready_on(int op, int d) {
+    int64_t ready = 0;
+    for (int v : p_.ops[static_cast<size_t>(op)].reads) ready = std::max(ready, there(v, d, false));
+    return ready;
+  }
   int64_t start_on(int op, int d) {
-    int64_t start = device_free_[static_cast<size_t>(d)];
-    for (int v : p_.ops[static_cast<size_t>(op)].reads) start = std::max(start, there(v, d, false));
-    return start;
+    const auto at = static_cast<size_t>(d);
+    const int64_t start = std::max(device_free_[at], ready_on(op, d));
+    const bool kept = kept_for_[at] >= 0 && kept_for_[at] != op && start < kept_until_[at];
+    return kept && !urgent(op, start) ? kept_until_[at] : start;
+  }
+  bool urgent(int op, int64_t at) {
+    for (size_t d = 0; d < p_.devices.size(); ++d)
+      if (units_.may(op, d) && ready_on(op, static_cast<int>(d)) > at) return false;
+    return true;
+  }
+  // The device is kept for the favourite child of what it now runs until the child could have that anywhere.
+  void keep_for_child(int op, int d) {
+    std::replace(kept_for_.begin(), kept_for_.end(), op, -1);
+    const int child = favourite_.empty() ? -1 : favourite_[static_cast<size_t>(op)];
+    if (child < 0 || !units_.may(child, static_cast<size_t>(d))) return;
+    int64_t until = 0;
+    for (int v : p_.ops[static_cast<size_t>(child)].reads)
+      for (size_t to = 0; p_.values[static_cast<size_t>(v)].producer == op && to < p_.devices.size(); ++to)
+        if (units_.may(child, to) && (static_cast<int>(to) == d || p_.ways[static_cast<size_t>(d)][to].queue >= 0))
+          until = std::max(until, there(v, static_cast<int>(to), false));
+    kept_for_[static_cast<size_t>(d)] = child;
+    kept_until_[static_cast<size_t>(d)] = until;
   }
   void take(int op, int d) {
     const auto o = static_cast<size_t>(op);
@@ -192,12 +222,16 @@ class Etf {
     for (int v : p_.ops[o].reads) start = std::max(start, there(v, d, true));
     s_.start[o] = start;
     end_[o] = device_free_[static_cast<size_t>(d)] = start + p_.ops[o].ns[static_cast<size_t>(d)];
+    keep_for_child(op, d);
   }
 
   const PlacementProblem& p_;
+  const std::vector<int>& favourite_;
   Units units_;
   std::vector<int> missing_;
   std::vector<int64_t> end_, device_free_, queue_free_, tail_;
+  std::vector<int> kept_for_;  // by device: an operation; -1: none
+  std::vector<int64_t> kept_until_;
   std::vector<std::vector<std::pair<int, int64_t>>> came_;
   std::vector<std::vector<int>> made_;
   PlacedSchedule s_;
@@ -206,7 +240,13 @@ class Etf {
 }  // namespace
 
 std::optional<PlacedSchedule> earliest_task_first(const PlacementProblem& problem, std::string& why) {
-  return Etf(problem).run(why);
+  const std::vector<int> none;
+  return Etf(problem, none).run(why);
+}
+
+std::optional<PlacedSchedule> favourites_first(const PlacementProblem& problem, const std::vector<int>& favourite,
+                                               std::string& why) {
+  return Etf(problem, favourite).run(why);
 }
 
 }  // namespace partita

@@ -21,4 +21,11 @@ std::optional<std::vector<int>> topological_placement(const PlacementProblem& pr
 // equals what has the longest way to the end. What it reads is sent behind all that the links have.
 std::optional<PlacedSchedule> earliest_task_first(const PlacementProblem& problem, std::string& why);
 
+// m-SCT: the same with favourite children (favourites.h), by operation; -1: none. A device that has run an operation is
+// kept for its favourite child until the child could have what the operation made on any other device too. Until then
+// the device runs only the child, as soon as what its other parents make is there, and what is urgent: what could begin
+// at that time on any device. Of what can start first at the same time a device takes the child that it is kept for.
+std::optional<PlacedSchedule> favourites_first(const PlacementProblem& problem, const std::vector<int>& favourite,
+                                               std::string& why);
+
 }  // namespace partita

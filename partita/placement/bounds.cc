@@ -1,7 +1,10 @@
-// Sums and longest paths.
+// Sums and longest paths, and what windows leave.
 #include "partita/placement/bounds.h"
 
 #include <map>
+
+#include "partita/placement/units.h"
+#include "partita/placement/windows.h"
 
 namespace partita {
 
@@ -25,6 +28,47 @@ int64_t crossing_ns(const PlacementProblem& p, const PlacedOp& from, const Place
       if (p.ways[a][b].queue >= 0) least = std::min(least, p.transfer_ns(p.ways[a][b], value.bytes));
     }
   return least == INT64_MAX ? 0 : least;
+}
+
+// The smallest limit that leaves a choice, found by halves; each that leaves none proves that steps are longer.
+int64_t cut_ns(PlacementWindows& windows, const PlacementProblem& p, const PlacementState& start, int64_t least) {
+  constexpr int kHalves = 12, kRounds = 3;
+  constexpr size_t kSmall = 300;  // operations of which pairs are looked at
+  const auto possible = [&](int64_t limit) {
+    PlacementState state = start;
+    return windows.narrow(state, limit, kRounds, p.ops.size() <= kSmall);
+  };
+  int64_t below = least - 1, above = least;
+  for (int64_t step = std::max<int64_t>(1, least / 64); !possible(above) && above < 4 * least; step *= 2) {
+    below = above;
+    above += step;
+  }
+  for (int i = 0; i < kHalves && above - below > 1; ++i) {
+    const int64_t middle = below + (above - below) / 2;
+    (possible(middle) ? above : below) = middle;
+  }
+  return below + 1;
+}
+
+void add_windows(const PlacementProblem& p, PlacementBounds& bounds) {
+  if (p.ops.empty() || p.devices.size() > PlacementWindows::kMostDevices) return;
+  PlacementWindows windows(p);
+  const PlacementState start = windows.start();
+  if (!windows.find(start)) return;
+  bounds.heads_ns = windows.path_ns(start);
+  bounds.work_ns = windows.work_ns(start);
+  bounds.links_ns = windows.crossings_ns(start);
+  // Every schedule has an image with equal devices exchanged among these.
+  PlacementState one_image = start;
+  std::vector<PlacementUnit> units = placement_units(p);
+  narrow(p, units);
+  for (const PlacementUnit& unit : units)
+    for (int o : unit.ops) {
+      uint64_t devices = 0;
+      for (int d : unit.devices) devices |= uint64_t{1} << d;
+      one_image.runs[static_cast<size_t>(o)] &= devices;
+    }
+  bounds.cut_ns = cut_ns(windows, p, one_image, bounds.ns());
 }
 
 }  // namespace
@@ -51,6 +95,7 @@ PlacementBounds placement_bounds(const PlacementProblem& p) {
     const auto devices = static_cast<int64_t>(std::count(runs.begin(), runs.end(), true));
     bounds.load_ns = std::max(bounds.load_ns, (ns + devices - 1) / devices);
   }
+  add_windows(p, bounds);
   return bounds;
 }
 

@@ -26,20 +26,6 @@ TEST(Improve, AChainComesToOneDevice) {
   EXPECT_EQ(improved(p, start, {.changes = 300, .enough_ns = 23}, rng, {}).end, 23);
 }
 
-TEST(Bounds, TheExample) {
-  PlacementProblem p;
-  p.devices = {{"gpu0", 100}, {"gpu1", 100}};
-  p.queues = 1;
-  p.ways = {{{}, {0, 5, 0, {}}}, {{}, {}}};
-  for (int o = 0; o < 4; ++o) p.ops.push_back({"o" + std::to_string(o), {o < 3 ? 2 : 4, o < 3 ? 2 : 4}, 0, -1, {}});
-  p.values = {{1, 0, {1}}, {1, 1, {2}}};
-  p.ops[1].reads = {0}, p.ops[2].reads = {1};
-  verify(p);
-  const PlacementBounds bounds = placement_bounds(p);
-  EXPECT_EQ(bounds.load_ns, 5);
-  EXPECT_EQ(bounds.path_ns, 6);
-}
-
 // What comes back is a schedule, no longer than the start, no shorter than the bounds; of the best placements in all
 // orders of small problems it finds nearly all.
 TEST(Improve, RandomProblems) {

@@ -5,9 +5,11 @@
 #include "partita/base/error.h"
 #include "partita/placement/baechi.h"
 #include "partita/placement/bounds.h"
+#include "partita/placement/branch.h"
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 #include "partita/placement/improve.h"
+#include "partita/placement/windows.h"
 #include "partita/search/judge.h"
 #include "partita/search/placements.h"
 #include "partita/search/searches.h"
@@ -16,9 +18,12 @@ namespace partita {
 
 namespace {
 
-constexpr int kTries = 4;         // where the planner refuses what footprints allowed
-constexpr double kSmaller = 0.9;  // the memory of the next try
-constexpr int kFinest = 30'000;   // operations whose schedules are improved themselves
+constexpr int kTries = 4;             // where the planner refuses what footprints allowed
+constexpr double kSmaller = 0.9;      // the memory of the next try
+constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
+constexpr size_t kBranched = 100;     // vertices, of which the shortest schedule is looked for by branch and bound
+constexpr int64_t kNodes = 1000;      // that it takes at most
+constexpr double kBranchShare = 0.2;  // of the time that is left
 constexpr int64_t kMostChanges = 40'000, kOperations = 100'000'000;  // on a level: changes, and operations they decode
 
 // By how much the device that lacks most is over its memory; 0: all fit.
@@ -101,11 +106,21 @@ int64_t changes_on(const PlacementProblem& p, const Budget& budget, int levels) 
   return budget.steps ? std::min(most, *budget.steps / levels) : most;
 }
 
+// What branch and bound says of the coarsest level.
+struct Coarsest {
+  size_t vertices = 0;
+  int64_t start_ns = 0;
+  BranchResult result;
+};
+
 // From the coarsest level to the finest, each beginning where the one before ended, or at the projection of the best
-// schedule of the step, whichever is shorter there.
-void improve_levels(const Problem& problem, const PlacementProblem& fine, const std::vector<Coarse>& levels,
-                    const Budget& budget, int64_t enough_ns, Rng& rng, const Watch& watch, Best& best) {
+// schedule of the step, whichever is shorter there. Of a coarsest level that is small the shortest schedule is looked
+// for.
+std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementProblem& fine,
+                                       const std::vector<Coarse>& levels, const Budget& budget, int64_t enough_ns,
+                                       Rng& rng, const Watch& watch, Best& best) {
   std::optional<PlacedSchedule> before;  // of the level before
+  std::optional<Coarsest> coarsest;
   for (size_t k = levels.size(); k-- > 0 && !watch.ended();) {
     const Coarse& level = levels[k];
     const PlacementProblem& p = level.problem;
@@ -127,9 +142,15 @@ void improve_levels(const Problem& problem, const PlacementProblem& fine, const 
                                ms(best.schedule().end)));
     ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
     before = improved(p, *start, options, rng, watch);
+    if (k + 1 == levels.size() && p.ops.size() <= kBranched && p.devices.size() <= PlacementWindows::kMostDevices) {
+      const int64_t nodes = budget.steps ? std::min(kNodes, *budget.steps / 10) : kNodes;
+      coarsest = {p.ops.size(), before->end, branch_and_bound(p, *before, {.nodes = nodes}, watch.share(kBranchShare))};
+      before = coarsest->result.schedule;
+    }
     best.offer(expanded_placement(level, before->device), expanded_order(level, order_of(*before)),
                fmt::format("{} vertices", p.ops.size()));
   }
+  return coarsest;
 }
 
 struct Tried {
@@ -159,6 +180,15 @@ Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vec
   return std::move(*best);
 }
 
+std::string note_of(const Coarsest& coarsest) {
+  const BranchResult& r = coarsest.result;
+  return fmt::format(
+      "the coarse problem of {} vertices: {} by changes, {} by branch and bound of {} nodes, {}, which is "
+      "no bound of the step",
+      coarsest.vertices, ms(coarsest.start_ns), ms(r.schedule.end), r.nodes + r.order_nodes,
+      r.proved() ? "its shortest" : "none below " + ms(r.bound_ns));
+}
+
 // `p`: the step's problem, with devices of this memory or less.
 Tried searched(const Problem& problem, const PlacedGraph& placed, const PlacementProblem& p, const Budget& budget,
                Rng& rng, const Watch& watch) {
@@ -178,7 +208,7 @@ Tried searched(const Problem& problem, const PlacedGraph& placed, const Placemen
   CoarsenOptions coarsening;
   coarsening.placement = of_rule.device;
   const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, coarsening);
-  improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
+  const auto coarsest = improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
   if (p.ops.size() <= kFinest) {
     const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
     best.take(improved(p, best.schedule(), options, rng, watch), "the step itself");
@@ -187,8 +217,12 @@ Tried searched(const Problem& problem, const PlacedGraph& placed, const Placemen
   std::vector<std::string>& notes = tried.result.notes;
   notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(of_rule.end),
                               best.whose(), ms(best.schedule().end)));
-  notes.push_back(fmt::format("no placement of whole operations takes less than {} (work {}, longest path {})",
-                              ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns)));
+  if (coarsest) notes.push_back(note_of(*coarsest));
+  notes.push_back(
+      fmt::format("no placement of whole operations takes less than {} (load {}, longest path {}; with heads and "
+                  "tails: path {}, work {}, links {}, cut {})",
+                  ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns),
+                  ms(bounds.links_ns), ms(bounds.cut_ns)));
   return tried;
 }
 

@@ -3,12 +3,15 @@
 #include "partita/search/placements.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
 #include "partita/base/error.h"
 #include "partita/placement/baechi.h"
+#include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
+#include "partita/placement/favourites.h"
 #include "partita/search/layer_placement.h"
 #include "partita/search/refine.h"
 #include "partita/search/searches.h"
@@ -194,6 +197,39 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   return result;
 }
 
+// Operations of which the linear program is solved as they are; more are merged to so many vertices, as the paper fuses
+// operations before. And for how long at most.
+constexpr int kLargestProgram = 2000;
+constexpr double kProgramSeconds = 60;
+
+SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
+  const Watch watch = budget.watch();
+  const CostModel cost(problem.cluster);
+  const PlacedGraph placed = placed_graph(problem, cost, watch);
+  std::optional<Coarse> coarse;
+  if (placed.problem.ops.size() > kLargestProgram)
+    coarse = coarsen(placed.problem, kLargestProgram, {.keep_parallel = true});
+  const PlacementProblem& p = coarse ? coarse->problem : placed.problem;
+  const FavouriteChildren favourites = favourite_children(p, kProgramSeconds, watch);
+  std::string why;
+  auto schedule = favourites_first(p, favourites.child, why);
+  if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-msct: " + why);
+  if (coarse)
+    schedule = list_schedule(placed.problem, expanded_placement(*coarse, schedule->device),
+                             expanded_order(*coarse, order_of(*schedule)), false);
+  SearchResult result =
+      placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-msct");
+  if (coarse)
+    result.notes.push_back(fmt::format("{} operations as {} vertices, which are placed", placed.problem.ops.size(),
+                                       coarse->problem.ops.size()));
+  result.notes.push_back(fmt::format(
+      "{} of {} have a favourite child; the linear program's step takes {}",
+      favourites.child.size() - static_cast<size_t>(std::count(favourites.child.begin(), favourites.child.end(), -1)),
+      favourites.child.size(), ms(std::llround(favourites.relaxed_ns))));
+  expect_fits(problem, result, "baechi-msct");
+  return result;
+}
+
 }  // namespace
 
 SearchEntry expert_placement_search() {
@@ -226,6 +262,19 @@ SearchEntry baechi_metf_search() {
           .search = metf,
           .sharing = [](const Problem&) { return Sharing{}; },
           .places = true,
+          .measure = Objective::kTime};
+}
+
+SearchEntry baechi_msct_search() {
+  return {.name = "baechi-msct",
+          .source = "Baechi section 3.3",
+          .summary =
+              "whole operations: the one that can start first, and devices kept for favourite children, which a "
+              "linear program finds",
+          .options = {{"order", {"framework", "critical", "own"}}},
+          .search = msct,
+          .sharing = [](const Problem&) { return Sharing{}; },
+          .seconds = kProgramSeconds,
           .measure = Objective::kTime};
 }
 

@@ -13,6 +13,7 @@ namespace partita {
   SEARCH(expert_placement)       \
   SEARCH(baechi_mtopo)           \
   SEARCH(baechi_metf)            \
+  SEARCH(baechi_msct)            \
   SEARCH(pesto)                  \
   SEARCH(placement)              \
   SEARCH(megatron)               \

@@ -55,6 +55,23 @@ TEST(Placements, Pesto) {
   }
 }
 
+// Devices are kept for favourite children; of more than 2,000 operations vertices are placed. Without CBC the package
+// is named.
+TEST(Placements, FavouriteChildren) {
+  try {
+    for (const char* search : {"baechi-msct", "baechi-msct?order=own"}) {
+      const Planned p = planned("zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8", search);
+      EXPECT_EQ(p.plan.transfers.has_value(), std::string(search).ends_with("own")) << search;
+      EXPECT_GT(p.search.notes.size(), 1u);
+    }
+    const Planned large = planned("zoo:rnnlm?layers=2,steps=60,hidden=32,vocabulary=50,batch=8", "baechi-msct");
+    EXPECT_GT(large.training.ops.size(), 2000u);
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("coinor-cbc") == std::string::npos) throw;
+    GTEST_SKIP() << error.what();
+  }
+}
+
 // Where one device's memory does not hold the step, both do.
 TEST(Placements, MemoryIsALimit) {
   const std::string model = "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=16";
