@@ -351,7 +351,12 @@ void place_blocks(OnDevice& device, const Watch& watch) {
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   const Lowered from{
-      graph, table, uses, places(graph, table), held_bytes(graph, table, options.room), options.share_bytes};
+      graph,
+      table,
+      uses,
+      places(graph, table),
+      options.times.known() ? held_until_end(graph, table, options.times) : held_bytes(graph, table, options.room),
+      options.share_bytes};
   const InPlace in_place(graph);
   std::vector<OnDevice> devices(graph.device_count);
   for (std::size_t r = 0; r < graph.registers.size(); ++r)

@@ -191,6 +191,12 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
   return keys;
 }
 
+std::vector<Key> keys_by_time(const NodeTimes& times) {
+  std::vector<Key> keys;
+  for (const int place : places_by_start(times)) keys.emplace_back(0, place, 0);
+  return keys;
+}
+
 // By number: the node's rank by (name of its task, act), for nodes with equal keys.
 std::vector<int> ranks_by_name(const PhysicalGraph& graph, const NodeTable& table) {
   std::vector<int> by_name(table.size()), rank(table.size());
@@ -259,7 +265,9 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
   Precedence precedence = precedence_of(graph, table, uses);
   if (options.transfer_places) add_turns_of_links(graph, table, *options.transfer_places, precedence.all);
   const Pipelining pipelining = pipelining_of(graph, options);
-  const std::vector<Key> keys = keys_of(graph, table, precedence, tick_table(pipelining), options);
+  const std::vector<Key> keys = options.times.known()
+                                    ? keys_by_time(options.times)
+                                    : keys_of(graph, table, precedence, tick_table(pipelining), options);
   const std::vector<int> rank = ranks_by_name(graph, table);
   using Entry = std::tuple<Key, int, int>;  // key, rank of the name, node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;

@@ -54,7 +54,7 @@ bool has_transfers_between_stages(Schedule schedule) {
   return schedule == Schedule::k1F1B || schedule == Schedule::kInterleaved;
 }
 
-std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool beside) {
+std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool beside, bool kept) {
   std::vector<Leeway> leeways{{}};
   const bool room = wants_room(times) && schedule != Schedule::kGpipe;
   if (room) {
@@ -62,6 +62,7 @@ std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool 
     if (has_transfers_between_stages(schedule)) leeways.push_back({1, true, 0});
     if (schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
   }
+  if (beside && kept) leeways.push_back({.by_time = true});
   if (beside) leeways.push_back({room ? 1.0 : 0.0, false, 0, true});
   return leeways;
 }
@@ -78,8 +79,15 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
       table_(number_nodes(lowered_.graph)),
       uses_(lowered_.graph, table_),
       times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),
-      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved.ops))),
+      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved.ops),
+                          options_.transfer_places.has_value())),
       known_(leeways_.size()) {}
+
+std::optional<size_t> Orders::wants_times() const {
+  for (const Leeway& leeway : leeways_)
+    if (leeway.by_time && !times_of_apart_.known()) return leeways_.size() - 1;
+  return std::nullopt;
+}
 
 void Orders::plan(size_t i) {
   PhysicalGraph& physical = lowered_.graph;
@@ -90,6 +98,8 @@ void Orders::plan(size_t i) {
   options_.transfer_slack = leeway.transfer_slack;
   options_.more_in_flight = leeway.more_in_flight;
   options_.share_bytes = share_bytes_ && !leeway.apart;
+  ensure(!leeway.by_time || times_of_apart_.known(), "an order by time is asked for before the times are known");
+  options_.times = leeway.by_time ? times_of_apart_ : NodeTimes();
   make_order(physical, table_, uses_, options_);
   options_.watch.poll(kWhere);
   make_counts(physical, table_, uses_, options_);  // after the order, whose intervals it counts

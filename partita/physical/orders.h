@@ -19,7 +19,8 @@ struct Leeway {
   double part = 0;  // of the kernels of a micro-batch: room.h
   bool transfer_slack = false;
   int more_in_flight = 0;
-  bool apart = false;  // no two registers share bytes
+  bool apart = false;    // no two registers share bytes
+  bool by_time = false;  // as where they are apart (by_time.h)
 };
 
 // What does not depend on the order is made once.
@@ -30,6 +31,10 @@ class Orders {
   // One where there is nothing to leave room for, and where each micro-batch adds memory: of a few of them it is not
   // known whether all fit.
   size_t size() const { return leeways_.size(); }
+  // The order whose simulation has to be known before some other is asked for: that in which registers are apart, of a
+  // plan whose schedule is kept. None: there is no such.
+  std::optional<size_t> wants_times() const;
+  void take_times(const std::vector<Event>& events) { times_of_apart_ = node_times(table_, events); }
   // Its order, counts and memory; boxes are those of one part (in_time.h).
   const PhysicalGraph& planned(size_t i);
   // Whether every device's memory holds it.
@@ -66,6 +71,7 @@ class Orders {
   NodeTable table_;
   Uses uses_;
   RoughTimes times_;
+  NodeTimes times_of_apart_;  // of a plan whose schedule is kept
   std::vector<Leeway> leeways_;
   std::vector<std::optional<Decided>> known_;  // by order
   std::optional<size_t> shown_;                // whose decisions the graph has

@@ -64,6 +64,8 @@ struct Trial {
         times(main.orders->size()),
         peaks(main.orders->size()) {
     if (begun_fewer.valid()) fewer = begun_fewer.get();
+    if (const auto apart = main.orders->wants_times())
+      main.orders->take_times(simulate(main.orders->with_edges(*apart), main.cost, 1, watch).events);
   }
   const StepBreakdown& time(size_t i) {
     if (times[i]) return *times[i];
