@@ -83,17 +83,16 @@ class Improver {
   }
 
   PlacedSchedule run(const ImproveOptions& options, const Watch& watch) {
-    constexpr size_t kLate = 50;
     PlacedSchedule now = list_schedule(p_, device_, order_, true);
     keep(now);
-    std::vector<int64_t> late(kLate, now.end);
+    std::vector<int64_t> late(static_cast<size_t>(options.late), now.end);
     int64_t current = now.end;
     for (int64_t i = 0; i < options.changes && best_.end > options.enough_ns && !watch.ended(); ++i) {
       const std::vector<int> device = device_, order = order_;
       const std::vector<int64_t> left = left_;
       if (!change()) continue;
       now = list_schedule(p_, device_, order_, true);
-      int64_t& before = late[static_cast<size_t>(i) % kLate];
+      int64_t& before = late[static_cast<size_t>(i) % late.size()];
       if (now.end <= current || now.end <= before) {
         current = now.end;
         keep(now);

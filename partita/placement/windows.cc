@@ -196,13 +196,15 @@ int64_t PlacementWindows::path_ns(const PlacementState& state) const {
 
 namespace {
 
-// The most of any set: of items that are in such sets, those in a set and its subsets are shared out over it.
+// The most of any set: of items that are in such sets, those in a set and its subsets are shared out over it. Of two
+// sets without a common member each alone is as much as both.
 int64_t most_of_sets(const std::map<uint64_t, std::vector<WindowItem>>& items) {
   std::vector<uint64_t> sets;
   for (const auto& [set, of] : items) sets.push_back(set);
   for (size_t i = 0; i < sets.size(); ++i)
     for (size_t k = 0; k < i && sets.size() < kMostSets; ++k)
-      if (const uint64_t both = sets[i] | sets[k]; std::find(sets.begin(), sets.end(), both) == sets.end())
+      if (const uint64_t both = sets[i] | sets[k];
+          (sets[i] & sets[k]) && std::find(sets.begin(), sets.end(), both) == sets.end())
         sets.push_back(both);
   int64_t most = 0;
   for (uint64_t set : sets) {
@@ -397,15 +399,22 @@ bool PlacementWindows::classes_fit(PlacementState& state, int64_t limit_ns, bool
       members[static_cast<size_t>(state.parent[o])].push_back(static_cast<int>(o));
     }
   }
+  std::vector<int64_t> left(devices_);
   for (size_t d = 0; d < devices_; ++d)
-    if (shared_out_ns(there[d], 1) > limit_ns) return false;
+    if ((left[d] = limit_ns - shared_out_ns(there[d], 1)) < 0) return false;
   for (size_t o = 0; o < p_.ops.size(); ++o) {
     if (members[o].empty() || (members[o].size() == 1 && !thorough)) continue;
     for (size_t d = 0; d < devices_; ++d) {
       if (!has(state.runs[o], d)) continue;
       std::vector<WindowItem> items;
-      if (thorough) items = there[d];
-      for (int m : members[o]) items.push_back(item(static_cast<size_t>(m), d));
+      int64_t more = 0;
+      for (int m : members[o]) {
+        items.push_back(item(static_cast<size_t>(m), d));
+        more += items.back().ns;
+      }
+      // Any set is no longer by its part of the class than what that takes.
+      if (more <= left[d] && items.size() == 1) continue;
+      if (thorough && more > left[d]) items.insert(items.end(), there[d].begin(), there[d].end());
       if (shared_out_ns(std::move(items), 1) <= limit_ns) continue;
       state.runs[o] &= ~(uint64_t{1} << d);
       changed = true;
