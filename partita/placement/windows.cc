@@ -109,6 +109,58 @@ PlacementWindows::PlacementWindows(const PlacementProblem& problem)
           cost = p_.ways[a][b].queue < 0 ? kNever : std::min(kNever, cost + p_.transfer_ns(p_.ways[a][b], value.bytes));
         }
     }
+  close();
+}
+
+void PlacementWindows::close() {
+  const size_t n = p_.ops.size();
+  if (n > kMostClosed) return;
+  words_ = (n + 63) / 64;
+  before_.assign(n * words_, 0);
+  after_.assign(n * words_, 0);
+  on_.assign(devices_, 0);
+  const auto add = [&](std::vector<uint64_t>& sets, size_t to, size_t from) {
+    sets[to * words_ + from / 64] |= uint64_t{1} << (from % 64);
+    for (size_t w = 0; w < words_; ++w) sets[to * words_ + w] |= sets[from * words_ + w];
+  };
+  for (size_t o = 0; o < n; ++o)
+    for (int e : in_[o]) add(before_, o, static_cast<size_t>(edges_[static_cast<size_t>(e)].from));
+  for (size_t o = n; o-- > 0;)
+    for (int e : out_[o]) add(after_, o, static_cast<size_t>(edges_[static_cast<size_t>(e)].to));
+}
+
+// To where the work of all that comes before ends, on its devices in all, and on each of what is there for sure.
+void PlacementWindows::raise(const PlacementState& state, size_t op, bool heads) {
+  const uint64_t* others = (heads ? before_ : after_).data() + op * words_;
+  const int machines = std::popcount(p_runs_[op]);
+  std::fill(on_.begin(), on_.end(), 0);
+  int64_t work = 0, most = 0;
+  for (size_t k = found_.size(); k-- > 0;) {
+    const auto [from, other] = found_[k];
+    if (!has(others[other / 64], other % 64)) continue;
+    const uint64_t runs = state.runs[other];
+    int64_t took = kNever;
+    for (uint64_t left = runs; left; left &= left - 1)
+      took = std::min(took, ns(other, static_cast<size_t>(std::countr_zero(left))));
+    if ((runs & ~p_runs_[op]) == 0) {
+      work += took;
+      most = std::max(most, from + (work + machines - 1) / machines);
+    }
+    if (std::has_single_bit(runs)) {
+      int64_t& on = on_[static_cast<size_t>(std::countr_zero(runs))];
+      on += took;
+      most = std::max(most, from + on);
+    }
+  }
+  std::vector<int64_t>& of = heads ? head_ : tail_;
+  int64_t least = kNever;
+  for (size_t d = 0; d < devices_; ++d) {
+    int64_t& found = of[op * devices_ + d];
+    found = std::max(found, most);
+    least = std::min(least, found);
+  }
+  const std::pair<int64_t, size_t> at{least, op};
+  found_.insert(std::upper_bound(found_.begin(), found_.end(), at), at);
 }
 
 PlacementState PlacementWindows::start() const {
@@ -127,10 +179,17 @@ PlacementState PlacementWindows::start() const {
 bool PlacementWindows::find(const PlacementState& state) {
   class_.resize(p_.ops.size());
   for (size_t o = 0; o < p_.ops.size(); ++o) class_[o] = state.first_of(static_cast<int>(o));
-  bool possible = true;
-  for (size_t o = 0; o < p_.ops.size() && possible; ++o) possible = find_one(state, o, true);
-  for (size_t o = p_.ops.size(); o-- > 0 && possible;) possible = find_one(state, o, false);
-  return possible;
+  found_.clear();
+  for (size_t o = 0; o < p_.ops.size(); ++o) {
+    if (!find_one(state, o, true)) return false;
+    if (words_ > 0) raise(state, o, true);
+  }
+  found_.clear();
+  for (size_t o = p_.ops.size(); o-- > 0;) {
+    if (!find_one(state, o, false)) return false;
+    if (words_ > 0) raise(state, o, false);
+  }
+  return true;
 }
 
 bool PlacementWindows::find_one(const PlacementState& state, size_t op, bool heads) {
