@@ -104,19 +104,29 @@ Request with_search_options(Request request) {
   return request;
 }
 
+namespace {
+
+void expect_can(const SearchChoice& choice, bool SearchEntry::*those, const char* what) {
+  if (choice.entry->*those) return;
+  std::vector<std::string> names;
+  for (const SearchEntry& entry : searches())
+    if (entry.*those) names.push_back(entry.name);
+  throw Error(ExitCode::kUsage,
+              fmt::format("search '{}' {}; those that can: {}", choice.entry->name, what, fmt::join(names, ", ")));
+}
+
+}  // namespace
+
 SearchChoice search_of(const Request& request) {
   SearchChoice choice = parse_search(request.search);
-  auto expect = [&](bool can, bool SearchEntry::*those, const char* what) {
-    if (can) return;
-    std::vector<std::string> names;
-    for (const SearchEntry& entry : searches())
-      if (entry.*those) names.push_back(entry.name);
-    throw Error(ExitCode::kUsage,
-                fmt::format("search '{}' {}; those that can: {}", choice.entry->name, what, fmt::join(names, ", ")));
-  };
-  expect(request.from_file.empty() || choice.entry->warm, &SearchEntry::warm, "cannot begin with a plan (--from)");
-  expect(!request.prove || choice.entry->proves, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
+  if (!request.from_file.empty()) expect_can(choice, &SearchEntry::warm, "cannot begin with a plan (--from)");
+  if (request.prove) expect_can(choice, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
   return choice;
+}
+
+void expect_places(const SearchChoice& choice) {
+  expect_can(choice, &SearchEntry::places,
+             "has no way to keep device types and colocation groups (--pin), which are of ops that run whole");
 }
 
 std::shared_ptr<const OpRegistry> registry_for(const Request& request) {

@@ -66,6 +66,8 @@ int64_t batch_norm_groups_of(const Request& request);
 Request with_search_options(Request request);
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
 SearchChoice search_of(const Request& request);
+// Usage error where the search does not keep device types and colocation groups of ops.
+void expect_places(const SearchChoice& choice);
 // The standard operations, and those that the request describes.
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file.

@@ -64,9 +64,9 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
   c.add_option("--tdl", a.request.tdl_file, "descriptions of operations that the model has and Partita has not")
       ->check(path());
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
-  c.add_option(
-      "--optimizer", a.request.optimizer.kind,
-      fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(registry), ", ")));
+  c.add_option("--optimizer", a.request.optimizer.kind,
+               fmt::format("{}; NAME?option=value: see `partita ops NAME`; fine=1: in elementary operations",
+                           fmt::join(optimizer_names(registry), ", ")));
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
   c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");
   c.add_option("--weight-decay", a.request.optimizer.weight_decay, "of the optimizer");

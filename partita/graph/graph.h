@@ -19,8 +19,13 @@ namespace partita {
 
 enum class Role { kInput, kParameter, kActivation, kGradient, kState, kConstant };
 enum class Phase { kForward, kBackward, kUpdate };
-std::string_view name_of(Role role);    // "parameter"
-std::string_view name_of(Phase phase);  // "backward"
+// What can run an op (Pesto, section 3.2): any compute device; a host alone; or, small work ahead of another op's, the
+// compute device of that other one, which is in its colocation group.
+enum class DeviceType { kGpu, kCpu, kLaunch };
+std::string_view name_of(Role role);        // "parameter"
+std::string_view name_of(Phase phase);      // "backward"
+std::string_view name_of(DeviceType type);  // "cpu"
+std::optional<DeviceType> device_type_of(std::string_view name);
 
 // Values of a constant tensor, row-major. Integers and booleans are exact.
 struct Values {
@@ -75,6 +80,8 @@ struct Op {
   Phase phase = Phase::kForward;
   OpId forward;                   // the forward op that a backward op belongs to
   int time_step = -1, cell = -1;  // of an unrolled recurrence
+  DeviceType device_type = DeviceType::kGpu;
+  std::string colocation;  // ops of one group run on one device, whole; empty: of none
   Source source;
   // TDL text of a derived gradient, with the forward's index names. The registry may have `definition` as well: then
   // the two formulas are equal, and the definition's kernel runs.
@@ -118,6 +125,9 @@ struct Graph {
   TensorId replacement_of(TensorId w) const;
 };
 
+// Some op is a cpu or launch op, or in a group.
+bool has_device_types(const Graph& graph);
+
 // One operand of one op.
 struct Reader {
   OpId op;
@@ -129,6 +139,8 @@ std::vector<std::vector<Reader>> readers(const Graph& graph);
 std::string print(const Graph& graph);
 // Parses what `print` prints; bad input names the line.
 Graph parse_graph(std::string_view text, std::shared_ptr<const OpRegistry> registry);
+// Colocation groups alone. Throws where a launch op has no gpu op in its group, or a group has a cpu op and a gpu op.
+void verify_groups(const Graph& graph);
 // Every invariant above, and that each op's shapes and dtypes are what its formula gives. Throws, naming op and rule.
 void verify(const Graph& graph);
 

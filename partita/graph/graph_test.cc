@@ -199,6 +199,38 @@ TEST(Text, ErrorsNameTheLine) {
   EXPECT_NE(with("inputs x\n", "").find("'x' is input and must be among the graph's inputs"), std::string::npos);
 }
 
+// Where an op may run, and what it stays with, is in the text, and has to be possible.
+TEST(Text, DeviceTypesAndGroups) {
+  const auto text = [](const std::string& load, const std::string& first, const std::string& second) {
+    return "graph g\n"
+           "tensor x float32[4x3] input sample=0\n"
+           "tensor w float32[3x3] parameter bound=0.5\n"
+           "tensor a float32[4x3] activation sample=0\n"
+           "tensor b float32[4x3] activation sample=0\n"
+           "tensor c float32[4x3] activation sample=0\n"
+           "op a = matmul(x, w) -> a" +
+           load + "\nop b = matmul(a, w) -> b" + first + "\nop c = matmul(b, w) -> c" + second +
+           "\ninputs x\noutputs c\n";
+  };
+  const std::string good = text(" device=cpu", " device=launch colocation=\"of c\"", " colocation=\"of c\"");
+  const Graph graph = parse_graph(good, small_registry());
+  EXPECT_EQ(print(graph), good);
+  EXPECT_EQ(graph.ops[0].device_type, DeviceType::kCpu);
+  EXPECT_EQ(graph.ops[1].device_type, DeviceType::kLaunch);
+  EXPECT_EQ(graph.ops[2].colocation, "of c");
+  EXPECT_TRUE(has_device_types(graph));
+  const auto message = [&](const std::string& load, const std::string& first, const std::string& second) {
+    return message_of([&] { parse_graph(text(load, first, second), small_registry()); });
+  };
+  EXPECT_EQ(message(" device=tpu", "", ""), "graph text, line 7: unknown device type 'tpu'");
+  EXPECT_EQ(message(" device=launch", "", ""),
+            "graph 'g', op 'a': a launch op runs where a gpu op of its colocation group does, and it is in none");
+  EXPECT_EQ(message("", " device=launch colocation=\"p\"", " device=launch colocation=\"p\""),
+            "graph 'g', op 'b': a launch op runs where a gpu op of its colocation group does, and 'p' has none");
+  EXPECT_EQ(message(" device=cpu colocation=\"p\"", "", " colocation=\"p\""),
+            "graph 'g': colocation group 'p' has the cpu op 'a' and the gpu op 'c', which no device runs both");
+}
+
 TEST(Verify, OrderAndReplacements) {
   const Graph graph = add_backward(two_layers(), {.kind = "mse"}, {});
   verify(graph);

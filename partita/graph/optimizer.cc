@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/graph/elementary.h"
 
 namespace partita {
 namespace {
@@ -53,11 +54,13 @@ bool knows(const OpDefinition& definition, const tdl::Attributes& options) {
 struct Chosen {
   const OpDefinition* definition = nullptr;
   tdl::Attributes options;
+  bool fine = false;  // of an update: in elementary operations
 };
 
-// The first of `candidates` that knows all options and is given what it requires. `what`: "optimizer".
+// The first of `candidates` that knows all options and is given what it requires. `what`: "optimizer"; `shared`:
+// options that are none of theirs, for messages.
 Chosen choose(const char* what, const Choice& choice, const std::vector<const OpDefinition*>& candidates,
-              const std::vector<std::string>& names) {
+              const std::vector<std::string>& names, const std::vector<std::string>& shared = {}) {
   if (candidates.empty()) fail("unknown {} '{}'; there are: {}", what, choice.name, fmt::join(names, ", "));
   std::vector<std::string> known;
   for (const OpDefinition* candidate : candidates) {
@@ -67,8 +70,9 @@ Chosen choose(const char* what, const Choice& choice, const std::vector<const Op
     for (const std::string& name : candidate->required)
       if (!choice.options.contains(name))
         fail("{} '{}' needs `{}`: {}?{}=..", what, choice.name, name, choice.name, name);
-    return {candidate, choice.options};
+    return {candidate, choice.options, false};
   }
+  known.insert(known.end(), shared.begin(), shared.end());
   std::vector<std::string> given;
   for (const auto& [name, value] : choice.options) given.push_back(fmt::format("{}={}", name, value));
   fail("{} '{}' has no such options together: {}; it has: {}", what, choice.name, fmt::join(given, ", "),
@@ -87,12 +91,18 @@ Chosen chosen_update(const Optimizer& optimizer, const OpRegistry& registry) {
   std::stable_sort(candidates.begin(), candidates.end(), [](const OpDefinition* a, const OpDefinition* b) {
     return a->update->states.size() < b->update->states.size();
   });
-  return choose("optimizer", choice, candidates, optimizer_names(registry));
+  // What all optimizers have.
+  const auto fine = choice.options.extract("fine");
+  if (fine && fine.mapped() != 0 && fine.mapped() != 1)
+    fail("optimizer '{}': fine is 0 or 1, not {}", optimizer.kind, fine.mapped());
+  Chosen chosen = choose("optimizer", choice, candidates, optimizer_names(registry), {"fine"});
+  chosen.fine = fine && fine.mapped() == 1;
+  return chosen;
 }
 
 // No definition: the rate stays as it is.
 Chosen chosen_schedule(const Optimizer& optimizer, const OpRegistry& registry) {
-  if (optimizer.schedule == "constant") return {nullptr, {}};
+  if (optimizer.schedule == "constant") return {};
   const Choice choice = parse_choice(optimizer.schedule);
   std::vector<const OpDefinition*> candidates;
   for (const OpDefinition* definition : registry.all())
@@ -122,7 +132,8 @@ class Updates {
       : build_(build),
         optimizer_(optimizer),
         update_(chosen_update(optimizer, *build.graph().registry)),
-        schedule_(chosen_schedule(optimizer, *build.graph().registry)) {}
+        schedule_(chosen_schedule(optimizer, *build.graph().registry)),
+        elementary_(build) {}
 
   TensorId add(const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted) {
     const bool clips = optimizer_.clip_norm > 0;
@@ -139,7 +150,8 @@ class Updates {
         operands.push_back(build_.state(w.name + "." + state, w.shape, 0, w.dtype));
       operands.push_back(rate);
       if (update_.definition->update->steps) operands.push_back(steps());
-      build_.ops(update_.definition->name, operands, update_.options, w.name + ".update");
+      if (update_.fine) elementary_.add(*update_.definition, operands, update_.options, w.name + ".update");
+      else build_.ops(update_.definition->name, operands, update_.options, w.name + ".update");
     }
     if (steps_.valid()) build_.op("count_step", {steps_}, {}, "optimizer.step.update");
     return sum;
@@ -181,6 +193,7 @@ class Updates {
   GraphBuilder& build_;
   const Optimizer& optimizer_;
   Chosen update_, schedule_;
+  ElementaryUpdates elementary_;
   std::map<DType, TensorId> lr_, cast_;
   TensorId steps_;
 };

@@ -11,7 +11,8 @@ namespace partita {
 
 struct Optimizer {
   // NAME, or NAME?option=value,..: an optimizer of the registry (OpDefinition::Update), options being its attributes:
-  // "adamw?beta2=0.95".
+  // "adamw?beta2=0.95". All have `fine`: 1 makes updates of elementary operations, with the same results but for
+  // rounding; then no operation is a parameter's update by itself, and what splits states (zero) finds none to split.
   std::string kind = "sgd";
   double lr = 0.01;
   double momentum = 0.0, weight_decay = 0.0;  // options too; 0: not given

@@ -237,6 +237,8 @@ class TextReader {
       else if (key == "forward") op.forward = op_named(value);
       else if (key == "step") op.time_step = static_cast<int>(integer(value));
       else if (key == "cell") op.cell = static_cast<int>(integer(value));
+      else if (key == "device") op.device_type = parse_word(kDeviceTypes, value, "device type");
+      else if (key == "colocation") op.colocation = value;
       else if (key == "module") op.source.module = value;
       else if (key == "at") op.source.location = value;
       else if (key == "formula") op.formula = value;

@@ -99,6 +99,8 @@ std::string print(const Graph& graph) {
     if (op.forward.valid()) out += fmt::format(" forward={}", word(graph.op(op.forward).name));
     if (op.time_step >= 0) out += fmt::format(" step={}", op.time_step);
     if (op.cell >= 0) out += fmt::format(" cell={}", op.cell);
+    if (op.device_type != DeviceType::kGpu) out += fmt::format(" device={}", name_of(op.device_type));
+    if (!op.colocation.empty()) out += fmt::format(" colocation={}", quoted(op.colocation));
     if (!op.source.module.empty()) out += fmt::format(" module={}", quoted(op.source.module));
     if (!op.source.location.empty()) out += fmt::format(" at={}", quoted(op.source.location));
     if (!op.formula.empty()) out += fmt::format(" formula={}", quoted(op.formula));

@@ -1,5 +1,6 @@
 // Checks that a graph is what its types promise.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -132,6 +133,22 @@ void verify_parts(const Graph& graph) {
 
 }  // namespace
 
+void verify_groups(const Graph& graph) {
+  std::map<std::string, OpId> on_gpu;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    if (!op.colocation.empty() && op.device_type == DeviceType::kGpu) on_gpu.try_emplace(op.colocation, OpId(i));
+  }
+  for (const Op& op : graph.ops) {
+    if (op.device_type == DeviceType::kLaunch && !on_gpu.contains(op.colocation))
+      fail("graph '{}', op '{}': a launch op runs where a gpu op of its colocation group does, and {}", graph.name,
+           op.name, op.colocation.empty() ? "it is in none" : fmt::format("'{}' has none", op.colocation));
+    if (op.device_type == DeviceType::kCpu && on_gpu.contains(op.colocation))
+      fail("graph '{}': colocation group '{}' has the cpu op '{}' and the gpu op '{}', which no device runs both",
+           graph.name, op.colocation, op.name, graph.op(on_gpu.at(op.colocation)).name);
+  }
+}
+
 void verify(const Graph& graph) {
   if (graph.whole) {
     verify(*graph.whole);
@@ -153,6 +170,7 @@ void verify(const Graph& graph) {
       fail("graph '{}': two ops are named '{}'", graph.name, graph.ops[i].name);
     verify_op(graph, OpId(i), known);
   }
+  verify_groups(graph);
   const auto read_by = readers(graph);
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& t = graph.tensors[i];

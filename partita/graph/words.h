@@ -1,4 +1,4 @@
-// Roles and phases as graphs' text writes them.
+// Roles, phases and device types as graphs' text writes them.
 #pragma once
 #include "partita/base/enum_words.h"
 #include "partita/graph/graph.h"
@@ -8,5 +8,6 @@ namespace partita {
 inline constexpr EnumWords<Role::kConstant> kRoles({"input", "parameter", "activation", "gradient", "state",
                                                     "constant"});
 inline constexpr EnumWords<Phase::kUpdate> kPhases({"forward", "backward", "update"});
+inline constexpr EnumWords<DeviceType::kLaunch> kDeviceTypes({"gpu", "cpu", "launch"});
 
 }  // namespace partita

@@ -46,6 +46,7 @@ std::vector<ModelFamily> alexnet_families();
 std::vector<ModelFamily> resnet_families();
 std::vector<ModelFamily> recurrent_families();
 ModelFamily wide_deep_family();
+ModelFamily encoder_decoder_family();
 std::vector<ModelFamily> transformer_families();
 std::vector<ModelFamily> gpt2_families();
 std::vector<ModelFamily> bert_families();

@@ -44,13 +44,14 @@ TensorId Layers::convolution(TensorId x, const std::string& name, const Convolut
   return b.op("conv2d", operands, attributes, name);
 }
 
-TensorId Layers::batch_norm(TensorId x, const std::string& name, double eps, double momentum) {
+TensorId Layers::batch_norm(TensorId x, const std::string& name, double eps, double momentum, bool fine) {
   const int64_t c = b.shape(x).at(1);
   b.set_source({name, ""});
   const TensorId w = parameter(name + ".weight", {c}, 0, 1), bias = parameter(name + ".bias", {c}, 0);
   const TensorId mean = b.state(name + ".running_mean", {c}, 0, dtype),
                  variance = b.state(name + ".running_var", {c}, 1, dtype);
-  return batch_norm_training(b, x, w, bias, mean, variance, eps, momentum, name);
+  const auto norm = fine ? elementary_batch_norm : batch_norm_training;
+  return norm(b, x, w, bias, mean, variance, eps, momentum, name);
 }
 
 TensorId Layers::linear(TensorId x, const std::string& name, int64_t outputs, bool bias) {

@@ -27,8 +27,9 @@ class Layers {
   };
   // x [n, c, height, width]; weights NAME.weight [outputs, c/groups, rows, columns], NAME.bias [outputs].
   TensorId convolution(TensorId x, const std::string& name, const Convolution& options);
-  // Batch norm in training form over axis 1, with NAME.weight, NAME.bias and the running statistics.
-  TensorId batch_norm(TensorId x, const std::string& name, double eps = 1e-5, double momentum = 0.1);
+  // Batch norm in training form over axis 1, with NAME.weight, NAME.bias and the running statistics. `fine`: in
+  // elementary operations.
+  TensorId batch_norm(TensorId x, const std::string& name, double eps = 1e-5, double momentum = 0.1, bool fine = false);
   // x [.., inputs] -> [.., outputs]; weights NAME.weight [outputs, inputs], NAME.bias [outputs].
   TensorId linear(TensorId x, const std::string& name, int64_t outputs, bool bias = true);
   // `words` rows of `width` numbers; ids [..] -> [.., width].

@@ -17,6 +17,7 @@ std::vector<ModelFamily> families() {
                               recurrent_families(), gpt2_families(), bert_families(), llama_families()})
     all.insert(all.end(), several.begin(), several.end());
   all.push_back(mixtral_family());
+  all.push_back(encoder_decoder_family());
   all.push_back(vit_family());
   for (ModelFamily& family : all)
     family.info.options.push_back(

@@ -251,14 +251,19 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
         "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
         "zoo:bert-base?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
         "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5",
-        "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,"
-        "experts=3,balance=0.1",
+        ("zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,"
+         "experts=3,balance=0.1"),
         "zoo:moe?batch=2,steps=4,hidden=8,heads=2,vocabulary=5,experts=3,groups=1,every=2",
         "zoo:vit-b16?batch=2,image=32,layers=1,hidden=8,heads=2,classes=3",
         "zoo:wide-deep?batch=2,vocabulary=5,width=4",
         "zoo:insightface?batch=2,image=32,classes=5,width=2",
         "zoo:transformer",
-        "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
+        "zoo:transformer?fine=true,dropout=0.1,layers=1",
+        "zoo:nasnet?batch=2,cells=1,filters=96,image=32,stem=2,classes=3,fine=true",
+        "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,fine=true",
+        "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru,fine=true",
+        "zoo:encoder-decoder?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5",
+        "zoo:encoder-decoder?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,fine=true"}) {
     SCOPED_TRACE(reference);
     const Model model = build_model(reference, {}, registry);
     EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
@@ -299,13 +304,14 @@ TEST(Models, GradientsEqualNumericOnes) {
         "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
         "zoo:gpt2?batch=2,steps=3,layers=1,hidden=4,heads=2,vocabulary=3,positions=4",
         "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3",
-        "zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,"
-        "balance=0.3",
-        "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,"
-        "experts=3,balance=0.2",
+        ("zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,"
+         "balance=0.3"),
+        ("zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,"
+         "experts=3,balance=0.2"),
         "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
         "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
-        "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {
+        "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true",
+        "zoo:encoder-decoder?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,dropout=0.2"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);

@@ -13,14 +13,14 @@ namespace {
 
 class Network {
  public:
-  Network(GraphBuilder& b, DType dtype) : layers(b, dtype), b_(b) {}
+  Network(GraphBuilder& b, DType dtype, bool fine) : layers(b, dtype), b_(b), fine_(fine) {}
 
   // What two cells in a row make: a cell takes the last, x, and the one before, p. The first cell has no p.
   struct Cells {
     TensorId x, p;
   };
 
-  TensorId norm(TensorId x, const std::string& name) { return layers.batch_norm(x, name, 1e-3, 3e-4); }
+  TensorId norm(TensorId x, const std::string& name) { return layers.batch_norm(x, name, 1e-3, 3e-4, fine_); }
 
   // Figure 4, left. Halves nothing; 6 x filters channels.
   Cells normal(Cells in, const std::string& name, int64_t filters) {
@@ -137,6 +137,7 @@ class Network {
   }
 
   GraphBuilder& b_;
+  bool fine_;
 };
 
 Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
@@ -148,7 +149,7 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   const int64_t filters = penultimate / 24;
   const bool skip = options.flag("skip");
   GraphBuilder b(options.model(), std::move(registry));
-  Network net(b, options.dtype());
+  Network net(b, options.dtype(), options.flag("fine"));
   TensorId x = b.input("x", {options.integer("batch"), 3, image, image}, options.dtype());
   x = net.layers.convolution(x, "stem.conv", {.outputs = options.integer("stem"), .kernel = 3, .stride = 2});
   Network::Cells now{net.norm(x, "stem.bn"), {}};
@@ -178,7 +179,8 @@ ModelFamily family(const char* name, const char* summary, int cells, int filters
             {"stem", std::to_string(stem), "channels of the first convolution"},
             {"skip", skip ? "1" : "0", "1: a stage's first normal cell takes what the reduction's last but one did"},
             {"classes", "1000", "columns of the output"},
-            {"dropout", "0.5", "before the output"}}},
+            {"dropout", "0.5", "before the output"},
+            {"fine", "false", "true: batch norms in elementary operations"}}},
           build};
 }
 

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "partita/models/elementary.h"
 #include "partita/models/family.h"
 #include "partita/models/layers.h"
 
@@ -17,6 +18,7 @@ class Network {
       : batch_(options.integer("batch")),
         steps_(options.integer("steps")),
         gru_(options.choice("cell", {"lstm", "gru"}) == "gru"),
+        fine_(options.flag("fine")),
         b_(options.model(), std::move(registry)),
         layers_(b_, options.dtype()) {}
 
@@ -43,31 +45,15 @@ class Network {
   };
   // Layer `layer` over the sequence, from `state` (zeros where there is none), which it leaves as it is at the end.
   Steps layer(const Steps& inputs, const std::string& name, int layer, int64_t hidden, State& state) {
-    const int64_t gates = gru_ ? 3 : 4, width = b_.shape(inputs.at(0)).back();
     const std::string suffix = fmt::format("_l{}", layer);
-    const double bound = 1 / std::sqrt(static_cast<double>(hidden));
-    b_.set_source({name, ""});
-    const TensorId w = layers_.parameter(name + ".weight_ih" + suffix, {gates, hidden, width}, bound),
-                   u = layers_.parameter(name + ".weight_hh" + suffix, {gates, hidden, hidden}, bound),
-                   bias = layers_.parameter(name + ".bias_ih" + suffix, {gates, hidden}, bound),
-                   hidden_bias =
-                       gru_ ? layers_.parameter(name + ".bias_hh" + suffix, {gates, hidden}, bound) : TensorId();
+    const Weights weights = weights_of(name, suffix, hidden, b_.shape(inputs.at(0)).back());
     if (!state.hidden.valid()) state.hidden = zeros(hidden);
     if (!gru_ && !state.cell.valid()) state.cell = state.hidden;
     Steps outputs;
     for (size_t t = 0; t < inputs.size(); ++t) {
       b_.set_cell(static_cast<int>(t), cells_);
       const std::string at = fmt::format("{}{}.{}", name, suffix, t);
-      const TensorId zx = b_.op("gate_linear", {inputs[t], w, bias}, {}, at + ".input");
-      if (gru_) {
-        const TensorId zh = b_.op("gate_linear", {state.hidden, u, hidden_bias}, {}, at + ".hidden");
-        state.hidden = b_.op("gru_cell", {zx, zh, state.hidden}, {}, at);
-      } else {
-        const TensorId zh = b_.op("gate_linear", {state.hidden, u}, {}, at + ".hidden");
-        const std::vector<TensorId> next =
-            b_.ops("lstm_cell", {b_.op("add", {zx, zh}, {}, at + ".gates"), state.cell}, {}, at);
-        state = {next[0], next[1]};
-      }
+      state = gru_ ? gru(inputs[t], state, weights, at) : lstm(inputs[t], state, weights, at);
       outputs.push_back(state.hidden);
     }
     b_.set_cell(-1, -1);
@@ -94,6 +80,47 @@ class Network {
   Layers& layers() { return layers_; }
 
  private:
+  struct Weights {
+    TensorId input, hidden, bias, hidden_bias;  // the last one a GRU's
+  };
+  // PyTorch's, [gates hidden, ..]; where a cell is one operation, [gates, hidden, ..].
+  Weights weights_of(const std::string& name, const std::string& suffix, int64_t hidden, int64_t width) {
+    const int64_t gates = gru_ ? 3 : 4;
+    const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+    b_.set_source({name, ""});
+    auto weight = [&](const char* kind, Shape columns) {
+      Shape shape = fine_ ? Shape{gates * hidden} : Shape{gates, hidden};
+      shape.insert(shape.end(), columns.begin(), columns.end());
+      return layers_.parameter(name + kind + suffix, shape, bound);
+    };
+    const TensorId w = weight(".weight_ih", {width}), u = weight(".weight_hh", {hidden}), bias = weight(".bias_ih", {});
+    return {w, u, bias, gru_ ? weight(".bias_hh", {}) : TensorId()};
+  }
+  // x w for each gate, with the bias where there is one.
+  TensorId gates(TensorId x, TensorId w, TensorId bias, const std::string& name) {
+    if (fine_) {
+      if (!bias.valid()) return b_.op("matmul_nt", {x, w}, {}, name);
+      return b_.op("add", {b_.op("matmul_nt", {x, w}, {}, name + ".product"), bias}, {}, name);
+    }
+    return bias.valid() ? b_.op("gate_linear", {x, w, bias}, {}, name) : b_.op("gate_linear", {x, w}, {}, name);
+  }
+  State gru(TensorId x, const State& state, const Weights& w, const std::string& at) {
+    const TensorId zx = gates(x, w.input, w.bias, at + ".input"),
+                   zh = gates(state.hidden, w.hidden, w.hidden_bias, at + ".hidden");
+    if (fine_) return {elementary_gru_cell(b_, zx, zh, state.hidden, at), {}};
+    return {b_.op("gru_cell", {zx, zh, state.hidden}, {}, at), {}};
+  }
+  State lstm(TensorId x, const State& state, const Weights& w, const std::string& at) {
+    const TensorId zx = gates(x, w.input, w.bias, at + ".input"),
+                   zh = gates(state.hidden, w.hidden, {}, at + ".hidden");
+    const TensorId z = b_.op("add", {zx, zh}, {}, at + ".gates");
+    if (fine_) {
+      const LstmState next = elementary_lstm_cell(b_, z, state.cell, at);
+      return {next.hidden, next.cell};
+    }
+    const std::vector<TensorId> next = b_.ops("lstm_cell", {z, state.cell}, {}, at);
+    return {next[0], next[1]};
+  }
   TensorId zeros(int64_t hidden) {
     TensorId& known = zeros_[hidden];
     if (!known.valid())
@@ -103,7 +130,7 @@ class Network {
   }
 
   int64_t batch_, steps_;
-  bool gru_;
+  bool gru_, fine_;
   int cells_ = 0;
   GraphBuilder b_;
   Layers layers_;
@@ -165,8 +192,9 @@ Model build_nmt(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
       network.stacked(network.unstack(target, "target"), "decoder.rnn", layers, hidden, states), "decoder");
   b.set_source({"attention", ""});
   const TensorId scores = b.op("matmul_nt", {outputs, memory}, {}, "attention.scores");
-  const TensorId context =
-      b.op("matmul", {b.op("softmax", {scores}, {{"axis", 2}}, "attention.weights"), memory}, {}, "attention.context");
+  const TensorId weights = options.flag("fine") ? elementary_softmax(b, scores, "attention")
+                                                : b.op("softmax", {scores}, {{"axis", 2}}, "attention.weights");
+  const TensorId context = b.op("matmul", {weights, memory}, {}, "attention.context");
   TensorId y = make.linear(make.concat({context, outputs}, "attention.concat", 2), "attention.output", hidden, false);
   y = make.linear(b.op("tanh", {y}, {}, "attention.tanh"), "decoder.projection", words, false);
   return {b.finish({y}), Loss{.kind = "cross_entropy"}};
@@ -175,7 +203,8 @@ Model build_nmt(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
 std::vector<ModelOption> common_options(int64_t batch, int64_t steps) {
   return {{"batch", std::to_string(batch), "samples a step"},
           {"steps", std::to_string(steps), "time steps, unrolled"},
-          {"cell", "lstm", "lstm|gru"}};
+          {"cell", "lstm", "lstm|gru"},
+          {"fine", "false", "true: cells and attention in elementary operations"}};
 }
 
 ModelFamily family(const char* name, const char* summary, int64_t batch, int64_t steps, std::vector<ModelOption> own,

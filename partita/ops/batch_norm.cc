@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 #include "partita/graph/batch.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/infer.h"
@@ -28,24 +29,28 @@ std::vector<TensorId> batch_norm_gradient(GraphBuilder& build, const Op& forward
   return {d[0], d[1], d[2]};
 }
 
+// What the running_average of a statistic, a result of `forward`, writes.
+TensorId running(GraphBuilder& build, const Graph& graph, const Op& forward, TensorId statistic) {
+  for (const Op& op : graph.ops)
+    if (op.definition == "group_average" && op.operands[0] == statistic) statistic = op.results[0];
+  const auto average = std::find_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+    return op.definition == "running_average" && op.operands[1] == statistic;
+  });
+  if (average == graph.ops.end())
+    fail("{} '{}' has no running statistics to be evaluated with", forward.definition, forward.name);
+  const Tensor& t = graph.tensor(average->operands[0]);
+  if (TensorId id = build.graph().find_tensor(t.name); id.valid()) return id;
+  const TensorId id = build.state(t.name, t.shape, t.initial_fill, t.dtype);
+  build.graph().tensor(id).values = t.values;
+  build.graph().tensor(id).role = t.role;
+  return id;
+}
+
 // With the running statistics that the training op's running_averages write.
 std::vector<TensorId> batch_norm_evaluation(GraphBuilder& build, const Graph& graph, const Op& forward,
                                             const std::vector<TensorId>& operands) {
-  auto running = [&](TensorId statistic) {
-    for (const Op& op : graph.ops)
-      if (op.definition == "group_average" && op.operands[0] == statistic) statistic = op.results[0];
-    for (const Op& op : graph.ops)
-      if (op.definition == "running_average" && op.operands[1] == statistic) return graph.tensor(op.operands[0]);
-    fail("batch_norm '{}' has no running statistics to be evaluated with", forward.name);
-  };
-  auto state = [&](const Tensor& t) {
-    if (TensorId id = build.graph().find_tensor(t.name); id.valid()) return id;
-    const TensorId id = build.state(t.name, t.shape, t.initial_fill, t.dtype);
-    build.graph().tensor(id).values = t.values;
-    build.graph().tensor(id).role = t.role;
-    return id;
-  };
-  const TensorId mean = state(running(forward.results[1])), variance = state(running(forward.results[2]));
+  const TensorId mean = running(build, graph, forward, forward.results[1]),
+                 variance = running(build, graph, forward, forward.results[2]);
   const TensorId y = build.op("batch_norm_inference", {operands[0], operands[1], operands[2], mean, variance},
                               {{"eps", forward.attributes.at("eps")}}, forward.name);
   return {y, {}, {}};
@@ -188,6 +193,14 @@ void declare_batch_norm(OpRegistry& registry) {
       .not_differentiable()
       .replaces({0})
       .example({{7}, {7}}, {{"scale", 1.25}});
+  declare(registry, "batch_statistic", "s, a mean or variance of the batch; in evaluation its running average")
+      .full_precision()
+      .formula("batch_statistic(s)[..i] = s[..i]")
+      .dtypes(of_first)
+      .evaluation([](GraphBuilder& build, const Graph& graph, const Op& forward, const std::vector<TensorId>&) {
+        return std::vector<TensorId>{running(build, graph, forward, forward.results[0])};
+      })
+      .example({{7}});
   declare_groups(registry);
 }
 
@@ -226,6 +239,40 @@ TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, Te
       batch_norm_of_any_batch(build, x, scale, bias, running_mean, running_variance, eps, momentum, std::move(name));
   if (!unbiased_scale(shape)) fail_for_one_value(build.graph().op(build.graph().tensor(y).producer).name, shape);
   return y;
+}
+
+TensorId elementary_batch_norm(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                               TensorId running_variance, double eps, double momentum, std::string name) {
+  const Shape shape = build.shape(x);
+  const std::optional<double> unbiased = unbiased_scale(shape);
+  if (!unbiased) fail_for_one_value(name, shape);
+  tdl::Attributes others{{"axes.0", 0}};  // all axes but the channels'
+  Shape column{shape[1]};                 // of a value a channel, to be broadcast over them
+  for (std::size_t a = 2; a < shape.size(); ++a) {
+    others[fmt::format("axes.{}", a - 1)] = static_cast<double>(a);
+    column.push_back(1);
+  }
+  const tdl::Attributes as_column = listed("shape", {column.begin(), column.end()});
+  auto statistic = [&](TensorId values, TensorId average, double of_batch, const std::string& what) {
+    const TensorId mean = build.op("reduce_mean", {values}, others, name + ".batch_" + what);
+    const TensorId used = build.op("batch_statistic", {mean}, {}, name + "." + what);
+    build.set_phase(Phase::kUpdate);
+    build.op("running_average", {average, used}, {{"momentum", momentum}, {"scale", of_batch}},
+             name + ".running_" + what);
+    build.set_phase(Phase::kForward);
+    return build.op("reshape", {used}, as_column, name + "." + what + ".column");
+  };
+  const TensorId mean = statistic(x, running_mean, 1, "mean");
+  const TensorId centred = build.op("sub", {x, mean}, {}, name + ".centred");
+  const TensorId square = build.op("square", {centred}, {}, name + ".square");
+  const TensorId variance = statistic(square, running_variance, *unbiased, "var");
+  const TensorId small = build.scalar(name + ".eps", eps, build.graph().tensor(variance).dtype);
+  const TensorId positive = build.op("add", {variance, small}, {}, name + ".positive");
+  const TensorId z =
+      build.op("mul", {centred, build.op("rsqrt", {positive}, {}, name + ".rsqrt")}, {}, name + ".normal");
+  const TensorId w = build.op("reshape", {scale}, as_column, name + ".weight.column"),
+                 b = build.op("reshape", {bias}, as_column, name + ".bias.column");
+  return build.op("add", {build.op("mul", {z, w}, {}, name + ".scaled"), b}, {}, name);
 }
 
 void count_values(Graph& graph) {

@@ -1,5 +1,5 @@
 // Batch norm in groups of samples: what one batch norm computes on each group, one after another; and on parts of a
-// batch.
+// batch. Batch norm in elementary operations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kBatch = 8, kChannels = 3, kPlaces = 5;
 
 // Batch norm of x [samples, 3, 5] with running statistics, whose outputs are y.
-Graph norm_of(int64_t samples, double momentum) {
+Graph norm_of(int64_t samples, double momentum, decltype(&batch_norm_training) norm = batch_norm_training) {
   GraphBuilder build("norm", standard_ops());
   const auto vector = [&](const char* name, double fill) {
     return build.parameter(name, {kChannels}, 0, fill, DType::kFloat64);
@@ -26,7 +26,7 @@ Graph norm_of(int64_t samples, double momentum) {
                  b = vector("b", 0);
   const TensorId mean = build.state("mean", {kChannels}, 0, DType::kFloat64),
                  variance = build.state("variance", {kChannels}, 1, DType::kFloat64);
-  return build.finish({batch_norm_training(build, x, w, b, mean, variance, 1e-5, momentum, "norm")});
+  return build.finish({norm(build, x, w, b, mean, variance, 1e-5, momentum, "norm")});
 }
 
 std::vector<double> drawn(int64_t count) {
@@ -57,6 +57,30 @@ Result run(const Graph& graph, const std::vector<double>& x, const std::vector<d
 void expect_near(const std::vector<double>& a, const std::vector<double>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << i;
+}
+
+// In training, and in evaluation with the running statistics; the gradients are models/fine_test.cc's.
+TEST(ElementaryBatchNorm, IsBatchNorm) {
+  const std::vector<double> x = drawn(kBatch * kChannels * kPlaces), mean{0.5, -1, 2}, variance{1, 3, 0.25};
+  const Graph one = norm_of(kBatch, 0.3), fine = norm_of(kBatch, 0.3, elementary_batch_norm);
+  const Result expected = run(one, x, mean, variance), result = run(fine, x, mean, variance);
+  expect_near(result.y, expected.y);
+  expect_near(result.mean, expected.mean);
+  expect_near(result.variance, expected.variance);
+  auto evaluated = [&](const Graph& graph) {
+    const Graph evaluation = evaluation_graph(graph);
+    const auto id = [&](const char* name) { return evaluation.find_tensor(name); };
+    std::map<TensorId, tdl::Array> values{{id("x"), tdl::real_array({kBatch, kChannels, kPlaces}, x)},
+                                          {id("w"), tdl::real_array({kChannels}, {1.5, -0.5, 2})},
+                                          {id("b"), tdl::real_array({kChannels}, {0.25, 1, -3})},
+                                          {id("mean"), tdl::real_array({kChannels}, mean)},
+                                          {id("variance"), tdl::real_array({kChannels}, variance)}};
+    reference_run(evaluation, values);
+    return values.at(evaluation.outputs[0]).reals;
+  };
+  expect_near(evaluated(fine), evaluated(one));
+  EXPECT_NE(evaluated(fine), result.y);
+  EXPECT_NE(error_of([] { norm_of(1, 0.3, elementary_batch_norm); }), "none");
 }
 
 TEST(BatchNormGroups, AreOneNormAfterAnother) {

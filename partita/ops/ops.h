@@ -23,8 +23,13 @@ std::shared_ptr<const OpRegistry> ops_with(std::string_view text);
 TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
                              TensorId running_variance, double eps = 1e-5, double momentum = 0.1,
                              std::string name = "");
-// The same, where another batch is made of the graph: its running variances are not right before count_values has been
-// called on that.
+// The same in elementary operations, with the same results, gradients and running statistics but for rounding; in the
+// evaluation graph they take the running statistics. Its statistics are of the whole batch:
+// with_batch_norm_groups does not know it.
+TensorId elementary_batch_norm(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                               TensorId running_variance, double eps, double momentum, std::string name);
+// batch_norm_training, where another batch is made of the graph: its running variances are not right before
+// count_values has been called on that.
 TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
                                  TensorId running_variance, double eps, double momentum, std::string name);
 // Makes each batch_norm's running average take the variance of as many values as the op has now. Bad input: of one.

@@ -94,6 +94,22 @@ void declare_adagrad(OpRegistry& registry) {
       .example({{5, 3}, {5, 3}, {5, 3}, {}}, {{"weight_decay", 0.01}});
 }
 
+// What updates of elementary operations end with.
+void declare_assignments(OpRegistry& registry) {
+  struct Assignment {
+    const char *name, *summary, *value;
+  };
+  for (const auto& [name, summary, value] : {Assignment{"assign", "x in w's place", "x[..i]"},
+                                             {"assign_add", "w + x in w's place", "w[..i] + x[..i]"},
+                                             {"assign_sub", "w - x in w's place", "w[..i] - x[..i]"}})
+    declare(registry, name, summary)
+        .formula(fmt::format("{}(w, x)[..i] = {}", name, value))
+        .dtypes(of_first)
+        .not_differentiable()
+        .replaces({0})
+        .example({{5, 3}, {5, 3}});
+}
+
 // Clipping by the global norm: every gradient times min(1, max_norm / (norm + 1e-6)).
 void declare_clipping(OpRegistry& registry) {
   declare(registry, "square_sum", "sum of x^2").formula("square_sum(x)[] = sum(..i) x[..i]^2").example({{5, 7}});
@@ -148,6 +164,7 @@ void declare_optimizer(OpRegistry& registry) {
       .not_differentiable()
       .replaces({0})
       .example({{}}, {}, {DType::kInt64});
+  declare_assignments(registry);
   declare_clipping(registry);
   declare_schedules(registry);
 }

@@ -32,17 +32,22 @@ void expect_near(const std::vector<double>& got, const Json& expected, const cha
     EXPECT_NEAR(got[i], expected[i].get<double>(), 1e-13) << what << " " << i;
 }
 
+// The same optimizer with its updates in elementary operations.
+std::string fine(const std::string& kind) {
+  return kind + (kind.find('?') == std::string::npos ? "?" : ",") + "fine=1";
+}
+
+// Fused, and in elementary operations.
 TEST(Optimizers, EqualPyTorchs) {
   std::ifstream file(PARTITA_SOURCE_DIR "/tests/data/optimizers.json");
   const Json data = Json::parse(file);
   EXPECT_EQ(data["runs"].size(), 15u);
-  for (const Json& run : data["runs"]) {
-    const Optimizer optimizer{run["optimizer"],
-                              run["lr"],
-                              run.value("momentum", 0.0),
-                              run.value("weight_decay", 0.0),
-                              run.value("clip_norm", 0.0),
-                              run.value("schedule", "constant")};
+  for (std::size_t i = 0; i < 2 * data["runs"].size(); ++i) {
+    const Json& run = data["runs"][i / 2];
+    const std::string kind = run["optimizer"];
+    const Optimizer optimizer{i % 2 ? fine(kind) : kind,   run["lr"],
+                              run.value("momentum", 0.0),  run.value("weight_decay", 0.0),
+                              run.value("clip_norm", 0.0), run.value("schedule", "constant")};
     SCOPED_TRACE(fmt::format("{}, momentum {}, clip {}, {}", optimizer.kind, optimizer.momentum, optimizer.clip_norm,
                              optimizer.schedule));
     const Graph graph = regression(optimizer);
@@ -95,6 +100,8 @@ TEST(Optimizers, BadChoicesAreNamed) {
   EXPECT_NE(message_of({.kind = "adam?beta1=1"}).find("beta1=1 is not from 0"), std::string::npos);
   EXPECT_NE(message_of({.kind = "sgd?momentum=0.5", .momentum = 0.9}).find("momentum is given twice"),
             std::string::npos);
+  EXPECT_EQ(message_of({.kind = "adam?fine=1"}), "");
+  EXPECT_EQ(message_of({.kind = "adam?fine=2"}), "optimizer 'adam?fine=2': fine is 0 or 1, not 2");
   EXPECT_EQ(message_of({.schedule = "sqrt"}), "unknown schedule 'sqrt'; there are: constant, cosine, linear");
   EXPECT_EQ(message_of({.schedule = "linear?warmup=2"}), "schedule 'linear' needs `steps`: linear?steps=..");
   EXPECT_NE(message_of({.clip_norm = -1}).find("not -1"), std::string::npos);
@@ -102,6 +109,18 @@ TEST(Optimizers, BadChoicesAreNamed) {
   EXPECT_EQ(with_steps({.schedule = "linear"}, 9, *registry).schedule, "linear?steps=9");
   EXPECT_EQ(with_steps({.schedule = "linear?steps=3"}, 9, *registry).schedule, "linear?steps=3");
   EXPECT_EQ(with_steps({}, 9, *registry).schedule, "constant");
+}
+
+// What depends on the number of steps alone is made once for both parameters: each correction a sum, a power and a
+// difference.
+TEST(Optimizers, FineOnesAreElementary) {
+  std::map<std::string, int> count;
+  for (const Op& op : regression({.kind = "adam?fine=1"}).ops) count[op.definition] += op.phase == Phase::kUpdate;
+  std::erase_if(count, [](const auto& item) { return item.second == 0; });
+  const std::map<std::string, int> expected{{"mul", 2 * 5},     {"add", 2 * 3 + 1}, {"square", 2}, {"sqrt", 2 + 1},
+                                            {"div", 2 * 2 + 1}, {"pow", 2},         {"sub", 2},    {"assign", 2 * 2},
+                                            {"assign_sub", 2},  {"count_step", 1}};
+  EXPECT_EQ(count, expected);
 }
 
 TEST(Optimizers, NothingIsAddedUnlessAskedFor) {

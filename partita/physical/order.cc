@@ -240,12 +240,13 @@ void add_turns_of_links(const PhysicalGraph& graph, const NodeTable& table, cons
   sort_unique(all);
 }
 
-// And each device and link does what stands next.
+// And each device and link does what stands next. A host loads and gives outputs when it can.
 void hold_to_order(PhysicalGraph& graph) {
   std::vector<Node> last(graph.queues.size());
   for (const Node& node : graph.order) {
     const Queue& queue = graph.queues[graph.task(node.task).queue.index()];
-    if (queue.kind != QueueKind::kCompute && queue.kind != QueueKind::kLink) continue;
+    const bool computes = std::holds_alternative<KernelWork>(graph.task(node.task).work);
+    if (queue.kind != QueueKind::kCompute && queue.kind != QueueKind::kLink && !computes) continue;
     Node& before = last[graph.task(node.task).queue.index()];
     if (before.task.valid()) graph.edges.push_back({before, node, false, EdgeKind::kPlan});
     before = node;

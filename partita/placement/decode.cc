@@ -1,14 +1,14 @@
-// Serves queues in the order of events, or fills them operation by operation.
+// Serves queues in the order of events.
 #include "partita/placement/decode.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <queue>
 #include <set>
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/placement/list_decoder.h"
 
 namespace partita {
 
@@ -166,39 +166,6 @@ class FirstCome {
   PlacedSchedule s_;
 };
 
-// When a queue is busy: intervals by start, none touching the next.
-class Timeline {
- public:
-  // The first time from `from` on at which so long is free.
-  int64_t earliest(int64_t from, int64_t ns, bool gaps) const {
-    if (busy_.empty()) return from;
-    if (!gaps) return std::max(from, busy_.back().second);
-    auto next =
-        std::upper_bound(busy_.begin(), busy_.end(), from, [](int64_t t, const auto& b) { return t < b.second; });
-    for (; next != busy_.end() && next->first < from + ns; ++next) from = std::max(from, next->second);
-    return from;
-  }
-  void take(int64_t start, int64_t ns) {
-    auto next =
-        std::upper_bound(busy_.begin(), busy_.end(), start, [](int64_t t, const auto& b) { return t < b.first; });
-    const bool joins_before = next != busy_.begin() && std::prev(next)->second == start;
-    const bool joins_after = next != busy_.end() && next->first == start + ns;
-    if (joins_before && joins_after) {
-      std::prev(next)->second = next->second;
-      busy_.erase(next);
-    } else if (joins_before) {
-      std::prev(next)->second = start + ns;
-    } else if (joins_after) {
-      next->first = start;
-    } else {
-      busy_.insert(next, {start, start + ns});
-    }
-  }
-
- private:
-  std::vector<std::pair<int64_t, int64_t>> busy_;
-};
-
 }  // namespace
 
 PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device,
@@ -206,79 +173,11 @@ PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int
   return FirstCome(problem, device, rank).run();
 }
 
-namespace {
-
-// Fills the queues operation by operation.
-class ListScheduler {
- public:
-  ListScheduler(const PlacementProblem& problem, const std::vector<int>& device, bool gaps)
-      : p_(problem),
-        gaps_(gaps),
-        devices_(problem.devices.size()),
-        queues_(static_cast<size_t>(problem.queues)),
-        came_(problem.values.size()) {
-    s_.device = device;
-    s_.start.assign(problem.ops.size(), -1);
-  }
-
-  void add(int op) {
-    const auto o = static_cast<size_t>(op);
-    const int home = s_.device[o];
-    int64_t ready = 0;
-    missing_.clear();
-    for (int v : p_.ops[o].reads) {
-      const int producer = p_.values[static_cast<size_t>(v)].producer;
-      const int from = s_.device[static_cast<size_t>(producer)];
-      const int64_t begun = s_.start[static_cast<size_t>(producer)];
-      ensure(begun >= 0, "op '{}' is taken before '{}', which it reads", p_.ops[o].name,
-             p_.ops[static_cast<size_t>(producer)].name);
-      const int64_t made = begun + op_ns(p_, producer, from);
-      const auto& at = came_[static_cast<size_t>(v)];
-      const auto known = std::find_if(at.begin(), at.end(), [&](const auto& a) { return a.first == home; });
-      if (from == home || !p_.values[static_cast<size_t>(v)].moves()) ready = std::max(ready, made);
-      else if (known != at.end()) ready = std::max(ready, known->second);
-      else missing_.emplace_back(made, v);
-    }
-    std::sort(missing_.begin(), missing_.end());  // what is made first is sent first
-    for (const auto& [made, v] : missing_) ready = std::max(ready, send(v, home, made));
-    const int64_t ns = op_ns(p_, op, home);
-    Timeline& on = devices_[static_cast<size_t>(home)];
-    s_.start[o] = on.earliest(ready, ns, gaps_);
-    on.take(s_.start[o], ns);
-  }
-  PlacedSchedule take() {
-    finish(s_, p_);
-    return std::move(s_);
-  }
-
- private:
-  int64_t send(int v, int to, int64_t made) {
-    const PlacedValue& value = p_.values[static_cast<size_t>(v)];
-    const Way& way = way_of(p_, s_.device[static_cast<size_t>(value.producer)], to);
-    const int64_t ns = p_.transfer_ns(way, value.bytes);
-    Timeline& queue = queues_[static_cast<size_t>(way.queue)];
-    const int64_t start = queue.earliest(made, ns, gaps_);
-    queue.take(start, ns);
-    s_.transfers.push_back({v, to, start});
-    came_[static_cast<size_t>(v)].emplace_back(to, start + ns);
-    return start + ns;
-  }
-
-  const PlacementProblem& p_;
-  bool gaps_;
-  std::vector<Timeline> devices_, queues_;
-  std::vector<std::vector<std::pair<int, int64_t>>> came_;  // by value: devices where it is, since when
-  std::vector<std::pair<int64_t, int>> missing_;            // of the operation: made, value
-  PlacedSchedule s_;
-};
-
-}  // namespace
-
 PlacedSchedule list_schedule(const PlacementProblem& problem, const std::vector<int>& device,
                              const std::vector<int>& order, bool gaps) {
-  ListScheduler scheduler(problem, device, gaps);
-  for (int op : order) scheduler.add(op);
-  return scheduler.take();
+  ListDecoder decoder(problem, gaps);
+  decoder.decode(device, order);
+  return decoder.schedule();
 }
 
 std::vector<int64_t> tails(const PlacementProblem& p, const std::vector<int>& device) {

@@ -1,10 +1,8 @@
 // Better schedules by changes of placement and order, one at a time (our search, where Pesto solves a program).
 //
 // A state is a device for each unit (an operation, or a group) and an order of the operations; its schedule is
-// list_schedule() with gaps. A change moves a unit to another device, exchanges two units, moves a unit and what it
-// exchanges most with, or moves an operation in the order as far as what it reads and what reads it allow. Changes are
-// kept that make the step no longer than it was some changes ago (late acceptance: Burke and Bykov 2017); the best
-// state is returned.
+// list_schedule() with gaps. Changes are those of moves.h. Those are kept that make the step no longer than it was some
+// changes ago (late acceptance: Burke and Bykov 2017); the best state is returned.
 //
 // Example: a chain of four operations that starts on two devices in turn, three transfers; two changes bring all to
 // one.

@@ -24,13 +24,22 @@ void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& whe
   if (positions != static_cast<int64_t>(mesh.devices.size()))
     fail("{}: a mesh of {} positions lists {} devices", where, positions, mesh.devices.size());
   std::set<DeviceId> seen;
+  const auto devices = static_cast<int>(cluster.devices.size());
   for (DeviceId d : mesh.devices) {
-    if (d.value < 0 || d.value >= cluster.compute_count)
-      fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}", where, d.value, cluster.name,
-           cluster.compute_count - 1);
+    if (d.value < 0 || d.value >= devices)
+      fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}{}", where, d.value, cluster.name,
+           cluster.compute_count - 1,
+           devices > cluster.compute_count ? fmt::format(" and hosts to {}", devices - 1) : "");
     if (!seen.insert(d).second) fail("{}: device {} is listed twice", where, d.value);
   }
   last = mesh;
+}
+
+// Hosts run things whole and keep them whole.
+void check_hosts(const Mesh& mesh, bool whole, const Cluster& cluster, const std::string& where) {
+  for (DeviceId d : mesh.devices)
+    if (d.value >= cluster.compute_count && !whole)
+      fail("{}: device {} is a host, which runs and keeps things whole, and here each has a part", where, d.value);
 }
 
 // No index is cut into more parts than it has values, taking all mesh axes together.
@@ -56,6 +65,7 @@ void check_parts(const Op& op, const OpChoice& choice, const std::string& where)
 void check_op(const char* whose, const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last) {
   std::string where = fmt::format("{}: op '{}' ({})", whose, op.name, op.definition);
   check_mesh(choice.mesh, cluster, where, last);
+  check_hosts(choice.mesh, choice.mesh.devices.size() == 1, cluster, where);
   if (choice.strategies.size() != choice.mesh.extents.size())
     fail("{}: {} strategies for a mesh of {} axes", where, choice.strategies.size(), choice.mesh.extents.size());
   for (const tdl::AxisStrategy& s : choice.strategies)
@@ -71,6 +81,9 @@ void check_placement(const char* whose, const Tensor& tensor, const Placement& p
                      Mesh& last) {
   std::string where = fmt::format("{}: tensor '{}'", whose, tensor.name);
   check_mesh(placement.mesh, cluster, where, last);
+  const bool whole =
+      std::all_of(placement.sbp.begin(), placement.sbp.end(), [](const Sbp& sbp) { return sbp == Sbp::broadcast(); });
+  check_hosts(placement.mesh, whole, cluster, where);
   if (placement.sbp.size() != placement.mesh.extents.size())
     fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
   const std::vector<Shape> radices = placement.radices.empty() ? unfactored(tensor.shape) : placement.radices;
@@ -173,7 +186,7 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
 
 // Which pipeline rank a device works for, where devices have several chunks: chunk c is rank c mod S's.
 void check_chunks(const Graph& graph, const Plan& plan, const Pipelining& pipelining, const Cluster& cluster) {
-  std::vector<int> rank_of(static_cast<size_t>(cluster.compute_count), -1);
+  std::vector<int> rank_of(cluster.devices.size(), -1);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     const OpChoice& choice = plan.ops[i];
     if (!graph.ops[i].in_parts) continue;  // it has no turn
@@ -283,6 +296,20 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
   check_kept("plan", graph, plan.kept, cluster, last);
 }
 
+namespace {
+
+void check_device_type(const Op& op, DeviceType type, const Mesh& mesh, const Cluster& cluster) {
+  for (DeviceId d : mesh.devices) {
+    const bool host = cluster.device(d).host == d;
+    if (type == DeviceType::kCpu ? !host : d.value >= cluster.compute_count)
+      fail("pins: op '{}' is pinned on device {}, '{}', which {}", op.name, d.value, cluster.device(d).name,
+           type == DeviceType::kCpu ? "is no CPU, and its device type is cpu"
+                                    : "is a host: give it the device type cpu");
+  }
+}
+
+}  // namespace
+
 void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster) {
   Mesh last;
   DerivationCache cache;
@@ -291,6 +318,8 @@ void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster) {
     const Op& op = graph.op(id);
     check_op("pins", op, choice, cluster, last);
     if (!cache.get(op.bound, choice.mesh.extents, choice.strategies)) refuse_strategies("pins", op, choice);
+    const auto type = pins.device_types.find(id);
+    check_device_type(op, type == pins.device_types.end() ? op.device_type : type->second, choice.mesh, cluster);
   }
   check_kept("pins", graph, pins.kept, cluster, last);
 }

@@ -328,6 +328,41 @@ std::string parse_cluster_text(std::string_view text) {
   return in.value<std::string>("text");
 }
 
+namespace {
+
+OpId op_of_pins(const std::string& name, const Graph& graph) {
+  const OpId id = graph.find_op(name);
+  if (!id.valid()) fail("pins: op '{}' is not in model '{}'", name, graph.name);
+  return id;
+}
+
+void read_device_types(Fields& in, const Graph& graph, Pins& pins) {
+  if (!in.optional("device_types")) return;
+  for (const auto& [name, value] : in.object("device_types").items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const auto type = device_type_of(text);
+    if (!type) fail("pins: op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
+    pins.device_types[op_of_pins(name, graph)] = *type;
+  }
+}
+
+void read_colocation(Fields& in, const Graph& graph, Pins& pins) {
+  if (!in.optional("colocation")) return;
+  for (const auto& [group, names] : in.object("colocation").items()) {
+    if (group.empty()) fail("pins: a colocation group has a name");
+    if (!names.is_array()) fail("pins: colocation group '{}' is a list of ops", group);
+    for (const Json& name : names) {
+      if (!name.is_string()) fail("pins: colocation group '{}' is a list of ops; {} is no name", group, name.dump());
+      const OpId id = op_of_pins(name.get<std::string>(), graph);
+      const auto [known, fresh] = pins.colocation.emplace(id, group);
+      if (!fresh && known->second != group)
+        fail("pins: op '{}' is in two colocation groups, '{}' and '{}'", graph.op(id).name, known->second, group);
+    }
+  }
+}
+
+}  // namespace
+
 Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json_object(text, "plan");
   Fields in(json, "pins");
@@ -343,9 +378,7 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));
   if (in.optional("ops"))
     for (const auto& [name, value] : in.object("ops").items()) {
-      OpId id = graph.find_op(name);
-      if (!id.valid()) fail("pins: op '{}' is not in model '{}'", name, graph.name);
-      pins.ops[id] = read_choice(value, meshes, fmt::format("pins: op '{}'", name));
+      pins.ops[op_of_pins(name, graph)] = read_choice(value, meshes, fmt::format("pins: op '{}'", name));
     }
   if (in.optional("kept"))
     for (const auto& [name, value] : in.object("kept").items()) {
@@ -353,9 +386,19 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
       if (!id.valid()) fail("pins: tensor '{}' is not in model '{}'", name, graph.name);
       pins.kept[id] = read_placement(value, meshes, fmt::format("pins: tensor '{}'", name));
     }
+  read_device_types(in, graph, pins);
+  read_colocation(in, graph, pins);
   in.done();
-  if (pins.ops.empty() && pins.kept.empty()) fail("pins: neither 'ops' nor 'kept' pins anything");
+  if (pins.ops.empty() && pins.kept.empty() && pins.device_types.empty() && pins.colocation.empty())
+    fail("pins: none of 'ops', 'kept', 'device_types' and 'colocation' pins anything");
   return pins;
+}
+
+Graph with_device_types(Graph graph, const Pins& pins) {
+  for (const auto& [id, type] : pins.device_types) graph.op(id).device_type = type;
+  for (const auto& [id, group] : pins.colocation) graph.op(id).colocation = group;
+  if (!pins.device_types.empty() || !pins.colocation.empty()) verify_groups(graph);
+  return graph;
 }
 
 }  // namespace partita

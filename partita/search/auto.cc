@@ -14,6 +14,7 @@
 #include "partita/search/candidates.h"
 #include "partita/search/judge.h"
 #include "partita/search/memory_watch.h"
+#include "partita/search/placed_graph.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 #include "partita/search/soap_walk.h"
@@ -35,7 +36,9 @@ constexpr double kTimingRules = 2, kTimingShare = 0.2;
 constexpr double kTold = 1, kCommWork = 1;  // seconds
 // In time: rules that are asked before the joint problem (seconds), and the part of the time that is theirs.
 constexpr double kQuickWork = 2, kQuickShare = 0.25;
-constexpr double kSoapShare = 0.3;  // of what is left then, for plans whose ops are on different devices
+constexpr double kSoapShare = 0.3;       // of what is left then, for plans whose ops are on different devices
+constexpr double kPlacementShare = 0.2;  // and of what is left then, for such with whole ops
+constexpr int64_t kStepsOfPlacement = 4000;
 
 // A search that is asked for a plan to begin with, as if it were asked alone.
 struct Ask {
@@ -44,7 +47,7 @@ struct Ask {
   std::optional<Objective> objective;  // where it is another than the problem's
   int rank = 0;
   double work = 0;                              // about how long it takes (SearchEntry::begins_auto)
-  std::optional<int64_t> steps = std::nullopt;  // of the joint problem, where neither steps nor time are given
+  std::optional<int64_t> steps = std::nullopt;  // its own, where no time is given, and no steps of the joint problem
 };
 
 // One call of `auto`.
@@ -110,7 +113,7 @@ SearchResult consider(Run& run, const Ask& ask, const Watch& watch, const Watch&
   part.share = share;
   const bool is_exact = ask.entry->proves;
   if (!is_exact) part.steps.reset();  // theirs are others than the joint problem's
-  else if (!part.steps && !part.deadline) part.steps = ask.steps;
+  if (!part.steps && !part.deadline) part.steps = ask.steps;
   bool asked = true;
   std::optional<SearchResult> found = within_memory(run, [&] {
     asked = !ask.entry->begins_auto.quick || ask.entry->begins_auto.quick(its, part);
@@ -200,6 +203,16 @@ void ask_soap(Run& run) {
   run.memory.begin();
 }
 
+// In time, placements of whole operations.
+void ask_placement(Run& run) {
+  if (!can_be_placed(run.problem)) return;
+  const SearchChoice placement = parse_search("placement");
+  tell(run, "placement, whole ops on devices");
+  consider(run, {placement.entry, placement.options, std::nullopt, kLastRank, 0, kStepsOfPlacement},
+           run.watch.share(kPlacementShare), run.watch);
+  run.memory.begin();
+}
+
 // In time the rules come first: their plans take a part of a second, and one of them may be all that a limit has time
 // for. In bytes the joint problem does.
 SearchResult solve_and_ask(Run& run) {
@@ -212,6 +225,7 @@ SearchResult solve_and_ask(Run& run) {
     tell(run, fmt::format("{} plans of rules", quick.size()));
     asked = ask_from(run, quick, 0, run.watch.share(kQuickShare));
     ask_soap(run);
+    ask_placement(run);
   }
   SearchResult joint = solve_jointly(run);
   tell(run, fmt::format("{} plans of rules and published searches", asks.size() - asked));
@@ -318,6 +332,8 @@ void finish(Run& run, size_t best, const SearchResult& joint) {
 }
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  // What a device type or a group is said of is placed whole.
+  if (has_device_types(problem.graph)) return parse_search("placement").entry->search(problem, budget, rng);
   if (problem.cluster.compute_count == 1) return parse_search("single").entry->search(problem, budget, rng);
   MemoryWatch memory(budget.stop);
   Run run{problem, budget, memory, {budget.watch().deadline, memory.stop()}, rng, {problem, holds_any_plan(problem)}};
@@ -345,7 +361,8 @@ SearchEntry auto_search() {
               "prime factor; with a proved lower bound where it has one",
           .search = search,
           .warm = true,
-          .proves = true};
+          .proves = true,
+          .places = true};
 }
 
 }  // namespace partita

@@ -109,6 +109,7 @@ SearchEntry pesto_search() {
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = 60,
+          .places = true,
           .measure = Objective::kTime};
 }
 

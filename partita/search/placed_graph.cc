@@ -25,11 +25,27 @@ struct Durations {
   int64_t peak_bytes = 0;
 };
 
+// Everything on one device, and on its host what only that can run.
+Plan plan_on_one(const Graph& graph, const Cluster& cluster, DeviceId device) {
+  const Pins none;
+  RulePlanner planner(graph, cluster, none, Mesh{{}, {device}});
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    const bool on_host = op.device_type == DeviceType::kCpu;
+    planner.place(OpId(i), {Mesh{{}, {on_host ? cluster.device(device).host : device}}, {}});
+  }
+  Plan plan = planner.finish("single");
+  for (auto& [tensor, placement] : plan.kept)
+    if (const TensorId next = graph.replacement_of(tensor); next.valid())
+      placement.mesh = plan.ops[graph.tensor(next).producer.index()].mesh;
+  return plan;
+}
+
 Durations durations_on(const Problem& problem, const CostModel& cost, DeviceId device, const Watch& watch) {
   const Graph& graph = problem.graph;
   LowerOptions options;
   options.watch = watch;
-  const PhysicalGraph lowered = lower(graph, plan_on(graph, problem.cluster, device), problem.cluster, options);
+  const PhysicalGraph lowered = lower(graph, plan_on_one(graph, problem.cluster, device), problem.cluster, options);
   Durations took{std::vector<int64_t>(graph.ops.size(), 0), std::vector<int64_t>(graph.inputs.size(), 0),
                  std::vector<int64_t>(graph.outputs.size(), 0), lowered.peak_bytes[device.index()]};
   for (const Event& e : simulate(lowered, cost, 1, watch).events) {
@@ -37,7 +53,7 @@ Durations durations_on(const Problem& problem, const CostModel& cost, DeviceId d
     const int64_t ns = e.end_ns - e.start_ns;
     if (std::holds_alternative<LoadWork>(task.work)) took.loads[static_cast<size_t>(task.key.number)] += ns;
     else if (std::holds_alternative<OutputWork>(task.work)) took.outputs[static_cast<size_t>(task.key.number)] += ns;
-    else if (task.device == device && task.route.empty() && task.op.valid()) took.ops[task.op.index()] += ns;
+    else if (std::holds_alternative<KernelWork>(task.work) && task.op.valid()) took.ops[task.op.index()] += ns;
   }
   return took;
 }
@@ -65,6 +81,7 @@ class Maker {
       type_.push_back(first);
     }
     add_devices(cost);
+    find_groups();
   }
 
   PlacedGraph make() {
@@ -90,6 +107,21 @@ class Maker {
   }
 
  private:
+  // An update with what it replaces, and with its colocation group; a group's number is its first op's.
+  void find_groups() {
+    next_.resize(graph_.tensors.size());
+    group_.assign(graph_.ops.size(), -1);
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const Tensor& tensor = graph_.tensors[t];
+      if (!tensor.replaces.valid()) continue;
+      next_[tensor.replaces.index()] = TensorId(t);
+      group_[tensor.producer.index()] = tensor.producer.value;
+    }
+    std::map<std::string, int> named;
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
+      if (const std::string& name = graph_.ops[i].colocation; !name.empty())
+        group_[i] = named.try_emplace(name, static_cast<int>(i)).first->second;
+  }
   void add_devices(const CostModel& cost) {
     PlacementProblem& p = placed_.problem;
     const size_t n = cluster_.devices.size();
@@ -114,6 +146,13 @@ class Maker {
     std::tie(way.latency_ns, way.ns_per_byte) = way.others.back();
     way.others.pop_back();
     return way;
+  }
+  // Of a cpu op: any host, or CPU device, at the first host's time.
+  std::vector<int64_t> on_hosts(int64_t ns) const {
+    std::vector<int64_t> by_device(cluster_.devices.size(), -1);
+    for (size_t d = 0; d < by_device.size(); ++d)
+      if (cluster_.devices[d].host == DeviceId(d)) by_device[d] = std::max<int64_t>(1, ns);
+    return by_device;
   }
   std::vector<int64_t> on_host(int64_t ns) const {
     std::vector<int64_t> by_device(cluster_.devices.size(), -1);
@@ -168,16 +207,22 @@ class Maker {
       const Tensor& tensor = graph_.tensors[t];
       if (tensor.role != Role::kParameter && tensor.role != Role::kState) continue;
       if (tensor.producer.valid()) continue;
-      const TensorId next = graph_.replacement_of(TensorId(t));
-      const int group = next.valid() ? graph_.tensor(next).producer.value : -1;
-      placed_.start[t] = add({tensor.name + ".start", on_compute([](int) { return 1; }), tensor.bytes(), group, {}});
+      const OpId update = next_[t].valid() ? graph_.tensor(next_[t]).producer : OpId();
+      const bool on_cpu = update.valid() && graph_.op(update).device_type == DeviceType::kCpu;
+      placed_.start[t] = add({tensor.name + ".start",
+                              on_cpu ? on_hosts(1) : on_compute([](int) { return 1; }),
+                              tensor.bytes(),
+                              update.valid() ? group_[update.index()] : -1,
+                              {}});
       source(TensorId(t)).producer = placed_.start[t];
     }
   }
   void add_op(OpId id) {
     const Op& op = graph_.op(id);
-    const int number =
-        add({op.name, on_compute([&](int type) { return took_.at(type).ops[id.index()]; }), 0, -1, {}}, id);
+    std::vector<int64_t> ns = op.device_type == DeviceType::kCpu
+                                  ? on_hosts(took_.at(0).ops[id.index()])
+                                  : on_compute([&](int type) { return took_.at(type).ops[id.index()]; });
+    const int number = add({op.name, std::move(ns), 0, group_[id.index()], {}}, id);
     placed_.number[id.index()] = number;
     pin(id, number);
     const auto derived = derivations_.get(op.bound, {}, {});
@@ -186,10 +231,7 @@ class Maker {
     for (size_t k = 0; k < op.operands.size(); ++k) read(number, op.operands[k], &layouts.operands[k]);
     for (TensorId r : op.results) {
       const Tensor& result = graph_.tensor(r);
-      if (result.replaces.valid()) {
-        placed_.problem.ops[static_cast<size_t>(number)].group = id.value;
-        come_after_readers(number, source(result.replaces));
-      }
+      if (result.replaces.valid()) come_after_readers(number, source(result.replaces));
       source(r).producer = number;
     }
   }
@@ -251,6 +293,8 @@ class Maker {
   std::map<int, Durations> took_;  // by the first device of a type
   std::vector<int> type_;          // by compute device: that first one
   std::vector<Source> sources_;    // by TensorId
+  std::vector<TensorId> next_;     // by TensorId: what replaces it
+  std::vector<int> group_;         // by OpId: of operations that stay together; -1: none
   DerivationCache derivations_;
   PlacedGraph placed_;
 };
@@ -301,6 +345,14 @@ OpId first_reader(const Graph& graph, const PlacedGraph& placed, const PlacedSch
 
 namespace {
 
+// A compute device that another host feeds than the first one; none: one host feeds all.
+DeviceId with_another_host(const Cluster& cluster) {
+  const DeviceId first(0), host = cluster.device(first).host;
+  for (int d = 1; d < cluster.compute_count; ++d)
+    if (cluster.device(DeviceId(d)).host != host && host != first) return DeviceId(d);
+  return {};
+}
+
 void expect_one_node(const Problem& problem) {
   if (const int parts = problem.graph.micro_batches(); parts > 1)
     throw Error(ExitCode::kUsage,
@@ -308,17 +360,18 @@ void expect_one_node(const Problem& problem) {
                             "micro-batches; leave micro-batches out, or take another search, such as auto",
                             parts));
   const Cluster& cluster = problem.cluster;
-  for (int d = 1; d < cluster.compute_count; ++d) {
-    const DeviceId first(0), other(d), host = cluster.device(first).host;
-    if (cluster.device(other).host != host && host != first)
-      throw DoesNotApply(
-          fmt::format("operations are placed whole on the devices of one host; '{}' and '{}' have different ones; give "
-                      "--devices",
-                      cluster.device(first).name, cluster.device(other).name));
-  }
+  if (const DeviceId other = with_another_host(cluster); other.valid())
+    throw DoesNotApply(
+        fmt::format("operations are placed whole on the devices of one host; '{}' and '{}' have different ones; give "
+                    "--devices",
+                    cluster.devices[0].name, cluster.device(other).name));
 }
 
 }  // namespace
+
+bool can_be_placed(const Problem& problem) {
+  return problem.graph.micro_batches() == 1 && problem.pins.kept.empty() && !with_another_host(problem.cluster).valid();
+}
 
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
   expect_one_node(problem);

@@ -28,6 +28,9 @@ struct PlacedGraph {
   int64_t one_device_bytes = 0;  // what the step takes on one device
 };
 
+// One host, a step on the whole batch, no pins of tensors: then the step is such a problem.
+bool can_be_placed(const Problem& problem);
+
 // Footprints are bytes that stay (parameters, states), and of each result the part that makes all of them together what
 // the step takes on one device, since few are there at the same time. Infeasible where the model is too large to lower.
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch);

@@ -20,11 +20,11 @@ namespace {
 
 constexpr int kTries = 4;             // where the planner refuses what footprints allowed
 constexpr double kSmaller = 0.9;      // the memory of the next try
-constexpr int kFinest = 4000;         // operations whose schedules are improved themselves
+constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
 constexpr size_t kBranched = 100;     // vertices, of which the shortest schedule is looked for by branch and bound
 constexpr int64_t kNodes = 1000;      // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
-constexpr int64_t kMostChanges = 20'000, kOperations = 12'000'000;  // on a level: changes, and operations they decode
+constexpr int64_t kMostChanges = 40'000, kOperations = 100'000'000;  // on a level: changes, and operations they decode
 
 // By how much the device that lacks most is over its memory; 0: all fit.
 int64_t over_bytes(const PlacementProblem& p, const std::vector<int>& device) {
@@ -207,7 +207,7 @@ Tried searched(const Problem& problem, const PlacedGraph& placed, const Placemen
   const PlacedSchedule of_rule = best.schedule();
   CoarsenOptions coarsening;
   coarsening.placement = of_rule.device;
-  const std::vector<Coarse> levels = coarsen_levels(p, {kFinest, 1000, 200, 50}, coarsening);
+  const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, coarsening);
   const auto coarsest = improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
   if (p.ops.size() <= kFinest) {
     const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
@@ -258,6 +258,7 @@ SearchEntry placement_search() {
               "and on the step itself",
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .places = true,
           .measure = Objective::kTime};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/placement/baechi.h"
@@ -66,8 +67,10 @@ std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by
       if (p.ops[o].ns[at] > 0) device[o] = static_cast<int>(at);  // pinned
     if (p.ops[o].group < 0) continue;
     group.resize(std::max(group.size(), static_cast<size_t>(p.ops[o].group) + 1), -1);
-    group[static_cast<size_t>(p.ops[o].group)] = device[o];
+    if (int& first = group[static_cast<size_t>(p.ops[o].group)]; first < 0) first = device[o];
   }
+  for (size_t o = 0; o < p.ops.size(); ++o)
+    if (device[o] >= 0 && p.ops[o].group >= 0) device[o] = group[static_cast<size_t>(p.ops[o].group)];
   for (size_t o = 0; o < p.ops.size(); ++o) {
     int& d = device[o];
     const auto runs = [&](int at) { return at >= 0 && p.ops[o].ns[static_cast<size_t>(at)] > 0; };
@@ -103,8 +106,14 @@ std::vector<int> devices_by_depth(const Graph& graph, int devices) {
   return device;
 }
 
-// Branches of cells: trees of forward operations that one operation at most reads, up to where results are concatenated
-// or read more than once. Each goes to the device with the least work so far.
+// A running statistic, for example.
+bool replaces_something(const Graph& graph, const Op& op) {
+  return std::any_of(op.results.begin(), op.results.end(),
+                     [&](TensorId r) { return graph.tensor(r).replaces.valid(); });
+}
+
+// Branches of cells: forward operations whose results are all read in one branch, up to where they are concatenated.
+// Each goes to the device with the least work so far.
 std::vector<int> devices_by_branch(const Graph& graph, int devices) {
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   const auto flops = [&](const Op& op) { return op_flops(graph.registry->find(op.definition), *op.bound); };
@@ -114,11 +123,12 @@ std::vector<int> devices_by_branch(const Graph& graph, int devices) {
     const Op& op = graph.ops[i];
     if (op.phase != Phase::kForward) continue;
     root[i] = static_cast<int>(i);
-    std::vector<OpId> forward;
+    std::set<int> of_readers;
     for (TensorId r : op.results)
       for (const Reader& reader : read_by[r.index()])
-        if (graph.op(reader.op).phase == Phase::kForward) forward.push_back(reader.op);
-    if (forward.size() == 1 && graph.op(forward[0]).definition != "concat") root[i] = root[forward[0].index()];
+        if (graph.op(reader.op).phase == Phase::kForward && !replaces_something(graph, graph.op(reader.op)))
+          of_readers.insert(graph.op(reader.op).definition == "concat" ? -1 : root[reader.op.index()]);
+    if (of_readers.size() == 1 && *of_readers.begin() >= 0) root[i] = *of_readers.begin();
     work[static_cast<size_t>(root[i])] += flops(op);
   }
   std::vector<double> load(static_cast<size_t>(devices), 0);
@@ -229,6 +239,7 @@ SearchEntry expert_placement_search() {
           .options = {{"order", {"critical", "framework"}}},
           .search = expert,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .places = true,
           .measure = Objective::kTime};
 }
 
@@ -239,6 +250,7 @@ SearchEntry baechi_mtopo_search() {
           .options = {{"order", {"framework", "critical"}}},
           .search = mtopo,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .places = true,
           .measure = Objective::kTime};
 }
 
@@ -249,6 +261,7 @@ SearchEntry baechi_metf_search() {
           .options = {{"order", {"framework", "critical", "own"}}},
           .search = metf,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .places = true,
           .measure = Objective::kTime};
 }
 
@@ -262,6 +275,7 @@ SearchEntry baechi_msct_search() {
           .search = msct,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = kProgramSeconds,
+          .places = true,
           .measure = Objective::kTime};
 }
 

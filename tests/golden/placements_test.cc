@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "partita/base/error.h"
 #include "partita/pipeline.h"
@@ -83,6 +84,51 @@ TEST(Placements, MemoryIsALimit) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kInfeasible) << error.what();
   }
+}
+
+// What --pin says of where ops may run is kept by searches that place them whole, by auto through these, and refused by
+// others.
+TEST(Placements, DeviceTypesAndGroupsArePinned) {
+  const auto pinned = [](const std::string& search, const std::string& pins) {
+    const std::string file = testing::TempDir() + "/placement_pins.json";
+    std::ofstream(file) << pins;
+    Request request;
+    request.model = "zoo:rnnlm?layers=1,steps=2,hidden=32,vocabulary=50,batch=8";
+    request.cluster = "dgx-1";
+    request.devices = 2;
+    request.search = search;
+    request.objective = Objective::kTime;
+    request.pin_file = file;
+    Runner runner;
+    return plan_model(request, runner);
+  };
+  const std::string pins =
+      R"({"device_types": {"embedding": "cpu", "embedding.grad.x": "cpu", "embedding.weight.update": "cpu",)"
+      R"( "rnn_l0.0.hidden": "launch"}, "colocation": {"g": ["rnn_l0.0.hidden", "rnn_l0.1", "decoder"]}})";
+  for (const char* search : {"expert-placement", "baechi-mtopo", "baechi-metf", "placement", "auto"}) {
+    SCOPED_TRACE(search);
+    const Planned p = pinned(search, pins);
+    const auto device = [&](const char* op) { return p.plan.ops[p.training.find_op(op).index()].mesh.devices[0]; };
+    for (const char* op : {"embedding", "embedding.grad.x", "embedding.weight.update"})
+      EXPECT_EQ(device(op), DeviceId(2));
+    EXPECT_EQ(device("rnn_l0.0.hidden"), device("decoder"));
+    EXPECT_EQ(device("rnn_l0.1"), device("decoder"));
+    EXPECT_EQ(p.plan.kept.at(p.training.find_tensor("embedding.weight")).mesh.devices[0], DeviceId(2));
+  }
+  const auto error = [&](const std::string& search, const std::string& what) {
+    try {
+      pinned(search, what);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(error("soybean", pins).find("has no way to keep device types and colocation groups"), std::string::npos);
+  EXPECT_NE(error("placement", R"({"device_types": {"decoder": "launch"}})").find("it is in none"), std::string::npos);
+  EXPECT_NE(error("placement", R"({"meshes": {"host": {"extents": [], "devices": [2]}},)"
+                               R"( "ops": {"decoder": {"mesh": "host", "strategy": []}}})")
+                .find("is a host: give it the device type cpu"),
+            std::string::npos);
 }
 
 // Neither several hosts, nor a batch in parts.

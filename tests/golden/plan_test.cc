@@ -319,6 +319,14 @@ TEST(Pins, AreReadStrictly) {
   expect_says(error(later), "schema_version 3 is not one that this program reads");
   later.erase("schema_version");
   expect_says(error(later), "'schema_version' is missing");
+  const std::string op = p.training.ops[0].name, other = p.training.ops[1].name;
+  EXPECT_EQ(error({{"device_types", {{op, "cpu"}}}, {"colocation", {{"g", {op, other}}}}}), "accepted");
+  expect_says(error({{"device_types", {{op, "tpu"}}}}), "device type 'tpu' is none of gpu, cpu, launch");
+  expect_says(error({{"device_types", {{op, 3}}}}), "device type '3' is none of gpu, cpu, launch");
+  expect_says(error({{"device_types", {{"none", "cpu"}}}}), "op 'none' is not in model");
+  expect_says(error({{"colocation", {{"g", op}}}}), "colocation group 'g' is a list of ops");
+  expect_says(error({{"colocation", {{"g", {op, 3}}}}}), "colocation group 'g' is a list of ops; 3 is no name");
+  expect_says(error({{"colocation", {{"g", {op}}, {"h", {op}}}}}), "is in two colocation groups, 'g' and 'h'");
 }
 
 // ---------------------------------------------------------------- plans made wrong

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Pesto's eleven models on two V100: the tables of docs/reproduction.md (Figures 5, 7 and 8, placement times).
+
+    tools/place_variants.py [--partita build/release/partita] [--seconds 60] [--only NAME,..] [--limit 0.6] [--sweeps]
+
+Plans each model with one device, experts' placement, Baechi's three rules, Pesto's integer program (60 s of the
+solver, unless --seconds says otherwise) and our search, on dgx-1 with 2 devices of 16 GB. Times are predicted steps.
+--limit F: each device has F of the memory that the step takes on one device. --sweeps: the figures of RNNLM-2 and
+NMT-2 alone: congestion (Figure 5), and devices and links of other speeds (Figure 8).
+"""
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FINE = "fine=1"
+# Batches are the paper's; NASNet's filters are 24 times its number. With elementary batch norms two devices of 16 GB do
+# not hold NASNet's results, so these norms are one operation each.
+VARIANTS = {
+    "RNNLM-2-2048": f"zoo:rnnlm?batch=128,{FINE}",
+    "RNNLM-4-2048": f"zoo:rnnlm?batch=128,layers=4,{FINE}",
+    "RNNLM-16-1024": f"zoo:rnnlm?batch=128,layers=16,hidden=1024,{FINE}",
+    "NMT-2-1024": f"zoo:nmt?batch=128,{FINE}",
+    "NMT-4-1024": f"zoo:nmt?batch=128,layers=4,{FINE}",
+    "Transformer-10-8-1024": f"zoo:encoder-decoder?batch=32,layers=10,heads=8,hidden=1024,{FINE}",
+    "Transformer-12-8-1024": f"zoo:encoder-decoder?batch=32,layers=12,heads=8,hidden=1024,{FINE}",
+    "Transformer-6-16-2048": f"zoo:encoder-decoder?batch=32,layers=6,heads=16,hidden=2048,{FINE}",
+    "NASNet-4-212": "zoo:nasnet?batch=32,cells=4,filters=5088",
+    "NASNet-6-148": "zoo:nasnet?batch=32,cells=6,filters=3552",
+    "NASNet-6-168": "zoo:nasnet?batch=32,cells=6,filters=4032",
+}
+EXPERT = ["expert-placement", "expert-placement?order=framework"]
+BAECHI = ["baechi-mtopo", "baechi-metf", "baechi-msct"]
+
+
+def rows_of(partita, model, searches, options, cluster="dgx-1"):
+    """The rows of `partita compare`, by search; one without a plan has a `reason`."""
+    command = [partita, "compare", model, "--optimizer", "sgd?fine=1", "--cluster", str(cluster), "--devices", "2",
+               "--objective", "time", "--search", ",".join(searches), "--json", *options]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if result.returncode not in (0, 4):
+        sys.exit(f"{' '.join(command)}\nended with {result.returncode}:\n{result.stderr[-2000:]}")
+    return dict(zip(searches, json.loads(result.stdout)["rows"]))
+
+
+def best(rows, searches):
+    """The shortest step (ms) of these searches; None where none has a plan."""
+    steps = [rows[s]["step_time_us"] / 1e3 for s in searches if "step_time_us" in rows[s]]
+    return min(steps, default=None)
+
+
+def ms(step):
+    return "no memory" if step is None else f"{step:.1f}"
+
+
+def less(step, other):
+    return "-" if step is None or other is None else f"{100 * (1 - step / other):.0f}%"
+
+
+def table(args):
+    pesto = f"pesto?seconds={args.seconds}"
+    print("| model | ops | one device | expert | Baechi | Pesto | ours | ours: than the best other | than Pesto | "
+          "seconds of Pesto, ours |\n|---|---|---|---|---|---|---|---|---|---|")
+    ratios, over_best, over_expert, over_baechi = [], [], [], []
+    for name, model in VARIANTS.items():
+        if args.only and name not in args.only:
+            continue
+        options = []
+        if args.limit:
+            single = rows_of(args.partita, model, ["single"], ["--memory-limit", "1TB"])["single"]
+            options = ["--memory-limit", str(int(args.limit * single["least_memory_bytes"]))]
+        rows = rows_of(args.partita, model, ["single", *EXPERT, *BAECHI, pesto, "placement"], options)
+        one, expert, baechi = (best(rows, s) for s in (["single"], EXPERT, BAECHI))
+        program, ours = best(rows, [pesto]), best(rows, ["placement"])
+        other = min((s for s in (one, expert, baechi) if s is not None), default=None)
+        ops = next((int(r["counters"]["ops"]) for r in rows.values() if "ops" in r.get("counters", {})), 0)
+        seconds = ", ".join(f"{rows[s]['search_seconds']:.0f}" if "search_seconds" in rows[s] else "-"
+                            for s in (pesto, "placement"))
+        print(f"| {name} | {ops} | {ms(one)} | {ms(expert)} | {ms(baechi)} | {ms(program)} | {ms(ours)} | "
+              f"{less(ours, other)} | {less(ours, program)} | {seconds} |", flush=True)
+        if ours is not None:
+            ratios += [ours / program] if program else []
+            for kept, against in ((over_best, other), (over_expert, expert), (over_baechi, baechi)):
+                kept += [100 * (1 - ours / against)] if against else []
+        for search, row in rows.items():
+            if "reason" in row:
+                print(f"{name}, {search}: {row['reason'][:200]}", file=sys.stderr)
+    if ratios:
+        print(f"\nours over Pesto: {statistics.geometric_mean(ratios):.3f} in geometric mean of {len(ratios)}")
+    for kept, against in ((over_best, "the best other"), (over_expert, "experts"), (over_baechi, "Baechi")):
+        if kept:
+            print(f"ours is shorter than {against} by {statistics.mean(kept):.1f}% in the mean of {len(kept)}, "
+                  f"{min(kept):.1f} to {max(kept):.1f}")
+
+
+def scaled_cluster(partita, compute, links, folder):
+    """dgx-1 as a file, with devices and links of other speeds."""
+    plan = Path(folder) / "plan.json"
+    subprocess.run([partita, "plan", "zoo:mlp", "--cluster", "dgx-1", "--devices", "2", "--search", "single", "-o",
+                    str(plan)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    plan_json = json.loads(plan.read_text())
+    text = plan_json["cluster"] if isinstance(plan_json["cluster"], str) else plan_json["cluster"]["text"]
+
+    def scale(pattern, factor, text):
+        return re.sub(pattern, lambda m: m[1] + f"{float(m[2]) * factor:g}", text)
+    for precision in ("float32", "float64", "float16", "bfloat16", "tf32"):
+        text = scale(rf"(peak_tflop_per_s: {{[^}}]*?{precision}: )([0-9.]+)", compute, text)
+    text = scale(r"(memory_bandwidth_gbytes_per_s: )([0-9.]+)", compute, text)
+    text = scale(r"(launch_overhead_us: )([0-9.]+)", 1 / compute, text)
+    text = scale(r"((?<!memory_)bandwidth_gbytes_per_s: )([0-9.]+)", links, text)
+    file = Path(folder) / f"compute{compute}-links{links}.yaml"
+    file.write_text(text)
+    return file
+
+
+def sweeps(args):
+    name, model = "RNNLM-2-2048", VARIANTS["RNNLM-2-2048"]
+    both = [f"pesto?seconds={args.seconds}", f"pesto?seconds={args.seconds},congestion=no"]
+    rows = rows_of(args.partita, model, both, [])
+    print(f"{name}, Pesto with congestion {ms(best(rows, both[:1]))} ms, without {ms(best(rows, both[1:]))} ms")
+    print("\n| model | compute | links | expert | ours | ours shorter by |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("RNNLM-2-2048", "NMT-2-1024"):
+            for compute, links in ((0.5, 1), (1, 1), (2, 1), (4, 1), (1, 0.1), (1, 0.5), (1, 2)):
+                cluster = scaled_cluster(args.partita, compute, links, folder)
+                rows = rows_of(args.partita, VARIANTS[name], [*EXPERT, "placement"], [], cluster)
+                expert, ours = best(rows, EXPERT), best(rows, ["placement"])
+                print(f"| {name} | {compute} | {links} | {ms(expert)} | {ms(ours)} | {less(ours, expert)} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partita", default="build/release/partita")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--limit", type=float)
+    parser.add_argument("--sweeps", action="store_true")
+    args = parser.parse_args()
+    unknown = [name for name in args.only if name not in VARIANTS]
+    if unknown:
+        parser.error(f"no model is named {', '.join(unknown)}; there are: {', '.join(VARIANTS)}")
+    sweeps(args) if args.sweeps else table(args)
+
+
+if __name__ == "__main__":
+    main()
