@@ -85,10 +85,10 @@ PlacementWindows::PlacementWindows(const PlacementProblem& problem)
       out_(problem.ops.size()),
       head_(problem.ops.size() * devices_, 0),
       tail_(problem.ops.size() * devices_, 0),
-      p_runs_(problem.ops.size(), 0) {
+      can_run_(problem.ops.size(), 0) {
   ensure(devices_ <= kMostDevices, "windows of {} devices, more than {}", devices_, kMostDevices);
   for (size_t o = 0; o < p_.ops.size(); ++o)
-    for (size_t d = 0; d < devices_; ++d) p_runs_[o] |= static_cast<uint64_t>(ns(o, d) > 0) << d;
+    for (size_t d = 0; d < devices_; ++d) can_run_[o] |= static_cast<uint64_t>(ns(o, d) > 0) << d;
   std::map<std::pair<int, int>, int> known;
   for (const PlacedValue& value : p_.values)
     for (int reader : value.readers) {
@@ -132,7 +132,7 @@ void PlacementWindows::close() {
 // To where the work of all that comes before ends, on its devices in all, and on each of what is there for sure.
 void PlacementWindows::raise(const PlacementState& state, size_t op, bool heads) {
   const uint64_t* others = (heads ? before_ : after_).data() + op * words_;
-  const int machines = std::popcount(p_runs_[op]);
+  const int machines = std::popcount(can_run_[op]);
   std::fill(on_.begin(), on_.end(), 0);
   int64_t work = 0, most = 0;
   for (size_t k = found_.size(); k-- > 0;) {
@@ -142,7 +142,7 @@ void PlacementWindows::raise(const PlacementState& state, size_t op, bool heads)
     int64_t took = kNever;
     for (uint64_t left = runs; left; left &= left - 1)
       took = std::min(took, ns(other, static_cast<size_t>(std::countr_zero(left))));
-    if ((runs & ~p_runs_[op]) == 0) {
+    if ((runs & ~can_run_[op]) == 0) {
       work += took;
       most = std::max(most, from + (work + machines - 1) / machines);
     }
@@ -164,7 +164,7 @@ void PlacementWindows::raise(const PlacementState& state, size_t op, bool heads)
 }
 
 PlacementState PlacementWindows::start() const {
-  PlacementState state{p_runs_, {}};
+  PlacementState state{can_run_, {}};
   std::map<int, int> of_group;
   for (size_t o = 0; o < p_.ops.size(); ++o) {
     const int group = p_.ops[o].group, op = static_cast<int>(o);
@@ -305,7 +305,7 @@ int64_t PlacementWindows::begun_and_ended_ns(const PlacementState& state) const 
   std::vector<Timed> items;
   std::vector<int64_t> thresholds, first(devices_), last(devices_), idle;
   for (size_t o = 0; o < p_.ops.size(); ++o) {
-    if (std::has_single_bit(p_runs_[o])) continue;
+    if (std::has_single_bit(can_run_[o])) continue;
     items.push_back({o, least_item(state, o)});
     thresholds.push_back(items.back().least.head);
   }

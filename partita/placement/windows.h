@@ -88,7 +88,7 @@ class PlacementWindows {
   std::vector<Edge> edges_;
   std::vector<std::vector<int>> in_, out_;  // by operation: of edges_
   std::vector<int64_t> costs_, head_, tail_;
-  std::vector<uint64_t> p_runs_;  // of the problem
+  std::vector<uint64_t> can_run_;  // by operation: devices, of the problem
   // By operation: bits of all that comes before and after on any path; none of large problems.
   size_t words_ = 0;
   std::vector<uint64_t> before_, after_;
