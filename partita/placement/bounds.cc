@@ -68,7 +68,7 @@ void add_windows(const PlacementProblem& p, PlacementBounds& bounds) {
   if (p.ops.empty() || p.devices.size() > PlacementWindows::kMostDevices) return;
   PlacementWindows windows(p);
   const PlacementState start = one_image(p, windows);
-  if (!windows.find(start)) return;
+  if (!windows.find(start, true)) return;
   bounds.heads_ns = std::max(bounds.path_ns, windows.path_ns(start));
   bounds.work_ns = std::max({bounds.load_ns, windows.work_ns(start), windows.begun_and_ended_ns(start)});
   bounds.links_ns = windows.crossings_ns(start);

@@ -12,8 +12,9 @@ namespace partita {
 
 namespace {
 
-constexpr size_t kMostSets = 64;    // of devices or queues, whose work is shared out
-constexpr size_t kThresholds = 24;  // of heads, that a device's first operations are looked at from
+constexpr size_t kMostSets = 64;          // of devices or queues, whose work is shared out
+constexpr size_t kMostClosedOften = 512;  // operations, with the work of all before and after in each round
+constexpr size_t kThresholds = 24;        // of heads, that a device's first operations are looked at from
 
 bool has(uint64_t set, size_t d) { return (set >> d) & 1; }
 
@@ -176,18 +177,18 @@ PlacementState PlacementWindows::start() const {
 }
 
 // Heads by what comes before, in the framework's order; tails by what comes after, in reverse.
-bool PlacementWindows::find(const PlacementState& state) {
+bool PlacementWindows::find(const PlacementState& state, bool closed) {
   class_.resize(p_.ops.size());
   for (size_t o = 0; o < p_.ops.size(); ++o) class_[o] = state.first_of(static_cast<int>(o));
   found_.clear();
   for (size_t o = 0; o < p_.ops.size(); ++o) {
     if (!find_one(state, o, true)) return false;
-    if (words_ > 0) raise(state, o, true);
+    if (closed && words_ > 0) raise(state, o, true);
   }
   found_.clear();
   for (size_t o = p_.ops.size(); o-- > 0;) {
     if (!find_one(state, o, false)) return false;
-    if (words_ > 0) raise(state, o, false);
+    if (closed && words_ > 0) raise(state, o, false);
   }
   return true;
 }
@@ -501,7 +502,9 @@ void PlacementWindows::part(PlacementState& state, int64_t limit_ns, bool& chang
 bool PlacementWindows::narrow(PlacementState& state, int64_t limit_ns, int rounds, bool thorough) {
   for (int round = 0; round < rounds; ++round) {
     bool changed = false;
-    if (!agree(state, changed) || !fits(state, changed) || !agree(state, changed) || !find(state)) return false;
+    if (!agree(state, changed) || !fits(state, changed) || !agree(state, changed) ||
+        !find(state, p_.ops.size() <= kMostClosedOften))
+      return false;
     if (!drop(state, limit_ns, changed)) return false;
     join(state, limit_ns, changed);
     if (!agree(state, changed) || work_ns(state) > limit_ns || crossings_ns(state) > limit_ns) return false;

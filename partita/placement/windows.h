@@ -5,7 +5,8 @@
 // its time there after its own head, one after another; or on another one, and a value crosses. The best division of
 // the producers counts. A tail is the same from an end to the end of the step. Values between two operations cross one
 // after another on one queue, so that their times add up. All that has to come before, the work of which is shared out
-// over devices after thresholds of heads, is behind a head too (of at most kMostClosed operations).
+// over devices after thresholds of heads, is behind a head too (where it is asked for, of at most kMostClosed
+// operations: it takes the square of their number).
 //
 // Example: a and b (3 ns each) are read by c, 2 ns away from any other device. With both on c's device c begins at 6,
 // with one of them at 5: c's head is 5.
@@ -37,7 +38,7 @@ struct PlacementState {
 class PlacementWindows {
  public:
   static constexpr size_t kMostDevices = 64;
-  static constexpr size_t kMostClosed = 512;
+  static constexpr size_t kMostClosed = 2500;
   static constexpr int64_t kNever = INT64_MAX / 4;
 
   // Of at most kMostDevices devices.
@@ -45,8 +46,9 @@ class PlacementWindows {
 
   // Groups together, each where all of it can run.
   PlacementState start() const;
-  // Heads and tails. False: what reads and what is read have no way to each other.
-  bool find(const PlacementState& state);
+  // Heads and tails; `closed`: with the work of all before and after. False: what reads and what is read have no way to
+  // each other.
+  bool find(const PlacementState& state, bool closed);
   // Takes away devices and puts operations together, where a schedule that ends at the limit or before leaves no
   // choice; in so many rounds at most. False: there is none. `thorough`: also what single pairs on a device, and
   // devices' operations with each that may come to them, leave.
