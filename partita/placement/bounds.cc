@@ -50,25 +50,29 @@ int64_t cut_ns(PlacementWindows& windows, const PlacementProblem& p, const Place
   return below + 1;
 }
 
-void add_windows(const PlacementProblem& p, PlacementBounds& bounds) {
-  if (p.ops.empty() || p.devices.size() > PlacementWindows::kMostDevices) return;
-  PlacementWindows windows(p);
-  const PlacementState start = windows.start();
-  if (!windows.find(start)) return;
-  bounds.heads_ns = windows.path_ns(start);
-  bounds.work_ns = windows.work_ns(start);
-  bounds.links_ns = windows.crossings_ns(start);
-  // Every schedule has an image with equal devices exchanged among these.
-  PlacementState one_image = start;
+// Every schedule has an image with equal devices exchanged among these.
+PlacementState one_image(const PlacementProblem& p, const PlacementWindows& windows) {
+  PlacementState state = windows.start();
   std::vector<PlacementUnit> units = placement_units(p);
   narrow(p, units);
-  for (const PlacementUnit& unit : units)
-    for (int o : unit.ops) {
-      uint64_t devices = 0;
-      for (int d : unit.devices) devices |= uint64_t{1} << d;
-      one_image.runs[static_cast<size_t>(o)] &= devices;
-    }
-  bounds.cut_ns = cut_ns(windows, p, one_image, bounds.ns());
+  for (const PlacementUnit& unit : units) {
+    uint64_t devices = 0;
+    for (int d : unit.devices) devices |= uint64_t{1} << d;
+    for (int o : unit.ops) state.runs[static_cast<size_t>(o)] &= devices;
+  }
+  return state;
+}
+
+void add_windows(const PlacementProblem& p, PlacementBounds& bounds) {
+  bounds.heads_ns = bounds.path_ns, bounds.work_ns = bounds.load_ns, bounds.cut_ns = bounds.ns();
+  if (p.ops.empty() || p.devices.size() > PlacementWindows::kMostDevices) return;
+  PlacementWindows windows(p);
+  const PlacementState start = one_image(p, windows);
+  if (!windows.find(start, true)) return;
+  bounds.heads_ns = std::max(bounds.path_ns, windows.path_ns(start));
+  bounds.work_ns = std::max({bounds.load_ns, windows.work_ns(start), windows.begun_and_ended_ns(start)});
+  bounds.links_ns = windows.crossings_ns(start);
+  bounds.cut_ns = cut_ns(windows, p, start, bounds.ns());
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 constexpr int kRounds = 6, kProbeRounds = 2;
 constexpr size_t kProbed = 8;            // that a node tries on their devices before it branches
 constexpr int64_t kOrderNodes = 20'000;  // of the orders of a placement
-constexpr double kTry = 0.4;             // a limit's share of the time and nodes that are left
+constexpr int64_t kTry = 3;              // a limit gets a third of the time and nodes that are left
 constexpr double kLeastPart = 0.02;      // of what is between bound and schedule, that a limit adds
 
 enum class Found { kNothing, kSchedule, kGaveUp };
@@ -191,9 +191,8 @@ BranchResult branch_and_bound(const PlacementProblem& problem, const PlacedSched
     const bool last = left <= result.schedule.end / 2000;
     const auto more = std::min(left - 1, static_cast<int64_t>(part * static_cast<double>(left)));
     const int64_t limit = result.bound_ns + (last ? left - 1 : more);
-    const double share = last ? 1 : kTry;
-    const Found found =
-        branch.try_limit(limit, static_cast<int64_t>(share * static_cast<double>(nodes_left())), until.share(share));
+    const int64_t nodes = last ? nodes_left() : nodes_left() / kTry;
+    const Found found = branch.try_limit(limit, nodes, until.share(last ? 1 : 1.0 / kTry));
     if (found == Found::kGaveUp && (last || part < kLeastPart)) break;
     part = found == Found::kGaveUp ? part / 2 : std::min(0.5, 2 * part);
     if (found == Found::kNothing) result.bound_ns = limit + 1;

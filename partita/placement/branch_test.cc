@@ -92,6 +92,8 @@ TEST(Branch, RandomProblems) {
     PlacementProblem p = random_problem(rng, {.ops = 3 + static_cast<int>(rng.below(devices == 2 ? 7 : 5)),
                                               .devices = devices,
                                               .host = rng.below(2) == 0,
+                                              .most_reads = 1 + static_cast<int>(rng.below(3)),
+                                              .most_ns = rng.below(2) == 0 ? 9 : 40,
                                               .groups = static_cast<int>(rng.below(3))});
     if (rng.below(2) == 0) {
       int64_t all = 0;

@@ -31,7 +31,6 @@ struct Edge {
   bool chooses = false;  // whether it may be spared
 };
 
-// On one device both are possible, and on two with a way between them.
 bool shares_device(const PlacedOp& a, const PlacedOp& b) {
   for (size_t d = 0; d < a.ns.size(); ++d)
     if (a.ns[d] > 0 && b.ns[d] > 0) return true;

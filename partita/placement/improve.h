@@ -18,6 +18,7 @@ namespace partita {
 struct ImproveOptions {
   int64_t changes = 10'000;  // that are tried
   int64_t enough_ns = 0;     // a step that is no longer will do: a bound
+  int late = 50;             // changes ago; more takes more changes, and comes further from a bad start
 };
 
 // `start`: a schedule of the problem. What comes back is no longer. The watch's end ends it with the best so far.

@@ -12,8 +12,9 @@ namespace partita {
 
 namespace {
 
-constexpr size_t kMostSets = 64;    // of devices or queues, whose work is shared out
-constexpr size_t kThresholds = 24;  // of heads, that a device's first operations are looked at from
+constexpr size_t kMostSets = 64;          // of devices or queues, whose work is shared out
+constexpr size_t kMostClosedOften = 512;  // operations, with the work of all before and after in each round
+constexpr size_t kThresholds = 24;        // of heads, that a device's first operations are looked at from
 
 bool has(uint64_t set, size_t d) { return (set >> d) & 1; }
 
@@ -85,10 +86,10 @@ PlacementWindows::PlacementWindows(const PlacementProblem& problem)
       out_(problem.ops.size()),
       head_(problem.ops.size() * devices_, 0),
       tail_(problem.ops.size() * devices_, 0),
-      p_runs_(problem.ops.size(), 0) {
+      can_run_(problem.ops.size(), 0) {
   ensure(devices_ <= kMostDevices, "windows of {} devices, more than {}", devices_, kMostDevices);
   for (size_t o = 0; o < p_.ops.size(); ++o)
-    for (size_t d = 0; d < devices_; ++d) p_runs_[o] |= static_cast<uint64_t>(ns(o, d) > 0) << d;
+    for (size_t d = 0; d < devices_; ++d) can_run_[o] |= static_cast<uint64_t>(ns(o, d) > 0) << d;
   std::map<std::pair<int, int>, int> known;
   for (const PlacedValue& value : p_.values)
     for (int reader : value.readers) {
@@ -109,10 +110,62 @@ PlacementWindows::PlacementWindows(const PlacementProblem& problem)
           cost = p_.ways[a][b].queue < 0 ? kNever : std::min(kNever, cost + p_.transfer_ns(p_.ways[a][b], value.bytes));
         }
     }
+  close();
+}
+
+void PlacementWindows::close() {
+  const size_t n = p_.ops.size();
+  if (n > kMostClosed) return;
+  words_ = (n + 63) / 64;
+  before_.assign(n * words_, 0);
+  after_.assign(n * words_, 0);
+  on_.assign(devices_, 0);
+  const auto add = [&](std::vector<uint64_t>& sets, size_t to, size_t from) {
+    sets[to * words_ + from / 64] |= uint64_t{1} << (from % 64);
+    for (size_t w = 0; w < words_; ++w) sets[to * words_ + w] |= sets[from * words_ + w];
+  };
+  for (size_t o = 0; o < n; ++o)
+    for (int e : in_[o]) add(before_, o, static_cast<size_t>(edges_[static_cast<size_t>(e)].from));
+  for (size_t o = n; o-- > 0;)
+    for (int e : out_[o]) add(after_, o, static_cast<size_t>(edges_[static_cast<size_t>(e)].to));
+}
+
+// To where the work of all that comes before ends, on its devices in all, and on each of what is there for sure.
+void PlacementWindows::raise(const PlacementState& state, size_t op, bool heads) {
+  const uint64_t* others = (heads ? before_ : after_).data() + op * words_;
+  const int machines = std::popcount(can_run_[op]);
+  std::fill(on_.begin(), on_.end(), 0);
+  int64_t work = 0, most = 0;
+  for (size_t k = found_.size(); k-- > 0;) {
+    const auto [from, other] = found_[k];
+    if (!has(others[other / 64], other % 64)) continue;
+    const uint64_t runs = state.runs[other];
+    int64_t took = kNever;
+    for (uint64_t left = runs; left; left &= left - 1)
+      took = std::min(took, ns(other, static_cast<size_t>(std::countr_zero(left))));
+    if ((runs & ~can_run_[op]) == 0) {
+      work += took;
+      most = std::max(most, from + (work + machines - 1) / machines);
+    }
+    if (std::has_single_bit(runs)) {
+      int64_t& on = on_[static_cast<size_t>(std::countr_zero(runs))];
+      on += took;
+      most = std::max(most, from + on);
+    }
+  }
+  std::vector<int64_t>& of = heads ? head_ : tail_;
+  int64_t least = kNever;
+  for (size_t d = 0; d < devices_; ++d) {
+    int64_t& found = of[op * devices_ + d];
+    found = std::max(found, most);
+    least = std::min(least, found);
+  }
+  const std::pair<int64_t, size_t> at{least, op};
+  found_.insert(std::upper_bound(found_.begin(), found_.end(), at), at);
 }
 
 PlacementState PlacementWindows::start() const {
-  PlacementState state{p_runs_, {}};
+  PlacementState state{can_run_, {}};
   std::map<int, int> of_group;
   for (size_t o = 0; o < p_.ops.size(); ++o) {
     const int group = p_.ops[o].group, op = static_cast<int>(o);
@@ -124,13 +177,20 @@ PlacementState PlacementWindows::start() const {
 }
 
 // Heads by what comes before, in the framework's order; tails by what comes after, in reverse.
-bool PlacementWindows::find(const PlacementState& state) {
+bool PlacementWindows::find(const PlacementState& state, bool closed) {
   class_.resize(p_.ops.size());
   for (size_t o = 0; o < p_.ops.size(); ++o) class_[o] = state.first_of(static_cast<int>(o));
-  bool possible = true;
-  for (size_t o = 0; o < p_.ops.size() && possible; ++o) possible = find_one(state, o, true);
-  for (size_t o = p_.ops.size(); o-- > 0 && possible;) possible = find_one(state, o, false);
-  return possible;
+  found_.clear();
+  for (size_t o = 0; o < p_.ops.size(); ++o) {
+    if (!find_one(state, o, true)) return false;
+    if (closed && words_ > 0) raise(state, o, true);
+  }
+  found_.clear();
+  for (size_t o = p_.ops.size(); o-- > 0;) {
+    if (!find_one(state, o, false)) return false;
+    if (closed && words_ > 0) raise(state, o, false);
+  }
+  return true;
 }
 
 bool PlacementWindows::find_one(const PlacementState& state, size_t op, bool heads) {
@@ -196,13 +256,15 @@ int64_t PlacementWindows::path_ns(const PlacementState& state) const {
 
 namespace {
 
-// The most of any set: of items that are in such sets, those in a set and its subsets are shared out over it.
+// The most of any set: of items that are in such sets, those in a set and its subsets are shared out over it. Of two
+// sets without a common member each alone is as much as both.
 int64_t most_of_sets(const std::map<uint64_t, std::vector<WindowItem>>& items) {
   std::vector<uint64_t> sets;
   for (const auto& [set, of] : items) sets.push_back(set);
   for (size_t i = 0; i < sets.size(); ++i)
     for (size_t k = 0; k < i && sets.size() < kMostSets; ++k)
-      if (const uint64_t both = sets[i] | sets[k]; std::find(sets.begin(), sets.end(), both) == sets.end())
+      if (const uint64_t both = sets[i] | sets[k];
+          (sets[i] & sets[k]) && std::find(sets.begin(), sets.end(), both) == sets.end())
         sets.push_back(both);
   int64_t most = 0;
   for (uint64_t set : sets) {
@@ -244,7 +306,7 @@ int64_t PlacementWindows::begun_and_ended_ns(const PlacementState& state) const 
   std::vector<Timed> items;
   std::vector<int64_t> thresholds, first(devices_), last(devices_), idle;
   for (size_t o = 0; o < p_.ops.size(); ++o) {
-    if (std::has_single_bit(p_runs_[o])) continue;
+    if (std::has_single_bit(can_run_[o])) continue;
     items.push_back({o, least_item(state, o)});
     thresholds.push_back(items.back().least.head);
   }
@@ -397,15 +459,22 @@ bool PlacementWindows::classes_fit(PlacementState& state, int64_t limit_ns, bool
       members[static_cast<size_t>(state.parent[o])].push_back(static_cast<int>(o));
     }
   }
+  std::vector<int64_t> left(devices_);
   for (size_t d = 0; d < devices_; ++d)
-    if (shared_out_ns(there[d], 1) > limit_ns) return false;
+    if ((left[d] = limit_ns - shared_out_ns(there[d], 1)) < 0) return false;
   for (size_t o = 0; o < p_.ops.size(); ++o) {
     if (members[o].empty() || (members[o].size() == 1 && !thorough)) continue;
     for (size_t d = 0; d < devices_; ++d) {
       if (!has(state.runs[o], d)) continue;
       std::vector<WindowItem> items;
-      if (thorough) items = there[d];
-      for (int m : members[o]) items.push_back(item(static_cast<size_t>(m), d));
+      int64_t more = 0;
+      for (int m : members[o]) {
+        items.push_back(item(static_cast<size_t>(m), d));
+        more += items.back().ns;
+      }
+      // Any set is no longer by its part of the class than what that takes.
+      if (more <= left[d] && items.size() == 1) continue;
+      if (thorough && more > left[d]) items.insert(items.end(), there[d].begin(), there[d].end());
       if (shared_out_ns(std::move(items), 1) <= limit_ns) continue;
       state.runs[o] &= ~(uint64_t{1} << d);
       changed = true;
@@ -433,7 +502,9 @@ void PlacementWindows::part(PlacementState& state, int64_t limit_ns, bool& chang
 bool PlacementWindows::narrow(PlacementState& state, int64_t limit_ns, int rounds, bool thorough) {
   for (int round = 0; round < rounds; ++round) {
     bool changed = false;
-    if (!agree(state, changed) || !fits(state, changed) || !agree(state, changed) || !find(state)) return false;
+    if (!agree(state, changed) || !fits(state, changed) || !agree(state, changed) ||
+        !find(state, p_.ops.size() <= kMostClosedOften))
+      return false;
     if (!drop(state, limit_ns, changed)) return false;
     join(state, limit_ns, changed);
     if (!agree(state, changed) || work_ns(state) > limit_ns || crossings_ns(state) > limit_ns) return false;

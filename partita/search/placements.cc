@@ -275,6 +275,7 @@ SearchEntry baechi_msct_search() {
           .search = msct,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = kProgramSeconds,
+          .places = true,
           .measure = Objective::kTime};
 }
 
