@@ -21,10 +21,10 @@ namespace {
 constexpr int kTries = 4;             // where the planner refuses what footprints allowed
 constexpr double kSmaller = 0.9;      // the memory of the next try
 constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
-constexpr size_t kBranched = 100;     // vertices, of which the shortest schedule is looked for by branch and bound
-constexpr int64_t kNodes = 1000;      // that it takes at most
+constexpr size_t kBranched = 64;      // vertices, of which the shortest schedule is looked for by branch and bound
+constexpr int64_t kNodes = 50;        // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
-constexpr int64_t kMostChanges = 40'000, kOperations = 100'000'000;  // on a level: changes, and operations they decode
+constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: changes, and operations they decode
 
 // By how much the device that lacks most is over its memory; 0: all fit.
 int64_t over_bytes(const PlacementProblem& p, const std::vector<int>& device) {
