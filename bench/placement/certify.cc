@@ -3,8 +3,8 @@
 //     partita_certify_bench                                    # four models, 50 to 200 vertices, 60 seconds each
 //     partita_certify_bench 10 50 'zoo:rnnlm?steps=10,hidden=512'    # seconds, vertices, models
 //
-// On two devices of dgx-1, coarsened as the paper says. The start is the best list schedule, improved by 200,000 changes
-// from three seeds. Times are ms, a gap is of the best schedule; the fine gap is that of the step: of the same
+// On two devices of dgx-1, coarsened as the paper says. The start is the best list schedule, improved by 200,000
+// changes from three seeds. Times are ms, a gap is of the best schedule; the fine gap is that of the step: of the same
 // placement, in the vertices' order, to the bound of the step, which the coarse bound is not.
 #include <fmt/format.h>
 
