@@ -7,12 +7,14 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
+#include "partita/physical/orders.h"
 #include "partita/physical/transfer_turns.h"
 #include "partita/pipeline.h"
 #include "partita/placement/baechi.h"
 #include "partita/placement/decode.h"
 #include "partita/plan/check.h"
 #include "partita/search/placed_graph.h"
+#include "partita/sim/simulate.h"
 
 namespace partita {
 namespace {
@@ -21,10 +23,10 @@ struct Made {
   Planned planned;
   Plan plan;
 };
-Made on_two_devices(const std::string& cluster = "flexflow-p100") {
+Made on_two_devices(const std::string& model = "zoo:mlp?layers=3,width=8,batch=4") {
   Request request;
-  request.model = "zoo:mlp?layers=3,width=8,batch=4";
-  request.cluster = cluster;
+  request.model = model;
+  request.cluster = "flexflow-p100";
   request.devices = 2;
   request.search = "single";
   Runner runner;
@@ -116,6 +118,38 @@ TEST(KeptSchedule, TheListHasAllTransfersOnce) {
   plan = made.plan;
   plan.order.clear();
   EXPECT_EQ(refused(made, plan), "plan: transfers: a schedule is kept with the order of ops alone: give `order` too");
+}
+
+// The order by time takes as long as that in which registers are apart, with a part of its memory.
+TEST(KeptSchedule, NobodyWaitsForBytesInTheOrderByTime) {
+  for (const char* model : {"zoo:inception-v3?image=75,blocks=2,classes=6,batch=4",
+                            "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=8"}) {
+    SCOPED_TRACE(model);
+    const Made made = on_two_devices(model);
+    const Graph& graph = made.planned.training;
+    const Cluster& cluster = made.planned.cluster;
+    const CostModel cost(cluster);
+    const Resolved resolved = resolve(graph, made.plan, cluster);
+    Orders orders(graph, resolved, cluster);
+    const size_t apart = orders.wants_times().value(), by_time = apart - 1;
+    const auto step_ns = [&](size_t order) { return simulate(orders.with_edges(order), cost).step_time_ns; };
+    const auto peak = [&](size_t order) {
+      const std::vector<int64_t>& peaks = orders.planned(order).peak_bytes;
+      return *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
+    };
+    const int64_t apart_ns = step_ns(apart);
+    orders.take_times(simulate(orders.with_edges(apart), cost).events);
+    EXPECT_FALSE(orders.wants_times().has_value());
+    EXPECT_EQ(step_ns(by_time), apart_ns);
+    EXPECT_GT(step_ns(0), apart_ns);
+    EXPECT_LT(peak(by_time), peak(apart) * 3 / 4);
+    EXPECT_LE(peak(0), peak(by_time));
+    std::printf("%s: apart %.3f ms, %ld bytes; by time %.3f, %ld; tightest %.3f, %ld\n", model,
+                static_cast<double>(apart_ns) / 1e6, static_cast<long>(peak(apart)),
+                static_cast<double>(step_ns(by_time)) / 1e6, static_cast<long>(peak(by_time)),
+                static_cast<double>(step_ns(0)) / 1e6, static_cast<long>(peak(0)));
+    EXPECT_EQ(refuse(orders.lowered(by_time)), std::nullopt);
+  }
 }
 
 // A list in which something is sent before what it follows from, over the same link.
