@@ -190,7 +190,8 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   p.cluster = cluster;
   const SearchChoice choice = search_of(request);
   Pins pins = pins_of(request, p.training, p.cluster);
-  p.training = with_device_types(std::move(p.training), pins);
+  if (!request.pin_file.empty())
+    p.training = in_file(request.pin_file, [&] { return with_device_types(std::move(p.training), pins); });
   if (has_device_types(p.training)) expect_places(choice);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.cluster);
   const Problem problem{p.training,

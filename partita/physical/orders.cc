@@ -83,10 +83,14 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
                           options_.transfer_places.has_value())),
       known_(leeways_.size()) {}
 
-std::optional<size_t> Orders::wants_times() const {
-  for (const Leeway& leeway : leeways_)
-    if (leeway.by_time && !times_of_apart_.known()) return leeways_.size() - 1;
+std::optional<size_t> Orders::by_time() const {
+  for (size_t i = 0; i < leeways_.size(); ++i)
+    if (leeways_[i].by_time) return i;
   return std::nullopt;
+}
+
+std::optional<size_t> Orders::wants_times() const {
+  return by_time() && !times_of_apart_.known() ? std::optional(leeways_.size() - 1) : std::nullopt;
 }
 
 void Orders::plan(size_t i) {

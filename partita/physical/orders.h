@@ -34,6 +34,7 @@ class Orders {
   // The order whose simulation has to be known before some other is asked for: that in which registers are apart, of a
   // plan whose schedule is kept. None: there is no such.
   std::optional<size_t> wants_times() const;
+  std::optional<size_t> by_time() const;  // that other one
   void take_times(const std::vector<Event>& events) { times_of_apart_ = node_times(table_, events); }
   // Its order, counts and memory; boxes are those of one part (in_time.h).
   const PhysicalGraph& planned(size_t i);

@@ -357,8 +357,8 @@ void expect_one_node(const Problem& problem) {
   if (const int parts = problem.graph.micro_batches(); parts > 1)
     throw Error(ExitCode::kUsage,
                 fmt::format("searches for placements of whole operations plan a step on the whole batch, not in {} "
-                            "micro-batches; leave micro-batches out, or take another search, such as auto",
-                            parts));
+                            "micro-batches; leave micro-batches out{}",
+                            parts, has_device_types(problem.graph) ? "" : ", or take another search, such as auto"));
   const Cluster& cluster = problem.cluster;
   if (const DeviceId other = with_another_host(cluster); other.valid())
     throw DoesNotApply(

@@ -99,13 +99,14 @@ struct Trial {
 
 // The order that counts of those that were simulated.
 size_t best_of(Trial& trial) {
-  std::optional<int64_t> fastest;
-  for (const auto& time : trial.times)
-    if (time) fastest = std::min(fastest.value_or(time->step_ns()), time->step_ns());
+  std::optional<int64_t> fastest;  // of those that fit
+  for (size_t i = 0; i < trial.times.size(); ++i)
+    if (trial.times[i] && trial.main.orders->fits(i))
+      fastest = std::min(fastest.value_or(trial.step_ns(i)), trial.step_ns(i));
   const auto limit = static_cast<double>(*fastest) * (1 + kAboutAsFast);
   std::optional<size_t> best;
   for (size_t i = 0; i < trial.times.size(); ++i) {
-    if (!trial.times[i] || static_cast<double>(trial.step_ns(i)) > limit) continue;
+    if (!trial.times[i] || static_cast<double>(trial.step_ns(i)) > limit || !trial.main.orders->fits(i)) continue;
     const auto key = [&](size_t k) { return std::pair(trial.most_bytes(k), trial.step_ns(k)); };
     if (!best || key(i) < key(*best)) best = i;
   }
@@ -163,7 +164,8 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   Trial trial(graph, plan, resolved, from, cluster, choosing.watch);
   Orders& orders = *trial.main.orders;
   ChosenOrder out;
-  out.fits = orders.fits(0);
+  // First fit is no exact rule: the order by time may need less than the tightest.
+  out.fits = orders.fits(0) || (orders.by_time() && orders.fits(*orders.by_time()));
   out.least_bytes = trial.peak_bytes(0);
   const bool left = !out.fits && choosing.unfit == Unfit::kLeave;
   const std::optional<size_t>& known = choosing.known;
@@ -171,6 +173,7 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : 0;
   out.order = i;
   out.peak_bytes = trial.peak_bytes(i);
+  if (trial.most_bytes(i) < trial.most_bytes(0)) out.least_bytes = out.peak_bytes;
   if (!left) out.breakdown = with_peaks(trial.time(i), out.peak_bytes);
   out.beyond_bytes = trial.beyond_bytes(i);
   out.graph = left ? orders.taken(i) : orders.lowered(i);
