@@ -87,7 +87,10 @@ Lowest compare_tasks(ReplayState& s) {
 
 void set_cut(ReplayState& s, const Lowest& lowest) {
   s.from = s.cut = {place_of(s, lowest.ready_ns, lowest.key), lowest.ready_ns, lowest.key};
-  for (int task = s.task_count; task < s.new_count; ++task) s.tasks[at(task)].place = kLate;
+  for (int task = s.task_count; task < s.new_count; ++task) {
+    s.tasks[at(task)].place = kLate;
+    s.waiting[at(task)].key = s.tasks[at(task)].key;
+  }
 }
 
 }  // namespace
@@ -116,6 +119,7 @@ void build(ReplayState& s) {
   add_proposed_tasks(s);
   s.done.resize(s.tasks.size());
   s.now.resize(s.tasks.size());
+  s.waiting.resize(s.tasks.size());
   s.swept.resize(s.tasks.size());
   for (const int task : s.removed) s.now[at(task)].epoch = s.now[at(task)].changed = s.epoch;  // not to be met
   s.touched_tasks.clear();
