@@ -30,17 +30,21 @@ void set_places(ReplayState& s, int place, int t) {
 // Puts what was skipped among the tasks that were taken.
 void take_skips(ReplayState& s) {
   if (s.skips.empty()) return;
-  std::vector<Taken> all;
+  std::vector<Taken>& all = s.scratch_taken;
+  all.clear();
   size_t next = 0;
   for (const Skip& skip : s.skips) {
     for (; next < skip.taken; ++next) all.push_back(s.taken[next]);
     for (int place = skip.first; place < skip.end; ++place) {
-      const Done& done = s.done[at(s.order[at(place)])];
-      all.push_back({s.order[at(place)], done.ready_ns + skip.shift_ns, done.end_ns + skip.shift_ns});
+      const int task = s.order[at(place)];
+      const Done& done = s.done[at(task)];
+      const bool waits_here = s.waiting[at(task)].first_before >= skip.first;
+      all.push_back({task, waits_here ? place - s.last_before[at(place)] : 0, done.ready_ns + skip.shift_ns,
+                     done.end_ns + skip.shift_ns});
     }
   }
   all.insert(all.end(), s.taken.begin() + static_cast<std::ptrdiff_t>(next), s.taken.end());
-  s.taken = std::move(all);
+  std::swap(s.taken, all);
 }
 
 void take(ReplayState& s) {
@@ -51,8 +55,13 @@ void take(ReplayState& s) {
     const int place = static_cast<int>(s.order.size());
     s.order.push_back(taken.task);
     s.done[at(taken.task)] = {.ready_ns = taken.ready_ns, .end_ns = taken.end_ns};
-    s.tasks[at(taken.task)].place = place;
-    set_places(s, place, taken.task);
+    const int old_place = std::exchange(s.tasks[at(taken.task)].place, place);
+    if (taken.back > 0) {
+      s.waiting[at(taken.task)].first_before += place - old_place;
+      s.last_before[at(place)] = place - taken.back;
+    } else {
+      set_places(s, place, taken.task);
+    }
     s.end_ns[at(place)] = std::max(place == 0 ? 0 : s.end_ns[at(place) - 1], taken.end_ns);
   }
   s.least_before.resize(s.order.size() / kBlock + 1);

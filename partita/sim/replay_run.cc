@@ -217,7 +217,7 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   const Edges& edges = touched ? touched->edges : task.edges;
   const int64_t ready_ns = s.heap.top().ready_ns;
   const auto [end_ns, left_ns] = hold_queues(s, t, task, ready_ns);
-  s.taken.push_back({t, ready_ns, end_ns});
+  s.taken.push_back({.task = t, .ready_ns = ready_ns, .end_ns = end_ns});
   note(s, t, end_ns);
   if (touched
           ? end_ns + touched->tail_ns > threshold_ns

@@ -49,6 +49,7 @@ struct TouchedTask {
 // A task that has been taken after the cut.
 struct Taken {
   int task = 0;
+  int back = 0;  // where all that it waits for was skipped with it: the last of those is so many places before it
   int64_t ready_ns = 0, end_ns = 0;
 };
 
@@ -162,6 +163,7 @@ struct ReplayState : ProposedTasks {
   ReadyHeap heap;
   std::vector<replay::TouchedTask> touched_tasks;
   std::vector<replay::Taken> taken;
+  std::vector<replay::Taken> scratch_taken;
   std::vector<replay::Skip> skips;
   std::vector<int> changed;  // new tasks, and those that wait for others than before
   std::vector<replay::Swept> swept;
