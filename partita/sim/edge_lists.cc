@@ -85,6 +85,8 @@ PartyLists::PartyLists(std::vector<TaskLists> by_party) {
     held->places.push_back(lists.ends.empty() ? -1 : static_cast<int>(held->lists.size()));
     if (!lists.ends.empty()) held->lists.push_back(std::move(lists));
   }
+  for (size_t party = 0; party < std::min(kNoted, held->places.size()); ++party)
+    first_ |= static_cast<uint64_t>(held->places[party] >= 0) << party;
   held_ = std::move(held);
 }
 

@@ -42,8 +42,7 @@ void touch(ProposedTasks& p, int slot) {
 }
 
 bool has_edges(const Fragment& fragment, size_t party) {
-  return (party < fragment.after.size() && !fragment.after[party].ends.empty()) ||
-         (party < fragment.before.size() && !fragment.before[party].ends.empty());
+  return fragment.after.has(party) || fragment.before.has(party);
 }
 
 // The slots beside an exchanged one that have edges to its tasks, or that it has edges between, in either graph. A
@@ -122,17 +121,22 @@ void add_tasks(ProposedTasks& p, int slot) {
 void add_source(const ProposedTasks& p, std::vector<ProposedTasks::Source>& sources, int slot, int party, bool after) {
   const Fragment& fragment = p.is_touched(slot) ? *p.slots[at(slot)].fragment : *p.graph.fragments[at(slot)];
   const PartyLists& lists = after ? fragment.after : fragment.before;
-  if (at(party) < lists.size() && !lists[at(party)].ends.empty()) sources.push_back({slot, &lists[at(party)]});
+  if (lists.has(at(party))) sources.push_back({slot, &lists[at(party)]});
 }
 
-void add_edges(ProposedTasks& p, const std::vector<ProposedTasks::Source>& sources, int task) {
-  for (const ProposedTasks::Source& source : sources) {
+void look_at_party(const ProposedTasks& p, ProposedTasks::Source& source, int party) {
+  const int slot = party == 0 ? source.slot : p.graph.wires[at(source.slot)].parties[at(party)];
+  source.party = party;
+  source.first = p.is_touched(slot) ? p.slots[at(slot)].first : p.first[at(slot)];
+}
+
+void add_edges(ProposedTasks& p, std::vector<ProposedTasks::Source>& sources, int task) {
+  for (ProposedTasks::Source& source : sources) {
     const std::vector<int>& ends = source.lists->ends;
     for (int e = task == 0 ? 0 : ends[at(task) - 1]; e < ends[at(task)]; ++e) {
       const TaskOf of = source.lists->tasks[at(e)];
-      const int slot = of.party == 0 ? source.slot : p.graph.wires[at(source.slot)].parties[at(of.party)];
-      const int first = p.is_touched(slot) ? p.slots[at(slot)].first : p.first[at(slot)];
-      p.edges.push_back(p.task_at[at(first + of.task)]);
+      if (of.party != source.party) look_at_party(p, source, of.party);
+      p.edges.push_back(p.task_at[at(source.first + of.task)]);
     }
   }
 }

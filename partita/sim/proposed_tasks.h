@@ -29,9 +29,8 @@ struct ProposedTasks {
     int rank = 0;   // its slot's
     Edges edges;
     // Replay's.
-    int64_t tail_ns = 0;   // the longest chain of tasks that wait for it
-    int place = 0;         // in the order in which tasks are taken
-    int first_before = 0;  // the least place of what it waits for; -1: nothing
+    int64_t tail_ns = 0;  // the longest chain of tasks that wait for it
+    int place = 0;        // in the order in which tasks are taken
   };
   struct Slot {
     uint32_t epoch = 0;  // of the last proposal that touched it
@@ -43,6 +42,7 @@ struct ProposedTasks {
   struct Source {
     int slot = 0;
     const TaskLists* lists = nullptr;
+    int party = -1, first = 0;  // that was looked at last, and its first cell
   };
 
   // Tasks of exchanged slots by their keys: places in `old_tasks`.

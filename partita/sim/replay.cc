@@ -26,6 +26,7 @@ void start(ReplayState& s, TaskGraph graph) {
   s.decrease_ns.resize(slots);
   for (std::vector<int64_t>* of : {&s.load_ns, &s.change_ns}) of->resize(at(s.graph.queue_count));
   s.held.resize(at(s.graph.queue_count));
+  s.held_places.resize(at(s.graph.queue_count));
   s.queues.resize(at(s.graph.queue_count));
   s.swept_queues.resize(at(s.graph.queue_count));
   replay::begin(s, all);
@@ -125,7 +126,7 @@ Replay::Times Replay::times(int slot, int task) const {
   const size_t number = at(state_->task_of(slot, task));
   const replay::Done& done = state_->done[number];
   const replay::Task& of = state_->tasks[number];
-  return {done.ready_ns, done.start_ns, done.end_ns, of.tail_ns, of.place};
+  return {done.ready_ns, done.end_ns - of.duration_ns, done.end_ns, of.tail_ns, of.place};
 }
 
 }  // namespace partita

@@ -87,7 +87,10 @@ Lowest compare_tasks(ReplayState& s) {
 
 void set_cut(ReplayState& s, const Lowest& lowest) {
   s.from = s.cut = {place_of(s, lowest.ready_ns, lowest.key), lowest.ready_ns, lowest.key};
-  for (int task = s.task_count; task < s.new_count; ++task) s.tasks[at(task)].place = kLate;
+  for (int task = s.task_count; task < s.new_count; ++task) {
+    s.tasks[at(task)].place = kLate;
+    s.waiting[at(task)].key = s.tasks[at(task)].key;
+  }
 }
 
 }  // namespace
@@ -116,6 +119,7 @@ void build(ReplayState& s) {
   add_proposed_tasks(s);
   s.done.resize(s.tasks.size());
   s.now.resize(s.tasks.size());
+  s.waiting.resize(s.tasks.size());
   s.swept.resize(s.tasks.size());
   for (const int task : s.removed) s.now[at(task)].epoch = s.now[at(task)].changed = s.epoch;  // not to be met
   s.touched_tasks.clear();
@@ -149,10 +153,11 @@ int64_t bound_tail(ReplayState& s, int task) {
 // is less by more than one of those, and it is one of a slot of higher rank.
 void bound_tails(ReplayState& s) {
   int64_t decrease_ns = 0;
-  int rank = static_cast<int>(s.rank.size()) - 1;
+  auto end = s.decrease_ns.end();
   for (const int slot : s.touched) {
-    for (; rank > s.rank[at(slot)]; --rank) s.decrease_ns[at(rank)] = decrease_ns;
-    s.decrease_ns[at(rank)] = decrease_ns;
+    const auto begin = s.decrease_ns.begin() + s.rank[at(slot)];
+    std::fill(begin, end, decrease_ns);
+    end = begin;
     for (int i = s.size_now(slot) - 1; i >= 0; --i) {
       const int task = s.task_now(slot, i);
       if (!is_late(s, task)) continue;
@@ -160,7 +165,7 @@ void bound_tails(ReplayState& s) {
       if (!s.slots[at(slot)].exchanged) decrease_ns = std::max(decrease_ns, s.tasks[at(task)].tail_ns - tail_ns);
     }
   }
-  for (; rank >= 0; --rank) s.decrease_ns[at(rank)] = decrease_ns;
+  std::fill(s.decrease_ns.begin(), end, decrease_ns);
 }
 
 }  // namespace partita::replay

@@ -14,32 +14,37 @@ namespace {
 size_t at(int i) { return static_cast<size_t>(i); }
 
 // The places of what a task waits for, which was taken before it.
-void set_places(ReplayState& s, int place, Task& task) {
+void set_places(ReplayState& s, int place, int t) {
+  const Edges& edges = s.tasks[at(t)].edges;
   int first = std::numeric_limits<int>::max(), last = -1;
-  for (int e = task.edges.before; e < task.edges.end; ++e) {
+  for (int e = edges.before; e < edges.end; ++e) {
     const int from = s.tasks[at(s.edges[at(e)])].place;
     first = std::min(first, from);
     last = std::max(last, from);
   }
-  task.first_before = last < 0 ? -1 : first;
+  s.waiting[at(t)].before = edges.end - edges.before;
+  s.waiting[at(t)].first_before = last < 0 ? -1 : first;
   s.last_before[at(place)] = last;
 }
 
 // Puts what was skipped among the tasks that were taken.
 void take_skips(ReplayState& s) {
   if (s.skips.empty()) return;
-  std::vector<Taken> all;
+  std::vector<Taken>& all = s.scratch_taken;
+  all.clear();
   size_t next = 0;
   for (const Skip& skip : s.skips) {
     for (; next < skip.taken; ++next) all.push_back(s.taken[next]);
     for (int place = skip.first; place < skip.end; ++place) {
-      const Done& done = s.done[at(s.order[at(place)])];
-      all.push_back({s.order[at(place)], done.ready_ns + skip.shift_ns, done.start_ns + skip.shift_ns,
+      const int task = s.order[at(place)];
+      const Done& done = s.done[at(task)];
+      const bool waits_here = s.waiting[at(task)].first_before >= skip.first;
+      all.push_back({task, waits_here ? place - s.last_before[at(place)] : 0, done.ready_ns + skip.shift_ns,
                      done.end_ns + skip.shift_ns});
     }
   }
   all.insert(all.end(), s.taken.begin() + static_cast<std::ptrdiff_t>(next), s.taken.end());
-  s.taken = std::move(all);
+  std::swap(s.taken, all);
 }
 
 void take(ReplayState& s) {
@@ -49,9 +54,14 @@ void take(ReplayState& s) {
   for (const Taken& taken : s.taken) {
     const int place = static_cast<int>(s.order.size());
     s.order.push_back(taken.task);
-    s.done[at(taken.task)] = {.ready_ns = taken.ready_ns, .start_ns = taken.start_ns, .end_ns = taken.end_ns};
-    s.tasks[at(taken.task)].place = place;
-    set_places(s, place, s.tasks[at(taken.task)]);
+    s.done[at(taken.task)] = {.ready_ns = taken.ready_ns, .end_ns = taken.end_ns};
+    const int old_place = std::exchange(s.tasks[at(taken.task)].place, place);
+    if (taken.back > 0) {
+      s.waiting[at(taken.task)].first_before += place - old_place;
+      s.last_before[at(place)] = place - taken.back;
+    } else {
+      set_places(s, place, taken.task);
+    }
     s.end_ns[at(place)] = std::max(place == 0 ? 0 : s.end_ns[at(place) - 1], taken.end_ns);
   }
   s.least_before.resize(s.order.size() / kBlock + 1);
@@ -64,16 +74,20 @@ void take(ReplayState& s) {
 }
 
 void hold(ReplayState& s) {
-  for (std::vector<Held>& held : s.held)
-    while (!held.empty() && held.back().place >= s.cut.place) held.pop_back();
+  for (size_t queue = 0; queue < s.held.size(); ++queue) {
+    const size_t stay = held_from(s.held_places[queue], s.held[queue].size(), s.cut.place);
+    s.held[queue].resize(stay);
+    s.held_places[queue].resize(stay);
+  }
   for (int place = s.cut.place; place < static_cast<int>(s.order.size()); ++place) {
     const Task& task = s.tasks[at(s.order[at(place)])];
     for (int q = 0; q < task.queue_count; ++q) {
       std::vector<Held>& held = s.held[at(task.queues[q])];
       Done& done = s.done[at(s.order[at(place)])];
-      if (q == 0) done.held = held.size();
+      if (q == 0) done.held = static_cast<int>(held.size());
       const int64_t before_ns = held.empty() ? 0 : held.back().load_ns;
-      held.push_back({done.ready_ns, task.key, s.order[at(place)], place, done.end_ns, before_ns + task.duration_ns});
+      held.push_back({done.ready_ns, task.key, s.order[at(place)], done.end_ns, before_ns + task.duration_ns});
+      s.held_places[at(task.queues[q])].push_back(place);
     }
   }
 }

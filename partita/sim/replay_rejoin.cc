@@ -105,8 +105,7 @@ void begin_beside(ReplayState& s) {
 bool rejoin(ReplayState& s, const ReadyTask& next) {
   Beside& beside = s.beside;
   const int first = beside.place + 1;
-  if (first < beside.look_from || next.ready_ns < beside.apart_ns || is_new(s, next.task)) return false;
-  if (s.tasks[at(next.task)].place != first) return false;
+  if (is_new(s, next.task) || s.tasks[at(next.task)].place != first) return false;
   pass_removed(s);
   if (beside.taken + static_cast<int>(beside.removed) != first) return false;
   const int64_t old_ns = s.done[at(next.task)].ready_ns;

@@ -35,41 +35,43 @@ int64_t end_of(const ReplayState& s, int task) {
 }
 
 // What an open task waits for, and when it is ready if that is nothing open.
-void wait(ReplayState& s, Now& now, const Edges& edges) {
-  now.round = s.round;
-  now.waits = 0;
-  now.ready_ns = s.from.earliest_ns;
+void wait(ReplayState& s, Waiting& waiting, const Edges& edges) {
+  waiting.round = s.round;
+  waiting.waits = 0;
+  waiting.ready_ns = s.from.earliest_ns;
   for (int e = edges.before; e < edges.end; ++e) {
     const int from = s.edges[at(e)];
-    if (is_open(s, from)) ++now.waits;
-    else now.ready_ns = std::max(now.ready_ns, end_of(s, from));
+    if (is_open(s, from)) ++waiting.waits;
+    else waiting.ready_ns = std::max(waiting.ready_ns, end_of(s, from));
   }
 }
 
 // An open task that has not changed and that the sweep has not met, when it is met first. What it waits for is where it
 // was.
-void meet(ReplayState& s, Now& now, const Task& task) {
-  if (task.first_before < s.from.place) return wait(s, now, task.edges);
-  now.round = s.round;
-  now.ready_ns = 0;
-  now.waits = task.edges.end - task.edges.before;
+inline void meet(ReplayState& s, Waiting& waiting, int task) {
+  if (waiting.first_before < s.from.place) return wait(s, waiting, s.tasks[at(task)].edges);
+  waiting.round = s.round;
+  waiting.ready_ns = 0;
+  waiting.waits = waiting.before;
 }
+
+void push(ReplayState& s, int task, const Waiting& waiting) { s.heap.push({waiting.ready_ns, waiting.key, task}); }
 
 void open(ReplayState& s, int task, const Edges& edges) {
   if (!is_open(s, task)) return;
-  Now& now = s.now[at(task)];
-  wait(s, now, edges);
-  if (now.waits == 0) s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
+  Waiting& waiting = s.waiting[at(task)];
+  wait(s, waiting, edges);
+  if (waiting.waits == 0) push(s, task, waiting);
 }
 
 // Of committed tasks that nothing has been said of in this round.
 void push_ready_of_place(ReplayState& s, int place) {
   const int task = s.order[at(place)];
-  Now& now = s.now[at(task)];
-  if (now.changed == s.epoch || now.round == s.round) return;
-  now.round = s.round;
-  now.ready_ns = std::max(s.done[at(task)].ready_ns + s.from.shift_ns, s.from.earliest_ns);
-  s.heap.push({now.ready_ns, s.tasks[at(task)].key, task});
+  Waiting& waiting = s.waiting[at(task)];
+  if (s.now[at(task)].changed == s.epoch || waiting.round == s.round) return;
+  waiting.round = s.round;
+  waiting.ready_ns = std::max(s.done[at(task)].ready_ns + s.from.shift_ns, s.from.earliest_ns);
+  push(s, task, waiting);
 }
 
 // The open tasks that are ready when the first one is taken.
@@ -80,7 +82,7 @@ void push_ready(ReplayState& s) {
   if (s.from.after_sweep)
     for (const int task : s.met) {
       if (s.now[at(task)].changed == s.epoch) continue;
-      s.now[at(task)].round = s.round;
+      s.waiting[at(task)].round = s.round;
       open(s, task, s.tasks[at(task)].edges);
     }
   const size_t from = at(s.from.place), count = s.order.size();
@@ -106,7 +108,7 @@ void cut_queue(ReplayState& s, size_t queue, size_t guess) {
     return;
   }
   const std::vector<Held>& held = s.held[queue];
-  now.next = held_from(held, guess, s.from.place);
+  now.next = held_from(s.held_places[queue], guess, s.from.place);
   now.end_ns = now.next == 0 ? 0 : held[now.next - 1].end_ns + s.from.shift_ns;
   now.left_ns = s.load_ns[queue] + s.change_ns[queue] - (now.next == 0 ? 0 : held[now.next - 1].load_ns);
 }
@@ -115,9 +117,10 @@ void cut_queue(ReplayState& s, size_t queue, size_t guess) {
 void skip_on_queue(ReplayState& s, size_t queue, size_t guess) {
   QueueNow& now = s.queues[queue];
   const std::vector<Held>& held = s.held[queue];
-  const size_t first = held_from(held, now.next, s.skips[now.skips].first);
+  const std::vector<int>& places = s.held_places[queue];
+  const size_t first = held_from(places, now.next, s.skips[now.skips].first);
   now.skips = static_cast<uint32_t>(s.skips.size());
-  now.next = held_from(held, std::max(first, guess), s.from.place);
+  now.next = held_from(places, std::max(first, guess), s.from.place);
   if (now.next == first) return;
   now.end_ns = held[now.next - 1].end_ns + s.from.shift_ns;
   now.left_ns -= held[now.next - 1].load_ns - (first == 0 ? 0 : held[first - 1].load_ns);
@@ -157,7 +160,9 @@ namespace {
 // Starts the task on all its queues and ends it; returns its end, and what is left to be done on the queue with most.
 std::pair<int64_t, int64_t> hold_queues(ReplayState& s, int t, const Task& task, int64_t ready_ns) {
   if (task.queue_count == 1) {
-    QueueNow& queue = queue_now(s, task.queue, s.done[at(t)].held);
+    const size_t held = at(s.done[at(t)].held);
+    QueueNow& queue = queue_now(s, task.queue, held);
+    queue.next = std::max(queue.next, held);
     queue.end_ns = std::max(ready_ns, queue.end_ns) + task.duration_ns;
     queue.left_ns -= task.duration_ns;
     return {queue.end_ns, queue.left_ns};
@@ -210,8 +215,9 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   const Now& now = s.now[at(t)];
   const TouchedTask* const touched = now.epoch == s.epoch ? &s.touched_tasks[at(now.touched)] : nullptr;
   const Edges& edges = touched ? touched->edges : task.edges;
-  const auto [end_ns, left_ns] = hold_queues(s, t, task, now.ready_ns);
-  s.taken.push_back({t, now.ready_ns, end_ns - task.duration_ns, end_ns});
+  const int64_t ready_ns = s.heap.top().ready_ns;
+  const auto [end_ns, left_ns] = hold_queues(s, t, task, ready_ns);
+  s.taken.push_back({.task = t, .ready_ns = ready_ns, .end_ns = end_ns});
   note(s, t, end_ns);
   if (touched
           ? end_ns + touched->tail_ns > threshold_ns
@@ -221,11 +227,11 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   bool at_top = true;
   for (int e = edges.after; e < edges.before; ++e) {
     const int next = s.edges[at(e)];
-    Now& then = s.now[at(next)];
-    if (then.round != s.round) meet(s, then, s.tasks[at(next)]);
+    Waiting& then = s.waiting[at(next)];
+    if (then.round != s.round) meet(s, then, next);
     then.ready_ns = std::max(then.ready_ns, end_ns);
     if (--then.waits > 0) continue;
-    const ReadyTask ready{then.ready_ns, s.tasks[at(next)].key, next};
+    const ReadyTask ready{then.ready_ns, then.key, next};
     at_top ? s.heap.replace_top(ready) : s.heap.push(ready);
     at_top = false;
   }
@@ -233,18 +239,18 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   return true;
 }
 
-// When all tasks have been taken or skipped. A queue that nothing has been said of ends as it did, or as much later as
-// its last task.
+// When all tasks have been taken or skipped, of which a sweep has taken some. A queue that nothing has been said of
+// ends as it did, or as much later as its last task.
 int64_t last_end(ReplayState& s) {
   int64_t end_ns = 0;
   for (size_t queue = 0; queue < s.queues.size(); ++queue) {
     if (s.queues[queue].epoch == s.epoch) {
       end_ns = std::max(end_ns, queue_now(s, static_cast<int>(queue)).end_ns);
     } else if (!s.held[queue].empty()) {
-      const Held& last = s.held[queue].back();
+      const int last = s.held_places[queue].back();
       const auto skip =
-          std::find_if(s.skips.rbegin(), s.skips.rend(), [&](const Skip& of) { return of.first <= last.place; });
-      end_ns = std::max(end_ns, last.end_ns + (skip == s.skips.rend() ? 0 : skip->shift_ns));
+          std::find_if(s.skips.rbegin(), s.skips.rend(), [&](const Skip& of) { return of.first <= last; });
+      end_ns = std::max(end_ns, s.held[queue].back().end_ns + (skip == s.skips.rend() ? 0 : skip->shift_ns));
     }
   }
   return end_ns;
@@ -270,10 +276,10 @@ bool run(ReplayState& s, int64_t threshold_ns) {
   begin_beside(s);
   push_ready(s);
   while (!s.heap.empty()) {
-    if (rejoin(s, s.heap.top())) push_ready(s);
+    if (may_rejoin(s, s.heap.top()) && rejoin(s, s.heap.top())) push_ready(s);
     else if (!take(s, threshold_ns)) return false;
   }
-  s.new_makespan_ns = last_end(s);
+  s.new_makespan_ns = s.has_run ? s.beside.last_ns : last_end(s);
   return s.new_makespan_ns <= threshold_ns;
 }
 

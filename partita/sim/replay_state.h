@@ -15,20 +15,28 @@ using Edges = ProposedTasks::Edges;
 
 // When a task runs in the committed timeline.
 struct Done {
-  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
-  size_t held = 0;  // where it is on its first queue
+  int64_t ready_ns = 0, end_ns = 0;
+  int held = 0;  // where it is on its first queue
 };
 constexpr size_t kBlock = 64;                           // places of ReplayState::least_before
 constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
 
 // A task in the proposal.
-struct alignas(32) Now {
-  uint32_t epoch = 0;  // if it is the proposal's, the task is removed, or its slot is touched
-  int touched = -1;    // and if it is not removed, where it is in ReplayState::touched_tasks
+struct Now {
+  uint32_t epoch = 0;    // if it is the proposal's, the task is removed, or its slot is touched
+  int touched = -1;      // and if it is not removed, where it is in ReplayState::touched_tasks
+  uint32_t changed = 0;  // if it is the proposal's, the task is removed, new, or waits for others than before
+};
+
+// All that a run looks at when a task is taken that another one waits for. Half a cache line.
+struct alignas(32) Waiting {
+  int64_t ready_ns = 0;  // by those that have been taken
+  uint64_t key = 0;
   uint32_t round = 0;  // if it is the run's, the task has been met in it
   int waits = 0;       // and so many it waits for have not been taken
-  int64_t ready_ns = 0;
-  uint32_t changed = 0;  // if it is the proposal's, the task is removed, new, or waits for others than before
+  // In the committed timeline.
+  int before = 0;        // tasks that it waits for
+  int first_before = 0;  // the least place of those; -1: there is none
 };
 
 // A task of a touched slot.
@@ -41,7 +49,8 @@ struct TouchedTask {
 // A task that has been taken after the cut.
 struct Taken {
   int task = 0;
-  int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
+  int back = 0;  // where all that it waits for was skipped with it: the last of those is so many places before it
+  int64_t ready_ns = 0, end_ns = 0;
 };
 
 // The proposal and the committed timeline have taken the same tasks, but for those that the proposal adds and removes,
@@ -70,7 +79,6 @@ struct Held {
   int64_t ready_ns = 0;
   uint64_t key = 0;
   int task = 0;
-  int place = 0;
   int64_t end_ns = 0;
   int64_t load_ns = 0;  // of the queue's tasks up to it
 };
@@ -81,7 +89,7 @@ struct QueueNow {
   int64_t left_ns = 0;  // to be done by tasks not taken
   uint32_t epoch = 0;
   uint32_t skips = 0;  // it knows of so many
-  size_t next = 0;     // in its committed order: the first that neither it nor they have passed
+  size_t next = 0;     // in its committed order: no later than the first that neither it nor they have passed
 };
 
 // What the sweep knows of a task; of the proposal if `epoch` is its.
@@ -136,6 +144,7 @@ struct ReplayState : ProposedTasks {
   std::vector<int> least_before;                // by kBlock places: the least of last_before
   std::vector<int64_t> end_ns;                  // by place: the latest end up to it
   std::vector<std::vector<replay::Held>> held;  // by queue
+  std::vector<std::vector<int>> held_places;    // by queue: of those
   std::vector<int64_t> load_ns;                 // by queue
   replay::SweepRecord sweeps;
 
@@ -148,11 +157,13 @@ struct ReplayState : ProposedTasks {
   replay::Start from;                // the cut, where the sweep has stopped, or where the last skip ends
   uint32_t round = 0;                // a run from there
   replay::Beside beside;
-  std::vector<replay::Now> now;  // by task
+  std::vector<replay::Now> now;          // by task
+  std::vector<replay::Waiting> waiting;  // by task
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
   std::vector<replay::TouchedTask> touched_tasks;
   std::vector<replay::Taken> taken;
+  std::vector<replay::Taken> scratch_taken;
   std::vector<replay::Skip> skips;
   std::vector<int> changed;  // new tasks, and those that wait for others than before
   std::vector<replay::Swept> swept;
@@ -190,6 +201,10 @@ void begin_beside(ReplayState& s);
 // If the task, the next one to be taken, is where it was but for a shift, and so is all that follows, goes to the next
 // change, or to the end: `from` is there. Whether it does.
 bool rejoin(ReplayState& s, const ReadyTask& next);
+// False where it does not; whether it does is only asked where this is true.
+inline bool may_rejoin(const ReplayState& s, const ReadyTask& next) {
+  return s.beside.place + 1 >= s.beside.look_from && next.ready_ns >= s.beside.apart_ns;
+}
 void commit(ReplayState& s);
 
 // The place that a task of this ready time and key would have.
@@ -199,16 +214,17 @@ int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);
 SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key);
 int64_t left_of(const ReplayState& s, int queue);
 
-// The first that was taken on the queue from a committed place on. Soon found where it is near `guess`.
-inline size_t held_from(const std::vector<Held>& held, size_t guess, int place) {
-  const auto is_before = [&](const Held& of) { return of.place < place; };
-  size_t begin = std::min(guess, held.size()), end = begin;
-  for (size_t step = 1; begin > 0 && !is_before(held[begin - 1]); step *= 2)
+// The first on a queue that was taken from a committed place on, of the places there. Soon found where it is near
+// `guess`.
+inline size_t held_from(const std::vector<int>& places, size_t guess, int place) {
+  if (places.empty() || places.back() < place) return places.size();
+  size_t begin = std::min(guess, places.size()), end = begin;
+  for (size_t step = 1; begin > 0 && places[begin - 1] >= place; step *= 2)
     end = begin - 1, begin -= std::min(step, begin);
-  for (size_t step = 1; end < held.size() && is_before(held[end]); step *= 2)
-    begin = end + 1, end = std::min(end + step, held.size());
-  const auto at = [&](size_t i) { return held.begin() + static_cast<std::ptrdiff_t>(i); };
-  return static_cast<size_t>(std::partition_point(at(begin), at(end), is_before) - held.begin());
+  for (size_t step = 1; end < places.size() && places[end] < place; step *= 2)
+    begin = end + 1, end = std::min(end + step, places.size());
+  const auto at = [&](size_t i) { return places.begin() + static_cast<std::ptrdiff_t>(i); };
+  return static_cast<size_t>(std::lower_bound(at(begin), at(end), place) - places.begin());
 }
 
 inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut.place; }

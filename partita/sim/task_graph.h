@@ -42,6 +42,11 @@ class PartyLists {
 
   size_t size() const { return held_ ? held_->places.size() : 0; }
   bool empty() const { return size() == 0; }
+  // Whether any task of the party has some; false where there is no such party.
+  bool has(size_t party) const {
+    if (party < kNoted) return first_ >> party & 1;
+    return party < size() && held_->places[party] >= 0;
+  }
   const TaskLists& operator[](size_t party) const {
     static const TaskLists kNone;
     const int place = held_->places[party];
@@ -54,7 +59,9 @@ class PartyLists {
     std::vector<int> places;  // by party: in `lists`; -1: none
     std::vector<TaskLists> lists;
   };
+  static constexpr size_t kNoted = 64;
   std::shared_ptr<const Held> held_;
+  uint64_t first_ = 0;  // of the first kNoted parties: which have any, to be known without a look at `held_`
 };
 
 // Party 0 is the fragment itself, party 1 the op that makes the tensor (of no input or parameter), the others are the
