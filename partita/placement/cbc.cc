@@ -176,8 +176,13 @@ std::string read(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Its lines are "index name value reduced-cost", after one of the status; columns of value 0 are left out.
-void read_values(const std::string& file, CbcAnswer& answer, size_t columns) {
+// Its lines are "index name value reduced-cost", after one of the status; columns of value 0 are left out. Two stars
+// before the index say that a row or column is violated, beyond 1e-8: a linear program is so by rounding, and a point
+// of whole numbers is none then.
+void read_values(const std::string& file, CbcAnswer& answer, const PlacementProgram& program) {
+  const size_t columns = program.columns.size();
+  const bool linear =
+      std::none_of(program.columns.begin(), program.columns.end(), [](const ProgramColumn& c) { return c.whole; });
   std::ifstream in(file);
   std::string line;
   if (!std::getline(in, line) || line.find("nfeasible") != std::string::npos) return;
@@ -188,7 +193,8 @@ void read_values(const std::string& file, CbcAnswer& answer, size_t columns) {
   while (std::getline(in, line)) {
     std::istringstream words(line);
     words >> first;
-    if (first == "**") return;  // a row or column is violated
+    if (first == "**" && !linear) return;
+    if (first == "**") words >> first;
     double value = 0;
     if (!(std::istringstream(first) >> index) || index >= columns || !(words >> name >> value)) continue;
     values[index] = value;
@@ -197,7 +203,8 @@ void read_values(const std::string& file, CbcAnswer& answer, size_t columns) {
   if (read > 0) answer.values = std::move(values);
 }
 
-CbcAnswer read_answer(const std::string& log, const std::string& solution, size_t columns, double gap) {
+CbcAnswer read_answer(const std::string& log, const std::string& solution, const PlacementProgram& program,
+                      double gap) {
   CbcAnswer answer;
   const auto says = [&](const char* words) { return log.find(words) != std::string::npos; };
   last_number(log, "Continuous objective value is", answer.bound);
@@ -207,7 +214,7 @@ CbcAnswer read_answer(const std::string& log, const std::string& solution, size_
     answer.status = CbcAnswer::Status::kInfeasible;
     return answer;
   }
-  read_values(solution, answer, columns);
+  read_values(solution, answer, program);
   if (answer.values.empty()) return answer;
   answer.objective = answer.values[0];
   if (answer.status == CbcAnswer::Status::kOptimal) answer.bound = answer.objective - gap;
@@ -266,7 +273,7 @@ CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const
     return answer;
   }
   if (!asked && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));
-  CbcAnswer answer = read_answer(log, killed ? "" : solution, program.columns.size(), gap);
+  CbcAnswer answer = read_answer(log, killed ? "" : solution, program, gap);
   if (answer.status != CbcAnswer::Status::kInfeasible && answer.values.empty() && !killed && !asked &&
       log.find("topped on") == std::string::npos)
     fail("{} left no solution. Its last lines: {}", cbc, last_lines(log));
