@@ -10,8 +10,12 @@ struct ReadyTask {
   int64_t ready_ns = 0;
   uint64_t key = 0;  // of all in a heap different
   int task = 0;
-  bool before(const ReadyTask& other) const {
-    return ready_ns != other.ready_ns ? ready_ns < other.ready_ns : key < other.key;
+  // Times are not negative. As one number, for the comparison to have no branch.
+  bool before(const ReadyTask& other) const { return order() < other.order(); }
+
+ private:
+  unsigned __int128 order() const {
+    return static_cast<unsigned __int128>(static_cast<uint64_t>(ready_ns)) << 64 | key;
   }
 };
 
@@ -45,20 +49,30 @@ class ReadyHeap {
   void replace_top(const ReadyTask& task) { sink(task); }
 
  private:
+  // Of `count` children, or of the first four. Which one it is cannot be foreseen, so that there is no branch for four.
+  static size_t least_of(const ReadyTask* children, size_t count) {
+    if (count >= 4) {
+      const size_t a = children[1].before(children[0]), b = 2 + children[3].before(children[2]);
+      return a + (b - a) * children[b].before(children[a]);
+    }
+    size_t least = 0;
+    for (size_t c = 1; c < count; ++c)
+      if (children[c].before(children[least])) least = c;
+    return least;
+  }
+
   // Puts the task where the top was, and lets it sink to its place.
   void sink(const ReadyTask& task) {
     const size_t size = tasks_.size();
+    ReadyTask* const tasks = tasks_.data();
     size_t at = 0;
     for (size_t child = 1; child < size; child = 4 * at + 1) {
-      const size_t end = child + 4 < size ? child + 4 : size;
-      size_t least = child;
-      for (size_t c = child + 1; c < end; ++c)
-        if (tasks_[c].before(tasks_[least])) least = c;
-      if (!tasks_[least].before(task)) break;
-      tasks_[at] = tasks_[least];
+      const size_t least = child + least_of(tasks + child, size - child);
+      if (!tasks[least].before(task)) break;
+      tasks[at] = tasks[least];
       at = least;
     }
-    tasks_[at] = task;
+    tasks[at] = task;
   }
 
   std::vector<ReadyTask> tasks_;
