@@ -1,7 +1,6 @@
 // Pesto (Hafeez et al. 2021): the step coarsened by batches of merges, placement and order of its vertices by an
 // integer program, and of their operations as the paper does.
 #include <algorithm>
-#include <cmath>
 
 #include "partita/base/error.h"
 #include "partita/placement/bounds.h"
@@ -17,9 +16,8 @@ namespace partita {
 
 namespace {
 
-constexpr int kVertices = 200;    // section 3.3
-constexpr int kTries = 5;         // where the planner refuses what footprints allowed
-constexpr double kSmaller = 0.9;  // the limit of the next try
+constexpr int kVertices = 200;  // section 3.3
+constexpr int kTries = 5;       // where the planner refuses what footprints allowed
 
 struct Solved {
   Coarse coarse;
@@ -84,14 +82,14 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(placed.problem, solved, schedule, result);
-    if (missing_bytes(problem, *result.plan) <= 0) return result;
+    const int64_t missing = missing_bytes(problem, *result.plan);
+    if (missing <= 0) return result;
     if (tries == kTries) expect_fits(problem, result, "pesto");
     // Footprints are what all of a device's operations keep together; the planner knows what is there when.
-    for (PlacedDevice& d : fine.devices)
-      d.memory_bytes = static_cast<int64_t>(kSmaller * static_cast<double>(d.memory_bytes));
+    take_memory(fine, missing);
     if (problem.tell)
-      problem.tell(fmt::format("pesto: the plan does not fit; again with {}% of the memory",
-                               std::lround(100 * std::pow(kSmaller, tries))));
+      problem.tell(fmt::format("pesto: {} bytes are missing; again with {} bytes a device", missing,
+                               fine.devices[0].memory_bytes));
   }
 }
 

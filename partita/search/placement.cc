@@ -19,7 +19,6 @@ namespace partita {
 namespace {
 
 constexpr int kTries = 4;             // where the planner refuses what footprints allowed
-constexpr double kSmaller = 0.9;      // the memory of the next try
 constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
 constexpr size_t kBranched = 64;      // vertices, of which the shortest schedule is looked for by branch and bound
 constexpr int64_t kNodes = 50;        // that it takes at most
@@ -155,7 +154,8 @@ std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementPr
 
 struct Tried {
   SearchResult result;
-  bool fits = false;
+  int64_t missing_bytes = 0;
+  bool fits() const { return missing_bytes <= 0; }
 };
 
 // Of these schedules, kept or with their placements alone, the plan whose lowered step is the shortest, of those that
@@ -168,11 +168,12 @@ Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vec
   int64_t least = 0;
   for (const PlacedSchedule& schedule : schedules)
     for (const char* order : {"own", "framework"}) {
-      if (best && best->fits && watch.ended()) break;
+      if (best && best->fits() && watch.ended()) break;
       Tried tried{placed_result(problem, placed, schedule, order, "placement")};
       const Judgement judged = judge(in_time, *tried.result.plan, {});
-      tried.fits = judged.missing_bytes.value_or(0) <= 0;
-      const bool better = !best || tried.fits > best->fits || (tried.fits == best->fits && judged.cost < least);
+      tried.missing_bytes = std::max<int64_t>(0, judged.missing_bytes.value_or(0));
+      const bool better = !best || tried.missing_bytes < best->missing_bytes ||
+                          (tried.missing_bytes == best->missing_bytes && judged.cost < least);
       if (!better) continue;
       least = judged.cost;
       best = std::move(tried);
@@ -232,13 +233,12 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   PlacementProblem p = placed.problem;
   Tried tried = searched(problem, placed, p, budget, rng, watch);
   // Footprints are a part of what operations make; the planner knows what is there when.
-  for (int again = 0; !tried.fits && again < kTries && !watch.ended(); ++again) {
-    for (PlacedDevice& d : p.devices)
-      d.memory_bytes = static_cast<int64_t>(kSmaller * static_cast<double>(d.memory_bytes));
+  for (int again = 0; !tried.fits() && again < kTries && !watch.ended(); ++again) {
+    take_memory(p, tried.missing_bytes);
     if (problem.tell) problem.tell("placement: the plan does not fit; again with less memory");
     try {
       Tried other = searched(problem, placed, p, budget, rng, watch);
-      if (other.fits) tried = std::move(other);
+      if (other.missing_bytes < tried.missing_bytes) tried = std::move(other);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kInfeasible) throw;
       break;

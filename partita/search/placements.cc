@@ -50,6 +50,11 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   return result;
 }
 
+void take_memory(PlacementProblem& problem, int64_t missing_bytes) {
+  for (PlacedDevice& d : problem.devices)
+    d.memory_bytes -= std::clamp(missing_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
+}
+
 void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name) {
   if (const int64_t missing = missing_bytes(problem, *result.plan); missing > 0)
     throw Error(

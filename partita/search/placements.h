@@ -26,6 +26,10 @@ std::vector<int> framework_ranks(const PlacementProblem& problem);
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
 
+// After a plan that the planner refuses, since so much is missing: what footprints may take of each device's memory is
+// less by that, by a hundredth of it at least and a tenth at most.
+void take_memory(PlacementProblem& problem, int64_t missing_bytes);
+
 // Infeasible where the planner finds that the result's plan does not fit.
 void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name);
 
