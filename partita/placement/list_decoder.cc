@@ -108,7 +108,7 @@ std::optional<int64_t> ListDecoder::decode(const std::vector<int>& device, const
 }
 
 int64_t ListDecoder::way_ns(int value, int from, int to) const {
-  const int c = way_class_[static_cast<size_t>(from * devices_ + to)];
+  const int c = way_class_[static_cast<size_t>(from) * static_cast<size_t>(devices_) + static_cast<size_t>(to)];
   ensure(c >= 0, "there is no way from '{}' to '{}'", p_.devices[static_cast<size_t>(from)].name,
          p_.devices[static_cast<size_t>(to)].name);
   return transfer_ns_[static_cast<size_t>(value) * static_cast<size_t>(classes_) + static_cast<size_t>(c)];
