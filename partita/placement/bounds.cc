@@ -10,13 +10,6 @@ namespace partita {
 
 namespace {
 
-int64_t least_ns(const PlacedOp& op) {
-  int64_t least = INT64_MAX;
-  for (int64_t ns : op.ns)
-    if (ns > 0) least = std::min(least, ns);
-  return least;
-}
-
 // Where no device runs both, what one makes for the other crosses.
 int64_t crossing_ns(const PlacementProblem& p, const PlacedOp& from, const PlacedOp& to, const PlacedValue& value) {
   if (!value.moves()) return 0;

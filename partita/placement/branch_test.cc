@@ -95,14 +95,7 @@ TEST(Branch, RandomProblems) {
                                               .most_reads = 1 + static_cast<int>(rng.below(3)),
                                               .most_ns = rng.below(2) == 0 ? 9 : 40,
                                               .groups = static_cast<int>(rng.below(3))});
-    if (rng.below(2) == 0) {
-      int64_t all = 0;
-      for (const PlacedOp& op : p.ops) all += op.bytes;
-      for (PlacedDevice& d : p.devices) d.memory_bytes = all / 2 + static_cast<int64_t>(rng.below(8));
-    }
-    if (rng.below(2) == 0)
-      for (auto& from : p.ways)
-        for (Way& way : from) way.latency_ns = 2;  // devices can be exchanged
+    draw_memory_and_ways(rng, p);
     std::string why;
     const auto start = best_list_schedule(p, {}, why);
     if (!start) continue;

@@ -28,9 +28,7 @@ const Way& way_of(const PlacementProblem& p, int from, int to) {
 }
 
 void finish(PlacedSchedule& s, const PlacementProblem& p) {
-  std::sort(s.transfers.begin(), s.transfers.end(), [](const PlacedTransfer& a, const PlacedTransfer& b) {
-    return std::tie(a.start, a.value, a.to) < std::tie(b.start, b.value, b.to);
-  });
+  sort_by_start(s.transfers);
   s.end = 0;
   for (size_t o = 0; o < p.ops.size(); ++o)
     s.end = std::max(s.end, s.start[o] + op_ns(p, static_cast<int>(o), s.device[o]));

@@ -18,13 +18,6 @@ constexpr double kFavourite = 0.1;                  // what is below is rounded 
 constexpr double kLargest = 1000;                   // of the numbers that the solver gets
 constexpr double kNotAtAll = 0.5 / kLargest / 1e3;  // a gap that no two vertices of the program are apart
 
-int64_t least_ns(const PlacedOp& op) {
-  int64_t least = INT64_MAX;
-  for (int64_t ns : op.ns)
-    if (ns > 0) least = std::min(least, ns);
-  return least;
-}
-
 struct Edge {
   int from = 0, to = 0;
   int64_t cost = 0;      // of its values on the fastest way

@@ -70,10 +70,7 @@ ListDecoder::ListDecoder(const PlacementProblem& problem, bool gaps)
     for (const Way* way : ways) transfer_ns_.push_back(value.moves() ? p_.transfer_ns(*way, value.bytes) : -1);
   behind_.assign(n, 0);
   for (size_t o = n; o-- > 0;) {
-    const std::vector<int64_t>& ns = p_.ops[o].ns;
-    int64_t least = INT64_MAX;
-    for (int64_t at : ns)
-      if (at > 0) least = std::min(least, at);
+    const int64_t least = least_ns(p_.ops[o]);
     for (int v : p_.ops[o].reads) {
       int64_t& of_producer = behind_[static_cast<size_t>(p_.values[static_cast<size_t>(v)].producer)];
       of_producer = std::max(of_producer, least + behind_[o]);
@@ -154,9 +151,7 @@ int64_t ListDecoder::add(int op) {
 
 PlacedSchedule ListDecoder::schedule() const {
   PlacedSchedule s{device_, start_, transfers_, end_};
-  std::sort(s.transfers.begin(), s.transfers.end(), [](const PlacedTransfer& a, const PlacedTransfer& b) {
-    return std::tie(a.start, a.value, a.to) < std::tie(b.start, b.value, b.to);
-  });
+  sort_by_start(s.transfers);
   return s;
 }
 

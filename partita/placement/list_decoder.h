@@ -34,7 +34,6 @@ class ListDecoder {
                                 int64_t limit = INT64_MAX);
   // Of the last decode() that had an end.
   PlacedSchedule schedule() const;
-  const std::vector<int64_t>& starts() const { return start_; }  // of that one, by operation
 
  private:
   void prepare(const std::vector<int>& device);

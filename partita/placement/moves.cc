@@ -125,7 +125,7 @@ Moves::Kind Moves::draw_kind(Rng& rng) const {
   double all = 0;
   for (double w : weight_) all += w;
   double drawn = all * static_cast<double>(rng.below(kSteps)) / static_cast<double>(kSteps);
-  for (int k = 0; k + 1 < kKindsOfChange; ++k) {
+  for (int k = 0; k + 1 < kKinds; ++k) {
     drawn -= weight_[static_cast<size_t>(k)];
     if (drawn < 0) return static_cast<Kind>(k);
   }

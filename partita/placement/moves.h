@@ -38,7 +38,6 @@ class Moves {
 
  private:
   enum Kind { kOne, kNearest, kExchange, kAlike, kCluster, kWindow, kInOrder, kByTail, kKinds };
-  static constexpr int kKindsOfChange = kKinds;
 
   void find_neighbours();
   void find_alike();
@@ -72,7 +71,7 @@ class Moves {
   Kind kind_ = kOne;
   std::vector<std::pair<int, int>> moved_;  // units, with their devices before
   std::vector<int> order_before_;           // empty: as it was
-  std::array<double, kKindsOfChange> weight_ = {};
+  std::array<double, kKinds> weight_ = {};
   std::vector<int> mark_;  // by unit: the last cluster that it was seen for
   int clusters_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "partita/base/error.h"
 
@@ -14,6 +15,19 @@ int64_t PlacementProblem::transfer_ns(const Way& way, int64_t bytes) const {
   double least = way.latency_ns + way.ns_per_byte * size;
   for (const auto& [latency_ns, ns_per_byte] : way.others) least = std::min(least, latency_ns + ns_per_byte * size);
   return std::max<int64_t>(1, std::llround(least));
+}
+
+int64_t least_ns(const PlacedOp& op) {
+  int64_t least = INT64_MAX;
+  for (int64_t ns : op.ns)
+    if (ns > 0) least = std::min(least, ns);
+  return least;
+}
+
+void sort_by_start(std::vector<PlacedTransfer>& transfers) {
+  std::sort(transfers.begin(), transfers.end(), [](const PlacedTransfer& a, const PlacedTransfer& b) {
+    return std::tie(a.start, a.value, a.to) < std::tie(b.start, b.value, b.to);
+  });
 }
 
 std::vector<std::vector<int>> made_by(const PlacementProblem& p) {

@@ -58,6 +58,8 @@ struct PlacementProblem {
   int64_t transfer_ns(const Way& way, int64_t bytes) const;
 };
 
+// Where it is fastest, ns.
+int64_t least_ns(const PlacedOp& op);
 // By operation: the values that it makes.
 std::vector<std::vector<int>> made_by(const PlacementProblem& problem);
 
@@ -67,6 +69,8 @@ struct PlacedTransfer {
   int64_t start = 0;  // ns
   bool operator==(const PlacedTransfer&) const = default;
 };
+
+void sort_by_start(std::vector<PlacedTransfer>& transfers);
 
 struct PlacedSchedule {
   std::vector<int> device;                // by operation

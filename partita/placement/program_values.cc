@@ -60,9 +60,7 @@ PlacedSchedule timed_without_congestion(const PlacementProblem& p, const PlacedS
     t.start = made(t.value);
     s.end = std::max(s.end, t.start + way_ns(p, s, t.value, t.to));
   }
-  std::sort(s.transfers.begin(), s.transfers.end(), [](const PlacedTransfer& a, const PlacedTransfer& b) {
-    return std::tie(a.start, a.value, a.to) < std::tie(b.start, b.value, b.to);
-  });
+  sort_by_start(s.transfers);
   return s;
 }
 

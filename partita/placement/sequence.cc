@@ -220,8 +220,7 @@ class Sequencer {
     std::pair<size_t, size_t> pair;
     if (!narrow(before, pair)) return false;
     if (PlacedSchedule s = schedule(before); s.end <= limit_) {
-      std::stable_sort(s.transfers.begin(), s.transfers.end(),
-                       [](const PlacedTransfer& a, const PlacedTransfer& b) { return a.start < b.start; });
+      sort_by_start(s.transfers);
       result_.schedule = std::move(s);
       return true;
     }

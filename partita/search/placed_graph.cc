@@ -25,27 +25,11 @@ struct Durations {
   int64_t peak_bytes = 0;
 };
 
-// Everything on one device, and on its host what only that can run.
-Plan plan_on_one(const Graph& graph, const Cluster& cluster, DeviceId device) {
-  const Pins none;
-  RulePlanner planner(graph, cluster, none, Mesh{{}, {device}});
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
-    const bool on_host = op.device_type == DeviceType::kCpu;
-    planner.place(OpId(i), {Mesh{{}, {on_host ? cluster.device(device).host : device}}, {}});
-  }
-  Plan plan = planner.finish("single");
-  for (auto& [tensor, placement] : plan.kept)
-    if (const TensorId next = graph.replacement_of(tensor); next.valid())
-      placement.mesh = plan.ops[graph.tensor(next).producer.index()].mesh;
-  return plan;
-}
-
 Durations durations_on(const Problem& problem, const CostModel& cost, DeviceId device, const Watch& watch) {
   const Graph& graph = problem.graph;
   LowerOptions options;
   options.watch = watch;
-  const PhysicalGraph lowered = lower(graph, plan_on_one(graph, problem.cluster, device), problem.cluster, options);
+  const PhysicalGraph lowered = lower(graph, plan_on(graph, problem.cluster, device), problem.cluster, options);
   Durations took{std::vector<int64_t>(graph.ops.size(), 0), std::vector<int64_t>(graph.inputs.size(), 0),
                  std::vector<int64_t>(graph.outputs.size(), 0), lowered.peak_bytes[device.index()]};
   for (const Event& e : simulate(lowered, cost, 1, watch).events) {

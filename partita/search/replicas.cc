@@ -40,8 +40,14 @@ std::vector<DeviceId> representatives(const Cluster& cluster) {
 Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device) {
   const Pins none;
   RulePlanner planner(graph, cluster, none, Mesh{{}, {device}});
-  for (size_t i = 0; i < graph.ops.size(); ++i) planner.choose(OpId(i), {});
-  return planner.finish("single");
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const bool on_host = graph.ops[i].device_type == DeviceType::kCpu;
+    planner.place(OpId(i), {Mesh{{}, {on_host ? cluster.device(device).host : device}}, {}});
+  }
+  Plan plan = planner.finish("single");
+  for (const Tensor& t : graph.tensors)
+    if (t.replaces.valid()) plan.kept.at(t.replaces).mesh = plan.ops[t.producer.index()].mesh;
+  return plan;
 }
 
 int64_t samples_a_device(const Problem& problem) {

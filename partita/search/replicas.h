@@ -18,7 +18,7 @@ Cluster own_share(const Cluster& cluster);
 // other does too.
 std::vector<DeviceId> representatives(const Cluster& cluster);
 
-// Everything on this device.
+// Everything on this device, and on its host what only that can run (cpu ops).
 Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device);
 
 // The problem's samples a step, divided by the devices; what is left over is left out. Infeasible (exit 4) where that

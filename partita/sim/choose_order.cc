@@ -64,8 +64,12 @@ struct Trial {
         times(main.orders->size()),
         peaks(main.orders->size()) {
     if (begun_fewer.valid()) fewer = begun_fewer.get();
-    if (const auto apart = main.orders->wants_times())
-      main.orders->take_times(simulate(main.orders->with_edges(*apart), main.cost, 1, watch).events);
+    if (const auto apart = main.orders->wants_times()) {
+      const PhysicalGraph& physical = main.orders->with_edges(*apart);
+      const Trace trace = simulate(physical, main.cost, 1, watch);
+      times[*apart] = breakdown_of(trace, physical);
+      main.orders->take_times(trace.events);
+    }
   }
   const StepBreakdown& time(size_t i) {
     if (times[i]) return *times[i];

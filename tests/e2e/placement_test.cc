@@ -108,6 +108,20 @@ uint64_t seed_of_tests() {
   return seed;
 }
 
+// Two steps with kernels that are late: in the plan's order where it is kept, and with one device's numbers.
+TrainReport expect_serial(const Planned& planned, uint64_t seed) {
+  Delayed delayed(kernels(), seed);
+  TrainOptions options;
+  options.steps = 2;
+  options.trace = true;
+  TrainReport report = train(planned, options, delayed);
+  if (planned.plan.transfers) expect_in_order(planned.physical, report.trace);
+  compare_with(train_serial(planned.training, options, kernels()), report);
+  EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+  EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+  return report;
+}
+
 // Runs a schedule with kernels that are late, and compares its order with the plan's and its numbers with one device's.
 void expect_kept(Planned& planned, const Problem& problem, const PlacedGraph& placed, const PlacedSchedule& schedule,
                  uint64_t seed) {
@@ -117,19 +131,11 @@ void expect_kept(Planned& planned, const Problem& problem, const PlacedGraph& pl
   EXPECT_EQ(parse_plan(print(planned.plan, planned.training), planned.training), planned.plan);
   planned.order.reset();  // that of the plan before
   finish(planned, runner);
-  Delayed delayed(kernels(), seed);
-  TrainOptions options;
-  options.steps = 2;
-  options.trace = true;
-  TrainReport report = train(planned, options, delayed);
-  expect_in_order(planned.physical, report.trace);
-  compare_with(train_serial(planned.training, options, kernels()), report);
+  const TrainReport report = expect_serial(planned, seed);
   std::printf("%-66s %d devices, %3zu transfers: weights %.1e, losses %.1e; step %.3f ms, lowered %.3f\n",
               planned.training.name.c_str(), planned.cluster.compute_count, schedule.transfers.size(),
               *report.max_error_vs_serial, *report.max_loss_error_vs_serial, static_cast<double>(schedule.end) / 1e6,
               static_cast<double>(planned.predicted.step_time_ns) / 1e6);
-  EXPECT_LE(*report.max_error_vs_serial, 1e-10);
-  EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
 }
 
 TEST(Placement, RandomSchedulesAreKeptAndEqualSerial) {
@@ -219,17 +225,9 @@ TEST(Placement, PestosModelsCutDownAreKeptAndEqualSerial) {
     request.seed = seed + static_cast<uint64_t>(i);
     Runner runner;
     const Planned planned = plan_model(request, runner);
-    Delayed delayed(kernels(), request.seed);
-    TrainOptions options;
-    options.steps = 2;
-    options.trace = true;
-    TrainReport report = train(planned, options, delayed);
-    if (planned.plan.transfers) expect_in_order(planned.physical, report.trace);
-    compare_with(train_serial(planned.training, options, kernels()), report);
+    const TrainReport report = expect_serial(planned, request.seed);
     std::printf("%-84s %d devices, %-28s weights %.1e, losses %.1e\n", model.c_str(), devices, search.c_str(),
                 *report.max_error_vs_serial, *report.max_loss_error_vs_serial);
-    EXPECT_LE(*report.max_error_vs_serial, 1e-10);
-    EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
   }
 }
 

@@ -47,6 +47,19 @@ inline PlacementProblem random_problem(Rng& rng, const RandomShape& shape) {
   return p;
 }
 
+// In half of the cases with memory for about half of it on a device, and in half with ways that are all alike, so that
+// devices can be exchanged.
+inline void draw_memory_and_ways(Rng& rng, PlacementProblem& p) {
+  if (rng.below(2) == 0) {
+    int64_t all = 0;
+    for (const PlacedOp& op : p.ops) all += op.bytes;
+    for (PlacedDevice& d : p.devices) d.memory_bytes = all / 2 + static_cast<int64_t>(rng.below(8));
+  }
+  if (rng.below(2) == 0)
+    for (auto& from : p.ways)
+      for (Way& way : from) way.latency_ns = 2;
+}
+
 // One that types and groups allow.
 inline std::vector<int> random_placement(Rng& rng, const PlacementProblem& p) {
   std::vector<int> device(p.ops.size());
