@@ -2,7 +2,9 @@
 // registers, the largest first, first fit, with bytes shared between uses whose lives in `order` do not meet.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -17,6 +19,7 @@ namespace partita {
 namespace {
 
 constexpr int kForever = std::numeric_limits<int>::max();
+constexpr int64_t kAllBytes = std::numeric_limits<int64_t>::max();
 
 // From the place of the first write to that of the last use, both included. Only places at which some life on the
 // device begins or ends count, and they are numbered.
@@ -43,6 +46,30 @@ struct Contents {
     return {lives.data() + first_life[s], first_life[s + 1] - first_life[s]};
   }
   bool operator==(const Contents&) const = default;
+};
+
+// The greatest of some numbers that stand next to each other, by doubling.
+class Greatest {
+ public:
+  explicit Greatest(std::vector<int64_t> numbers) {
+    of_.push_back(std::move(numbers));
+    for (std::size_t step = 1; 2 * step <= of_[0].size(); step *= 2) {
+      const std::vector<int64_t>& half = of_.back();
+      std::vector<int64_t> twice(half.size() - step);
+      for (std::size_t i = 0; i < twice.size(); ++i) twice[i] = std::max(half[i], half[i + step]);
+      of_.push_back(std::move(twice));
+    }
+  }
+  int64_t of(int first, int last) const {
+    const auto length = static_cast<std::size_t>(last - first) + 1;
+    const auto row = static_cast<std::size_t>(std::bit_width(length)) - 1;
+    const std::vector<int64_t>& known = of_[row];
+    return std::max(known[static_cast<std::size_t>(first)],
+                    known[static_cast<std::size_t>(last) + 1 - (std::size_t{1} << row)]);
+  }
+
+ private:
+  std::vector<std::vector<int64_t>> of_;  // by power of two, by the first number
 };
 
 enum class Meet { kNot, kTouch, kOverlap };
@@ -331,20 +358,118 @@ void fill(OnDevice& device, const Lowered& from, std::vector<int>& block_of) {
   std::sort(contents.over.begin(), contents.over.end());
 }
 
-void place_blocks(OnDevice& device, const Watch& watch) {
+// Where blocks lie that are placed in such an order, each at the lowest offset at which it meets none.
+struct Packed {
+  std::vector<int64_t> offsets;  // by block
+  int64_t peak_bytes = 0;
+};
+Packed packed(const OnDevice& device, const std::vector<int>& order, const Watch& watch) {
   Polling polling(watch, "while memory was planned", 64);
   PlacedSlots placed(device.contents, device.places);
-  device.offsets.assign(device.contents.blocks.size(), 0);
-  for (std::size_t b = 0; b < device.offsets.size(); ++b) {
+  Packed out{std::vector<int64_t>(device.contents.blocks.size(), 0), 0};
+  for (int b : order) {
     polling.step();
-    const Block& block = device.contents.blocks[b];
+    const Block& block = device.contents.blocks[static_cast<std::size_t>(b)];
     if (block.bytes == 0) continue;
-    int64_t& offset = device.offsets[b];
-    offset = placed.first_fit(static_cast<int>(b));
-    placed.add(static_cast<int>(b), offset);
-    device.peak_bytes =
-        std::max(device.peak_bytes, offset + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
+    int64_t& offset = out.offsets[static_cast<std::size_t>(b)];
+    offset = placed.first_fit(b);
+    placed.add(b, offset);
+    out.peak_bytes =
+        std::max(out.peak_bytes, offset + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
   }
+  return out;
+}
+
+// What orders of blocks go by.
+struct Extent {
+  double bytes = 0;        // of all slots
+  int first = kForever;    // place, at which it lives first; -1: its bytes are its own
+  double lives_for = 0;    // places
+  int64_t most_bytes = 0;  // that live at once at some place of its lives
+};
+
+// By place: how many bytes live there.
+std::vector<int64_t> live_bytes(const OnDevice& device) {
+  const Contents& contents = device.contents;
+  std::vector<int64_t> live(static_cast<std::size_t>(device.places) + 1, 0);
+  for (const Block& block : contents.blocks)
+    for (std::size_t slot = 0; slot < block.slots; ++slot)
+      for (const Life& life : contents.lives_of(block, slot)) {
+        if (life.first < 0) continue;
+        live[static_cast<std::size_t>(life.first)] += block.bytes;
+        live[static_cast<std::size_t>(life.last) + 1] -= block.bytes;
+      }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return live;
+}
+
+std::vector<Extent> extents_of(const OnDevice& device) {
+  const Contents& contents = device.contents;
+  const Greatest live(live_bytes(device));
+  std::vector<Extent> extents(contents.blocks.size());
+  for (std::size_t b = 0; b < extents.size(); ++b) {
+    const Block& block = contents.blocks[b];
+    Extent& e = extents[b];
+    e.bytes = static_cast<double>(block.bytes) * static_cast<double>(block.slots);
+    for (std::size_t slot = 0; slot < block.slots; ++slot)
+      for (const Life& life : contents.lives_of(block, slot)) {
+        e.first = std::min(e.first, life.first);
+        e.lives_for += static_cast<double>(life.last) - life.first;
+        e.most_bytes = std::max(e.most_bytes, life.first < 0 ? kAllBytes : live.of(life.first, life.last));
+      }
+  }
+  return extents;
+}
+
+// Blocks by two numbers, the least first.
+template <typename Numbers>
+std::vector<int> ordered(const std::vector<Extent>& extents, const Numbers& numbers) {
+  std::vector<std::tuple<double, double, int>> keys;
+  for (std::size_t b = 0; b < extents.size(); ++b)
+    keys.push_back(std::tuple_cat(numbers(extents[b]), std::tuple(static_cast<int>(b))));
+  std::sort(keys.begin(), keys.end());
+  std::vector<int> order;
+  for (const auto& key : keys) order.push_back(std::get<2>(key));
+  return order;
+}
+
+// Those whose bytes are their own first. Then the largest, where sizes count as equal that are the same power of a base
+// (1: that are equal), and of these what lives first. Or what lives where most bytes live at once (greedy by breadth:
+// Pisarchyk and Lee 2020), and of these the largest, the first, or those that are large for long.
+std::vector<std::vector<int>> further_orders(const OnDevice& device) {
+  constexpr double kBases[] = {1, 1.2, 1.5, 2, 3, 4, 8};
+  const std::vector<Extent> extents = extents_of(device);
+  std::vector<std::vector<int>> orders;
+  for (double base : kBases)
+    orders.push_back(ordered(extents, [&](const Extent& e) {
+      const double size = base > 1 ? std::floor(std::log(std::max(1.0, e.bytes)) / std::log(base)) : e.bytes;
+      return std::tuple(e.first < 0 ? -static_cast<double>(kAllBytes) : -size, static_cast<double>(e.first));
+    }));
+  const auto by_breadth = [&](const auto& second) {
+    orders.push_back(
+        ordered(extents, [&](const Extent& e) { return std::tuple(-static_cast<double>(e.most_bytes), second(e)); }));
+  };
+  by_breadth([](const Extent& e) { return -e.bytes; });
+  by_breadth([](const Extent& e) { return static_cast<double>(e.first); });
+  by_breadth([](const Extent& e) { return -e.bytes * e.lives_for; });
+  return orders;
+}
+
+// In the order of the blocks; where that needs somewhat more than would do, the best of further orders.
+void place_blocks(OnDevice& device, int64_t enough_bytes, const Watch& watch) {
+  constexpr double kSomewhatMore = 1.25;
+  std::vector<int> order(device.contents.blocks.size());
+  std::iota(order.begin(), order.end(), 0);
+  Packed best = packed(device, order, watch);
+  const auto somewhat_more = kSomewhatMore * static_cast<double>(enough_bytes);
+  if (best.peak_bytes > enough_bytes && static_cast<double>(best.peak_bytes) < somewhat_more)
+    for (const std::vector<int>& other : further_orders(device)) {
+      if (best.peak_bytes <= enough_bytes) break;
+      Packed next = packed(device, other, watch);
+      if (next.peak_bytes < best.peak_bytes) best = std::move(next);
+    }
+  device.offsets = std::move(best.offsets);
+  device.peak_bytes = best.peak_bytes;
 }
 
 }  // namespace
@@ -377,8 +502,11 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
     like[d] = same == planned.end() ? d : *same;
     if (like[d] == d) planned.push_back(d);
   }
-  shared_out(kFewThreads, planned.size(),
-             [&](std::size_t p, int) { place_blocks(devices[planned[p]], options.watch); });
+  shared_out(kFewThreads, planned.size(), [&](std::size_t p, int) {
+    const std::size_t d = planned[p];
+    const bool limited = d < options.enough_bytes.size();
+    place_blocks(devices[d], limited ? options.enough_bytes[d] : INT64_MAX, options.watch);
+  });
   graph.peak_bytes.assign(graph.device_count, 0);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const OnDevice& plan = devices[like[d]];

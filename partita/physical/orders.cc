@@ -36,8 +36,10 @@ LocallyLowered before_order(const Graph& graph, const Resolved& resolved, const 
   return lowered;
 }
 
-LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& resolved,
+LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                      const PhysicalGraph& physical) {
+  for (int d = 0; d < physical.compute_count; ++d)
+    options.enough_bytes.push_back(cluster.devices[static_cast<size_t>(d)].memory_bytes);
   options.schedule = resolved.pipeline.schedule;
   options.virtual_stages = resolved.pipeline.virtual_stages;
   if (resolved.order.empty()) return options;
@@ -75,7 +77,7 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
       some_devices_(resolved.listed != nullptr),
       share_bytes_(options.share_bytes),
       lowered_(before_order(graph, resolved, cluster, options.watch)),
-      options_(of_plan(options, graph, resolved, lowered_.graph)),
+      options_(of_plan(options, graph, resolved, cluster, lowered_.graph)),
       table_(number_nodes(lowered_.graph)),
       uses_(lowered_.graph, table_),
       times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),

@@ -463,9 +463,57 @@ std::vector<PlacedOp> merged_ops(const PlacementProblem& fine, const std::vector
   return ops;
 }
 
+// Adds the results that leave their vertex, and what a vertex holds of others while its operations run one after another
+// in the framework's order.
+class MemoryOfVertices {
+ public:
+  MemoryOfVertices(const PlacementProblem& fine, const std::vector<int>& vertex)
+      : fine_(fine), vertex_(vertex), leaves_(fine.results.size(), false), last_(fine.results.size()) {
+    for (size_t i = 0; i < last_.size(); ++i) last_[i] = fine.results[i].producer;
+    for (const PlacedValue& value : fine.values) {
+      if (value.result < 0) continue;
+      for (int r : value.readers) {
+        last_[at(value.result)] = std::max(last_[at(value.result)], r);
+        if (vertex[at(r)] != vertex[at(value.producer)]) leaves_[at(value.result)] = true;
+      }
+    }
+  }
+  void add_results(Coarse& c, std::vector<int>& coarse) const {
+    coarse.assign(fine_.results.size(), -1);
+    for (size_t i = 0; i < coarse.size(); ++i) {
+      if (!leaves_[i]) continue;
+      coarse[i] = static_cast<int>(c.problem.results.size());
+      c.problem.results.push_back({fine_.results[i].bytes, vertex_[at(fine_.results[i].producer)]});
+    }
+  }
+  void add_scratch(std::vector<PlacedOp>& vertices) const {
+    std::vector<std::vector<int>> makes(fine_.ops.size()), ends(fine_.ops.size());
+    std::vector<int64_t> live(vertices.size(), 0);  // of this, what leaves is there all the while
+    for (size_t i = 0; i < last_.size(); ++i) {
+      const int producer = fine_.results[i].producer;
+      makes[at(producer)].push_back(static_cast<int>(i));
+      if (!leaves_[i]) ends[at(last_[i])].push_back(static_cast<int>(i));
+      else live[at(vertex_[at(producer)])] -= fine_.results[i].bytes;
+    }
+    for (size_t o = 0; o < fine_.ops.size(); ++o) {
+      int64_t& now = live[at(vertex_[o])];
+      int64_t& most = vertices[at(vertex_[o])].scratch;
+      for (int i : makes[o]) now += fine_.results[at(i)].bytes;
+      most = std::max(most, now + fine_.ops[o].scratch);
+      for (int i : ends[o]) now -= fine_.results[at(i)].bytes;
+    }
+  }
+
+ private:
+  const PlacementProblem& fine_;
+  const std::vector<int>& vertex_;
+  std::vector<char> leaves_;
+  std::vector<int> last_;  // the operation that reads it last, or makes it
+};
+
 // Adds the values that leave their vertex; join: one of those with the same producer and readers. Of what moves nothing
-// one says as much as many.
-void add_values(Coarse& c, const PlacementProblem& fine, bool join) {
+// one says as much as many. `result`: by result of the fine problem its number.
+void add_values(Coarse& c, const PlacementProblem& fine, bool join, const std::vector<int>& result) {
   std::map<std::pair<int, std::vector<int>>, int> known;
   std::vector<size_t> last_value(c.problem.ops.size(), SIZE_MAX);
   std::vector<int> readers;
@@ -489,7 +537,7 @@ void add_values(Coarse& c, const PlacementProblem& fine, bool join) {
       continue;
     }
     for (int r : readers) c.problem.ops[at(r)].reads.push_back(c.value[i]);
-    c.problem.values.push_back({value.bytes, producer, readers});
+    c.problem.values.push_back({value.bytes, producer, readers, value.result < 0 ? -1 : result[at(value.result)]});
   }
 }
 
@@ -504,7 +552,13 @@ Coarse Coarsener::result() const {
   c.problem.queues = fine_.queues;
   c.problem.ops = merged_ops(fine_, c.vertex, vertices());
   for (size_t v = 0; v < group.size(); ++v) c.problem.ops[at(number[v])].group = group[v];
-  add_values(c, fine_, options_.join_values);
+  std::vector<int> results(fine_.results.size(), -1);
+  if (!options_.join_values) {
+    const MemoryOfVertices memory(fine_, c.vertex);
+    memory.add_results(c, results);
+    memory.add_scratch(c.problem.ops);
+  }
+  add_values(c, fine_, options_.join_values, results);
   return c;
 }
 

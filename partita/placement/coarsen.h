@@ -22,7 +22,7 @@ struct CoarsenOptions {
   // Of the whole problem's: the sum over operations of the time on the device where each is fastest, and of the bytes.
   double time_share = 0.08, memory_share = 0.12;
   // Makes one value of those with the same producer and the same readers: fewer transfers, the same bytes; the latency
-  // is counted once.
+  // is counted once. Results are then left out, as they are not one value's any more.
   bool join_values = false;
   // Merges only where a limit of the longest path leaves room (slack.h), also vertices of different heights without an
   // edge. The limit grows while few have room. Without it nearly all is on one path in the end: what the paper says of
@@ -35,7 +35,7 @@ struct CoarsenOptions {
 
 struct Coarse {
   // Vertices are named after their first operation, `a+2` where there are two more. A group is of those that have to
-  // stay together and are at least two.
+  // stay together and are at least two. Results that no other vertex reads are a vertex's scratch.
   PlacementProblem problem;
   std::vector<int> vertex;  // by operation of the fine problem
   std::vector<int> value;   // by value of the fine problem: what it is, or is part of; -1: it stays inside a vertex

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/placement/held.h"
 #include "partita/placement/list_decoder.h"
 
 namespace partita {
@@ -61,7 +63,8 @@ std::vector<Destination> destinations(const PlacementProblem& p, const std::vect
 
 class FirstCome {
  public:
-  FirstCome(const PlacementProblem& problem, const std::vector<int>& device, const std::vector<int>& rank)
+  FirstCome(const PlacementProblem& problem, const std::vector<int>& device, const std::vector<int>& rank,
+            double frees_from)
       : p_(problem),
         device_(device),
         rank_(rank),
@@ -70,7 +73,9 @@ class FirstCome {
         ready_(problem.devices.size()),
         waiting_(static_cast<size_t>(problem.queues)),
         device_free_(problem.devices.size(), true),
-        queue_free_(static_cast<size_t>(problem.queues), true) {
+        queue_free_(static_cast<size_t>(problem.queues), true),
+        frees_from_(frees_from) {
+    if (frees_from < 1) held_.emplace(problem, device);
     s_.device = device;
     s_.start.assign(problem.ops.size(), 0);
   }
@@ -78,7 +83,7 @@ class FirstCome {
   PlacedSchedule run() {
     for (size_t o = 0; o < p_.ops.size(); ++o) {
       missing_[o] = static_cast<int>(p_.ops[o].reads.size());
-      if (missing_[o] == 0) ready_[static_cast<size_t>(device_[o])].push({rank_[o], static_cast<int>(o)});
+      if (missing_[o] == 0) ready_[static_cast<size_t>(device_[o])].insert({rank_[o], static_cast<int>(o)});
     }
     serve();
     while (!events_.empty()) {
@@ -108,10 +113,11 @@ class FirstCome {
 
   void read(int op) {
     if (--missing_[static_cast<size_t>(op)] == 0)
-      ready_[static_cast<size_t>(device_[static_cast<size_t>(op)])].push({rank_[static_cast<size_t>(op)], op});
+      ready_[static_cast<size_t>(device_[static_cast<size_t>(op)])].insert({rank_[static_cast<size_t>(op)], op});
   }
   void made(int op) {
     const int home = device_[static_cast<size_t>(op)];
+    if (held_) held_->end(op);
     device_free_[static_cast<size_t>(home)] = true;
     for (int v : made_[static_cast<size_t>(op)]) {
       for (int reader : p_.values[static_cast<size_t>(v)].readers)
@@ -122,16 +128,28 @@ class FirstCome {
   }
   void arrived(int transfer) {
     const PlacedTransfer& t = s_.transfers[static_cast<size_t>(transfer)];
+    if (held_) held_->arrived(t.value, t.to);
     const PlacedValue& value = p_.values[static_cast<size_t>(t.value)];
     queue_free_[static_cast<size_t>(way_of(p_, device_[static_cast<size_t>(value.producer)], t.to).queue)] = true;
     for (int reader : value.readers)
       if (device_[static_cast<size_t>(reader)] == t.to) read(reader);
   }
+  // What a device that is free takes of what is ready.
+  std::set<Ready>::iterator next_on(size_t device) {
+    std::set<Ready>& ready = ready_[device];
+    const auto limit = frees_from_ * static_cast<double>(p_.devices[device].memory_bytes);
+    if (!held_ || static_cast<double>(held_->bytes(static_cast<int>(device))) <= limit) return ready.begin();
+    const auto frees = std::find_if(ready.begin(), ready.end(),
+                                    [&](const Ready& r) { return held_->more_bytes(r.second) <= 0; });
+    return frees == ready.end() ? ready.begin() : frees;
+  }
   void serve() {
     for (size_t d = 0; d < ready_.size(); ++d)
       if (device_free_[d] && !ready_[d].empty()) {
-        const int op = ready_[d].top().second;
-        ready_[d].pop();
+        const auto next = next_on(d);
+        const int op = next->second;
+        ready_[d].erase(next);
+        if (held_) held_->start(op);
         device_free_[d] = false;
         s_.start[static_cast<size_t>(op)] = now_;
         events_.push({now_ + op_ns(p_, op, static_cast<int>(d)), false, op});
@@ -145,6 +163,7 @@ class FirstCome {
         const Way& way = way_of(p_, device_[static_cast<size_t>(value.producer)], to);
         events_.push({now_ + p_.transfer_ns(way, value.bytes), true, static_cast<int>(s_.transfers.size())});
         s_.transfers.push_back({v, to, now_});
+        if (held_) held_->send(v, to);
       }
   }
 
@@ -156,9 +175,11 @@ class FirstCome {
   const std::vector<int>& rank_;
   const std::vector<std::vector<int>> made_;
   std::vector<int> missing_;
-  std::vector<Least<Ready>> ready_;
+  std::vector<std::set<Ready>> ready_;
   std::vector<Least<Waiting>> waiting_;
   std::vector<char> device_free_, queue_free_;
+  double frees_from_;
+  std::optional<HeldNow> held_;
   std::priority_queue<Event> events_;
   int64_t now_ = 0;
   PlacedSchedule s_;
@@ -167,8 +188,8 @@ class FirstCome {
 }  // namespace
 
 PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device,
-                          const std::vector<int>& rank) {
-  return FirstCome(problem, device, rank).run();
+                          const std::vector<int>& rank, double frees_from) {
+  return FirstCome(problem, device, rank, frees_from).run();
 }
 
 PlacedSchedule list_schedule(const PlacementProblem& problem, const std::vector<int>& device,

@@ -2,38 +2,98 @@
 #include "partita/placement/improve.h"
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
 
 #include "partita/placement/list_decoder.h"
+#include "partita/placement/memory.h"
 #include "partita/placement/moves.h"
 
 namespace partita {
 
+namespace {
+
+// What a device lacks of memory counts as time, and for more the longer nothing fits.
+constexpr int kRaises = 20;  // with so many parts of the changes over without a schedule that fits, it costs twice as much
+constexpr double kMostShare = 1 << 20;
+
+class Walk {
+ public:
+  Walk(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options)
+      : moves_(problem, start), decoder_(problem, true), memory_(problem), best_(start), patience_(options.changes / kRaises + 1) {
+    ns_per_byte_ = lacking_cost(problem, start.end, 1);
+    best_over_ = memory_.over_bytes(start);
+    decoder_.decode(moves_.device(), moves_.order());
+    over_ = memory_.over_bytes(decoder_.last());
+    late_.resize(static_cast<size_t>(options.late));
+    take();
+    std::fill(late_.begin(), late_.end(), current_);
+  }
+  // Whether the best fits, and takes no longer.
+  bool enough(int64_t ns) const { return best_over_ == 0 && best_.end <= ns; }
+  PlacedSchedule&& best() && { return std::move(best_); }
+
+  void step(int64_t i, Rng& rng) {
+    if (over_ > 0 && ++over_for_ % patience_ == 0) raise_price();
+    if (!moves_.change(rng)) return;
+    int64_t& before = late_[static_cast<size_t>(i) % late_.size()];
+    const int64_t limit = std::max(current_, before);
+    const bool ends = moves_.most_work_ns() <= limit && decoder_.decode(moves_.device(), moves_.order(), limit);
+    const int64_t over = ends ? memory_.over_bytes(decoder_.last()) : 0;
+    if (ends && cost(decoder_.last().end, over) <= limit) {
+      moves_.keep(cost(decoder_.last().end, over) < current_);
+      over_ = over;
+      take();
+    } else {
+      moves_.take_back();
+    }
+    before = std::min(before, current_);
+  }
+
+ private:
+  int64_t cost(int64_t end, int64_t over) const {
+    return end + std::llround(share_ * ns_per_byte_ * static_cast<double>(over));
+  }
+  // The decoder's schedule is the current one.
+  void take() {
+    end_ = decoder_.last().end;
+    current_ = cost(end_, over_);
+    if (std::pair(over_, end_) >= std::pair(best_over_, best_.end)) return;
+    best_ = decoder_.schedule();
+    best_over_ = over_;
+  }
+  void raise_price() {
+    share_ = std::min(kMostShare, 2 * share_);
+    current_ = cost(end_, over_);
+    std::fill(late_.begin(), late_.end(), current_);
+  }
+
+  Moves moves_;
+  ListDecoder decoder_;
+  PlacedMemory memory_;
+  PlacedSchedule best_;
+  int64_t best_over_ = 0;
+  int64_t end_ = 0, over_ = 0, current_ = 0;  // ns, bytes, and what both cost
+  int64_t over_for_ = 0;                      // changes
+  int64_t patience_;
+  double share_ = 1, ns_per_byte_ = 0;
+  std::vector<int64_t> late_;
+};
+
+}  // namespace
+
+double lacking_cost(const PlacementProblem& problem, int64_t end_ns, int64_t over_bytes) {
+  constexpr double kSteps = 4;
+  int64_t least = INT64_MAX;
+  for (const PlacedDevice& d : problem.devices) least = std::min(least, std::max<int64_t>(1, d.memory_bytes));
+  return kSteps * static_cast<double>(end_ns) * static_cast<double>(over_bytes) / static_cast<double>(least);
+}
+
 PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
                         Rng& rng, const Watch& watch) {
   if (problem.ops.empty()) return start;
-  Moves moves(problem, start);
-  ListDecoder decoder(problem, true);
-  PlacedSchedule best = start;
-  int64_t current = *decoder.decode(moves.device(), moves.order());
-  if (current < best.end) best = decoder.schedule();
-  std::vector<int64_t> late(static_cast<size_t>(options.late), current);
-  for (int64_t i = 0; i < options.changes && best.end > options.enough_ns && !watch.ended(); ++i) {
-    if (!moves.change(rng)) continue;
-    int64_t& before = late[static_cast<size_t>(i) % late.size()];
-    const int64_t limit = std::max(current, before);
-    std::optional<int64_t> end;
-    if (moves.most_work_ns() <= limit) end = decoder.decode(moves.device(), moves.order(), limit);
-    if (end) {
-      moves.keep(*end < current);
-      current = *end;
-      if (current < best.end) best = decoder.schedule();
-    } else {
-      moves.take_back();
-    }
-    before = std::min(before, current);
-  }
-  return best;
+  Walk walk(problem, start, options);
+  for (int64_t i = 0; i < options.changes && !walk.enough(options.enough_ns) && !watch.ended(); ++i) walk.step(i, rng);
+  return std::move(walk).best();
 }
 
 }  // namespace partita

@@ -2,7 +2,8 @@
 //
 // A state is a device for each unit (an operation, or a group) and an order of the operations; its schedule is
 // list_schedule() with gaps. Changes are those of moves.h. Those are kept that make the step no longer than it was some
-// changes ago (late acceptance: Burke and Bykov 2017); the best state is returned.
+// changes ago (late acceptance: Burke and Bykov 2017); the best state is returned. What a device lacks of memory counts
+// as time (lacking_cost()), twice as much with each twentieth of the changes that has no schedule that fits.
 //
 // Example: a chain of four operations that starts on two devices in turn, three transfers; two changes bring all to
 // one.
@@ -21,8 +22,12 @@ struct ImproveOptions {
   int late = 50;             // changes ago; more takes more changes, and comes further from a bad start
 };
 
-// `start`: a schedule of the problem. What comes back is no longer. The watch's end ends it with the best so far.
+// `start`: a schedule of the problem, or one that would be if devices had more memory. What comes back lacks less, or
+// as much and is no longer. The watch's end ends it with the best so far.
 PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
                         Rng& rng, const Watch& watch);
+
+// What it counts (ns) that a schedule lacks so much memory: four steps for as much as the smallest device has.
+double lacking_cost(const PlacementProblem& problem, int64_t end_ns, int64_t over_bytes);
 
 }  // namespace partita

@@ -76,7 +76,7 @@ ListDecoder::ListDecoder(const PlacementProblem& problem, bool gaps)
       of_producer = std::max(of_producer, least + behind_[o]);
     }
   }
-  start_.resize(n);
+  s_.start.resize(n);
   ends_.resize(n);
   came_.resize(m * d);
   on_.resize(d);
@@ -84,13 +84,13 @@ ListDecoder::ListDecoder(const PlacementProblem& problem, bool gaps)
 }
 
 void ListDecoder::prepare(const std::vector<int>& device) {
-  device_ = device;
+  s_.device = device;
   std::fill(came_.begin(), came_.end(), -1);
   std::fill(ends_.begin(), ends_.end(), -1);
   for (Timeline& t : on_) t.clear();
   for (Timeline& t : queues_) t.clear();
-  transfers_.clear();
-  end_ = 0;
+  s_.transfers.clear();
+  s_.end = 0;
 }
 
 std::optional<int64_t> ListDecoder::decode(const std::vector<int>& device, const std::vector<int>& order,
@@ -99,9 +99,9 @@ std::optional<int64_t> ListDecoder::decode(const std::vector<int>& device, const
   for (int op : order) {
     const int64_t end = add(op);
     if (end + behind_[static_cast<size_t>(op)] > limit) return std::nullopt;
-    end_ = std::max(end_, end);
+    s_.end = std::max(s_.end, end);
   }
-  return end_ <= limit ? std::optional(end_) : std::nullopt;
+  return s_.end <= limit ? std::optional(s_.end) : std::nullopt;
 }
 
 int64_t ListDecoder::way_ns(int value, int from, int to) const {
@@ -116,15 +116,15 @@ int64_t ListDecoder::send(int value, int from, int to, int64_t made) {
   Timeline& queue = queues_[static_cast<size_t>(p_.ways[static_cast<size_t>(from)][static_cast<size_t>(to)].queue)];
   const int64_t start = queue.earliest(made, ns, gaps_), there = start + ns;
   queue.take(start, ns);
-  transfers_.push_back({value, to, start});
+  s_.transfers.push_back({value, to, start});
   came_[static_cast<size_t>(value) * static_cast<size_t>(devices_) + static_cast<size_t>(to)] = there;
-  end_ = std::max(end_, there);
+  s_.end = std::max(s_.end, there);
   return there;
 }
 
 int64_t ListDecoder::add(int op) {
   const auto o = static_cast<size_t>(op);
-  const int home = device_[o];
+  const int home = s_.device[o];
   const int64_t ns = ns_[o * static_cast<size_t>(devices_) + static_cast<size_t>(home)];
   ensure(ns > 0, "op '{}' is placed where it cannot run", p_.ops[o].name);
   int64_t ready = 0;
@@ -134,7 +134,7 @@ int64_t ListDecoder::add(int op) {
     const auto producer = static_cast<size_t>(producer_[static_cast<size_t>(v)]);
     const int64_t made = ends_[producer];
     ensure(made >= 0, "op '{}' is taken before '{}', which it reads", p_.ops[o].name, p_.ops[producer].name);
-    const bool crosses = device_[producer] != home && p_.values[static_cast<size_t>(v)].moves();
+    const bool crosses = s_.device[producer] != home && p_.values[static_cast<size_t>(v)].moves();
     const int64_t there =
         crosses ? came_[static_cast<size_t>(v) * static_cast<size_t>(devices_) + static_cast<size_t>(home)] : made;
     if (there >= 0) ready = std::max(ready, there);
@@ -142,15 +142,15 @@ int64_t ListDecoder::add(int op) {
   }
   if (missing_.size() > 1) std::sort(missing_.begin(), missing_.end());  // what is made first is sent first
   for (const auto& [made, v] : missing_)
-    ready = std::max(ready, send(v, device_[static_cast<size_t>(producer_[static_cast<size_t>(v)])], home, made));
+    ready = std::max(ready, send(v, s_.device[static_cast<size_t>(producer_[static_cast<size_t>(v)])], home, made));
   Timeline& on = on_[static_cast<size_t>(home)];
-  start_[o] = on.earliest(ready, ns, gaps_);
-  on.take(start_[o], ns);
-  return ends_[o] = start_[o] + ns;
+  s_.start[o] = on.earliest(ready, ns, gaps_);
+  on.take(s_.start[o], ns);
+  return ends_[o] = s_.start[o] + ns;
 }
 
 PlacedSchedule ListDecoder::schedule() const {
-  PlacedSchedule s{device_, start_, transfers_, end_};
+  PlacedSchedule s = s_;
   sort_by_start(s.transfers);
   return s;
 }

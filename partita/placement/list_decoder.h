@@ -32,8 +32,9 @@ class ListDecoder {
   // known to be later than `limit`. `device` and `order` are by operation, and by place.
   std::optional<int64_t> decode(const std::vector<int>& device, const std::vector<int>& order,
                                 int64_t limit = INT64_MAX);
-  // Of the last decode() that had an end.
-  PlacedSchedule schedule() const;
+  // Of the last decode() that had an end; its transfers are in the order of what reads them.
+  const PlacedSchedule& last() const { return s_; }
+  PlacedSchedule schedule() const;  // the same, with transfers by start
 
  private:
   void prepare(const std::vector<int>& device);
@@ -54,14 +55,11 @@ class ListDecoder {
   int classes_ = 0;
   std::vector<int64_t> transfer_ns_;  // by value and class; -1: it moves nothing
   // The schedule.
-  std::vector<int> device_;
-  std::vector<int64_t> start_;
+  PlacedSchedule s_;
   std::vector<int64_t> came_;  // by value and device: since when it is there; -1: it is not
   std::vector<int64_t> ends_;  // by operation
   std::vector<Timeline> on_, queues_;
   std::vector<std::pair<int64_t, int>> missing_;  // of an operation: made, value
-  std::vector<PlacedTransfer> transfers_;
-  int64_t end_ = 0;
 };
 
 }  // namespace partita

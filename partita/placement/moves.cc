@@ -57,7 +57,9 @@ void Moves::find_neighbours() {
   for (const PlacedValue& value : p_.values)
     for (int reader : value.readers) {
       const int a = unit_[static_cast<size_t>(value.producer)], b = unit_[static_cast<size_t>(reader)];
-      if (a != b && value.moves()) bytes[std::minmax(a, b)] += value.bytes;
+      // What many read crosses once for all of them.
+      if (a != b && value.moves())
+        bytes[std::minmax(a, b)] += value.bytes / static_cast<int64_t>(value.readers.size());
     }
   for (const auto& [pair, exchanged] : bytes)
     for (const auto& [unit, other] : {pair, std::pair(pair.second, pair.first)})
@@ -91,9 +93,7 @@ int64_t Moves::work_ns(int unit, int device) const {
 
 int64_t Moves::most_work_ns() const { return *std::max_element(load_.begin(), load_.end()); }
 
-bool Moves::fits() const {
-  return std::all_of(left_.begin(), left_.end(), [](int64_t bytes) { return bytes >= 0; });
-}
+int64_t Moves::lacking() const { return std::max<int64_t>(0, -*std::min_element(left_.begin(), left_.end())); }
 
 int Moves::any_unit(Rng& rng) const {
   if (rng.below(2) == 0) return movable_[rng.below(movable_.size())];
@@ -135,8 +135,9 @@ Moves::Kind Moves::draw_kind(Rng& rng) const {
 bool Moves::change(Rng& rng) {
   moved_.clear();
   order_before_.clear();
+  const int64_t lacked = lacking();
   kind_ = movable_.empty() ? kInOrder : draw_kind(rng);
-  if (apply(kind_, rng) && fits()) return true;
+  if (apply(kind_, rng) && lacking() <= lacked) return true;
   take_back();
   return false;
 }

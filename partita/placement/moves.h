@@ -30,7 +30,7 @@ class Moves {
   const std::vector<int>& order() const { return order_; }
   int64_t most_work_ns() const;  // of a device: no schedule of this placement is shorter
 
-  // False: what was drawn cannot be, and nothing has changed.
+  // False: what was drawn cannot be, and nothing has changed. What stays fits, or lacks no more than before.
   bool change(Rng& rng);
   // What change() did stays, or is taken back; `shorter`: it made the step shorter.
   void keep(bool shorter);
@@ -47,7 +47,7 @@ class Moves {
   int other_device(int unit, Rng& rng) const;
   int at(int unit) const { return device_[static_cast<size_t>(units_[static_cast<size_t>(unit)].ops[0])]; }
   bool put(int unit, int device);  // whether it now is there
-  bool fits() const;
+  int64_t lacking() const;         // bytes, of what stays; 0: it fits
   int64_t work_ns(int unit, int device) const;
   bool move_alike(int unit, int to, Rng& rng);
   bool move_cluster(int unit, int to, Rng& rng);
@@ -60,7 +60,7 @@ class Moves {
   std::vector<int> unit_;                                         // by operation
   std::vector<int> movable_;                                      // units with a choice
   std::vector<int64_t> until_ns_;                                 // by movable one: the time of it and of those before
-  std::vector<std::vector<std::pair<int64_t, int>>> neighbours_;  // by unit: bytes exchanged and unit, most first
+  std::vector<std::vector<std::pair<int64_t, int>>> neighbours_;  // by unit: bytes exchanged, and with which, most first
   std::vector<std::vector<int>> alike_;                           // units of the same times, by first operation
   std::vector<std::pair<int, int>> place_alike_;                  // by unit: in which list, and where; -1: in none
   const std::vector<std::vector<int>> made_;

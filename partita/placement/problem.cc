@@ -64,7 +64,8 @@ void verify(const PlacementProblem& p) {
            op.name);
     ensure(std::all_of(op.ns.begin(), op.ns.end(), [](int64_t ns) { return ns > 0 || ns == -1; }),
            "op '{}' takes no time", op.name);
-    ensure(op.bytes >= 0, "op '{}' keeps {} bytes", op.name, op.bytes);
+    ensure(op.bytes >= 0 && op.scratch >= 0, "op '{}' keeps {} bytes, and {} while it runs", op.name, op.bytes,
+           op.scratch);
     for (int v : op.reads) {
       ensure(v >= 0 && v < static_cast<int>(p.values.size()), "op '{}' reads value {}", op.name, v);
       const PlacedValue& value = p.values[static_cast<size_t>(v)];
@@ -75,10 +76,16 @@ void verify(const PlacementProblem& p) {
              "op '{}' reads value {} and is not its reader once", op.name, v);
     }
   }
+  for (const PlacedResult& result : p.results)
+    ensure(result.bytes >= 0 && result.producer >= 0 && result.producer < static_cast<int>(p.ops.size()),
+           "a result of op {} has {} bytes", result.producer, result.bytes);
   for (size_t v = 0; v < p.values.size(); ++v) {
     const PlacedValue& value = p.values[v];
     ensure(value.bytes >= kOrderAlone && value.producer >= 0 && value.producer < static_cast<int>(p.ops.size()),
            "value {} has {} bytes and producer {}", v, value.bytes, value.producer);
+    ensure(value.result < static_cast<int>(p.results.size()) &&
+               (value.result < 0 || p.results[static_cast<size_t>(value.result)].producer == value.producer),
+           "value {} is of result {}, which another op makes", v, value.result);
     for (int r : value.readers) {
       ensure(r >= 0 && r < static_cast<int>(p.ops.size()), "value {} is read by op {}", v, r);
       const std::vector<int>& reads = p.ops[static_cast<size_t>(r)].reads;
@@ -108,7 +115,6 @@ std::string wrong_place(const PlacementProblem& p, const PlacedSchedule& s) {
   if (s.device.size() != p.ops.size() || s.start.size() != p.ops.size())
     return fmt::format("{} ops have {} devices and {} starts", p.ops.size(), s.device.size(), s.start.size());
   std::map<int, int> group_device;
-  std::vector<int64_t> bytes(p.devices.size(), 0);
   for (size_t o = 0; o < p.ops.size(); ++o) {
     const PlacedOp& op = p.ops[o];
     const int d = s.device[o];
@@ -117,11 +123,59 @@ std::string wrong_place(const PlacementProblem& p, const PlacedSchedule& s) {
     if (s.start[o] < 0) return fmt::format("op '{}' starts at {}", op.name, s.start[o]);
     if (op.group >= 0 && group_device.try_emplace(op.group, d).first->second != d)
       return fmt::format("op '{}' is apart from its group", op.name);
-    bytes[static_cast<size_t>(d)] += op.bytes;
   }
-  for (size_t d = 0; d < bytes.size(); ++d)
-    if (bytes[d] > p.devices[d].memory_bytes)
-      return fmt::format("device '{}' needs {} of {} bytes", p.devices[d].name, bytes[d], p.devices[d].memory_bytes);
+  return {};
+}
+
+// By device: bytes more, or less, at a time.
+using Changes = std::vector<std::map<int64_t, int64_t>>;
+
+void hold(Changes& changes, int device, int64_t from, int64_t until, int64_t bytes) {
+  changes[static_cast<size_t>(device)][from] += bytes;
+  changes[static_cast<size_t>(device)][until] -= bytes;
+}
+
+std::string too_full(const PlacementProblem& p, const PlacedSchedule& s) {
+  Changes changes(p.devices.size());
+  const auto op_end = [&](int o) {
+    const auto i = static_cast<size_t>(o);
+    return s.start[i] + p.ops[i].ns[static_cast<size_t>(s.device[i])];
+  };
+  const auto last_read = [&](const PlacedValue& value, int device, int64_t end) {
+    for (int r : value.readers)
+      if (s.device[static_cast<size_t>(r)] == device) end = std::max(end, op_end(r));
+    return end;
+  };
+  std::vector<int64_t> until;  // by result
+  for (const PlacedResult& result : p.results) until.push_back(op_end(result.producer));
+  for (const PlacedValue& value : p.values)
+    if (value.result >= 0) {
+      int64_t& end = until[static_cast<size_t>(value.result)];
+      end = last_read(value, s.device[static_cast<size_t>(value.producer)], end);
+    }
+  for (const PlacedTransfer& t : s.transfers) {
+    const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
+    const auto from = static_cast<size_t>(s.device[static_cast<size_t>(value.producer)]);
+    const int64_t over = t.start + p.transfer_ns(p.ways[from][static_cast<size_t>(t.to)], value.bytes);
+    if (value.result < 0) continue;
+    until[static_cast<size_t>(value.result)] = std::max(until[static_cast<size_t>(value.result)], over);
+    hold(changes, t.to, t.start, last_read(value, t.to, over), value.bytes);
+  }
+  for (size_t i = 0; i < p.results.size(); ++i) {
+    const auto producer = static_cast<size_t>(p.results[i].producer);
+    hold(changes, s.device[producer], s.start[producer], until[i], p.results[i].bytes);
+  }
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    hold(changes, s.device[o], 0, INT64_MAX, p.ops[o].bytes);
+    hold(changes, s.device[o], s.start[o], op_end(static_cast<int>(o)), p.ops[o].scratch);
+  }
+  for (size_t d = 0; d < p.devices.size(); ++d) {
+    int64_t bytes = 0;
+    for (const auto& [time, change] : changes[d])
+      if ((bytes += change) > p.devices[d].memory_bytes)
+        return fmt::format("device '{}' needs {} of {} bytes at {} ns", p.devices[d].name, bytes,
+                           p.devices[d].memory_bytes, time);
+  }
   return {};
 }
 
@@ -167,7 +221,7 @@ std::string why_not(const PlacementProblem& p, const PlacedSchedule& s) {
   for (size_t q = 0; q < on_queue.size(); ++q)
     if (std::string wrong = overlap(on_queue[q], fmt::format("queue {}", q)); !wrong.empty()) return wrong;
   if (end != s.end) return fmt::format("the end is {}, not {}", end, s.end);
-  return {};
+  return too_full(p, s);
 }
 
 }  // namespace partita

@@ -2,7 +2,7 @@
 //
 // An operation runs once, without interruption, on one device. A value that is read on another device than it is made
 // on crosses the way between the two once, however many operations read it there. Devices and links are queues: each
-// does one thing at a time. The step ends when everything has.
+// does one thing at a time. The step ends when everything has. What a device holds at any time has to fit its memory.
 //
 // Example: a (3 ns on gpu0 or gpu1), then b and c (4 and 5 ns), which read a's value of 100 bytes; the way from gpu0 to
 // gpu1 takes 1 ns + 0.01 ns a byte. All on gpu0: 12 ns. With c on gpu1: c starts at 3 + 2 and ends at 10, b ends at 7.
@@ -20,6 +20,7 @@ struct PlacedOp {
   int64_t bytes = 0;        // of its device's memory, all through the step
   int group = -1;           // of operations that stay together; -1: none
   std::vector<int> reads;   // values, each once
+  int64_t scratch = 0;      // bytes of its device's memory while it runs, besides its results
 };
 
 constexpr int64_t kOrderAlone = -1;
@@ -30,7 +31,16 @@ struct PlacedValue {
   int64_t bytes = 0;
   int producer = 0;
   std::vector<int> readers;  // operations, each once
+  int result = -1;           // that it is all or a part of; -1: it takes no memory, as where footprints have it
   bool moves() const { return bytes >= 0; }
+};
+
+// What an operation makes. Its device holds it from the operation's start until the last operation there has ended that
+// reads a value of it, and the last transfer of one is over. Another device holds a value from the start of its
+// transfer until the last operation there that reads it has ended.
+struct PlacedResult {
+  int64_t bytes = 0;
+  int producer = 0;
 };
 
 struct PlacedDevice {
@@ -50,6 +60,7 @@ struct Way {
 struct PlacementProblem {
   std::vector<PlacedOp> ops;  // each after the producers of what it reads: the framework's order
   std::vector<PlacedValue> values;
+  std::vector<PlacedResult> results;
   std::vector<PlacedDevice> devices;
   std::vector<std::vector<Way>> ways;  // [from][to]
   int queues = 0;                      // that ways name, 0 .. queues - 1
@@ -82,9 +93,9 @@ struct PlacedSchedule {
 // Throws, naming operation, value and rule, unless the problem is what the above says.
 void verify(const PlacementProblem& problem);
 
-// Why a schedule is none, naming what: an operation where it cannot run, a group apart, memory that is exceeded, two at
-// once on a device or link, a start before something that is read has come, a transfer that is missing or made twice,
-// an end that is another. Empty: it is one. Shares no code with what makes schedules.
+// Why a schedule is none, naming what: an operation where it cannot run, a group apart, two at once on a device or
+// link, a start before something that is read has come, a transfer that is missing or made twice, an end that is
+// another, memory that is exceeded at some time. Empty: it is one. Shares no code with what makes schedules.
 std::string why_not(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

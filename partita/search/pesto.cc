@@ -75,14 +75,14 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, watch);
   const std::string& order = problem.options.at("order");
-  PlacementProblem fine = placed.problem;
+  PlacementProblem fine = with_footprints(placed);
   for (int tries = 1;; ++tries) {
     const Solved solved = solve(problem, fine, watch);
     const PlacedSchedule schedule = expanded(placed.problem, solved, order == "own");
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(placed.problem, solved, schedule, result);
-    const int64_t missing = missing_bytes(problem, *result.plan);
+    const int64_t missing = lacking_bytes(problem, result);
     if (missing <= 0) return result;
     if (tries == kTries) expect_fits(problem, result, "pesto");
     // Footprints are what all of a device's operations keep together; the planner knows what is there when.

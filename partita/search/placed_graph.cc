@@ -75,7 +75,8 @@ class Maker {
     for (size_t i = 0; hosts && i < graph_.inputs.size(); ++i) {
       const Tensor& input = graph_.tensor(graph_.inputs[i]);
       // An input goes whole to each device that reads it.
-      source(graph_.inputs[i]) = {add({input.name + ".load", on_host(took.loads[i]), 0, -1, {}}), true, {}};
+      const int load = add({input.name + ".load", on_host(took.loads[i]), 0, -1, {}});
+      source(graph_.inputs[i]) = {load, add_result(input.bytes(), load), true, {}};
     }
     add_starts();
     for (size_t i = 0; i < graph_.ops.size(); ++i) add_op(OpId(i));
@@ -84,7 +85,6 @@ class Maker {
       read(op, graph_.outputs[i], nullptr);
     }
     keep_groups_together();
-    share_memory(took.peak_bytes);
     placed_.one_device_bytes = took.peak_bytes;
     verify(placed_.problem);
     return std::move(placed_);
@@ -158,14 +158,19 @@ class Maker {
   // What makes a tensor, and the values that are parts of it.
   struct Source {
     int producer = -1;  // none: a constant
+    int result = -1;
     bool whole = false;
     std::vector<std::pair<std::optional<Layout>, int>> parts;  // none: all of it
   };
   Source& source(TensorId t) { return sources_[t.index()]; }
-  int add_value(TensorId tensor, int producer, int64_t bytes) {
-    placed_.problem.values.push_back({bytes, producer, {}});
+  int add_value(TensorId tensor, int producer, int64_t bytes, int result) {
+    placed_.problem.values.push_back({bytes, producer, {}, result});
     placed_.value.push_back(tensor);
     return static_cast<int>(placed_.problem.values.size()) - 1;
+  }
+  int add_result(int64_t bytes, int producer) {
+    placed_.problem.results.push_back({bytes, producer});
+    return static_cast<int>(placed_.problem.results.size()) - 1;
   }
   void read(int op, int value) {
     std::vector<int>& readers = placed_.problem.values[static_cast<size_t>(value)].readers;
@@ -182,7 +187,7 @@ class Maker {
     });
     if (known != from.parts.end()) return read(op, known->second);
     const int64_t elements = part ? part->elements(0) : volume(graph_.tensor(t).shape);
-    const int value = add_value(t, from.producer, elements * bytes_of(graph_.tensor(t).dtype));
+    const int value = add_value(t, from.producer, elements * bytes_of(graph_.tensor(t).dtype), from.result);
     from.parts.emplace_back(part ? std::optional(*part) : std::nullopt, value);
     read(op, value);
   }
@@ -199,6 +204,7 @@ class Maker {
                               update.valid() ? group_[update.index()] : -1,
                               {}});
       source(TensorId(t)).producer = placed_.start[t];
+      source(TensorId(t)).result = add_result(0, placed_.start[t]);  // it stays; what crosses does not
     }
   }
   void add_op(OpId id) {
@@ -215,8 +221,10 @@ class Maker {
     for (size_t k = 0; k < op.operands.size(); ++k) read(number, op.operands[k], &layouts.operands[k]);
     for (TensorId r : op.results) {
       const Tensor& result = graph_.tensor(r);
-      if (result.replaces.valid()) come_after_readers(number, source(result.replaces));
       source(r).producer = number;
+      const bool replaces = result.replaces.valid();
+      if (replaces) come_after_readers(number, source(result.replaces));
+      source(r).result = add_result(replaces ? 0 : result.bytes(), number);  // it is where the old value was
     }
   }
   void come_after_readers(int update, const Source& old) {
@@ -226,7 +234,7 @@ class Maker {
       readers.insert(of_part.begin(), of_part.end());
     }
     for (int reader : readers)
-      if (reader != update) read(update, add_value(TensorId(), reader, kOrderAlone));
+      if (reader != update) read(update, add_value(TensorId(), reader, kOrderAlone, -1));
   }
   void pin(OpId id, int number) {
     const auto pinned = problem_.pins.ops.find(id);
@@ -254,21 +262,6 @@ class Maker {
       for (size_t d = 0; d < all.size(); ++d)
         if (!all[d]) op.ns[d] = -1;
     }
-  }
-  void share_memory(int64_t peak_bytes) {
-    double resident = 0, passing = 0;
-    for (const PlacedOp& op : placed_.problem.ops) resident += static_cast<double>(op.bytes);
-    const auto result_bytes = [&](const Op& op) {
-      int64_t bytes = 0;
-      for (TensorId r : op.results)
-        if (!graph_.tensor(r).replaces.valid()) bytes += graph_.tensor(r).bytes();
-      return bytes;
-    };
-    for (const Op& op : graph_.ops) passing += static_cast<double>(result_bytes(op));
-    const double part = passing > 0 ? std::clamp((static_cast<double>(peak_bytes) - resident) / passing, 0.0, 1.0) : 0;
-    for (size_t i = 0; i < graph_.ops.size(); ++i)
-      placed_.problem.ops[static_cast<size_t>(placed_.number[i])].bytes =
-          static_cast<int64_t>(part * static_cast<double>(result_bytes(graph_.ops[i])));
   }
 
   const Problem& problem_;
@@ -365,6 +358,21 @@ PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Wa
   expect_small_enough(problem.graph, problem.cluster);
   watch.poll(kWhere);
   return Maker(problem, cost, watch).make();
+}
+
+PlacementProblem with_footprints(const PlacedGraph& placed) {
+  PlacementProblem p = placed.problem;
+  double stays = 0, passing = 0;
+  for (const PlacedOp& op : p.ops) stays += static_cast<double>(op.bytes);
+  for (const PlacedResult& result : p.results) passing += static_cast<double>(result.bytes);
+  const double part =
+      passing > 0 ? std::clamp((static_cast<double>(placed.one_device_bytes) - stays) / passing, 0.0, 1.0) : 0;
+  for (const PlacedResult& result : p.results)
+    p.ops[static_cast<size_t>(result.producer)].bytes +=
+        static_cast<int64_t>(part * static_cast<double>(result.bytes));
+  p.results.clear();
+  for (PlacedValue& value : p.values) value.result = -1;
+  return p;
 }
 
 Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSchedule& schedule, bool keeps_order,

@@ -31,9 +31,13 @@ struct PlacedGraph {
 // One host, a step on the whole batch, no pins of tensors: then the step is such a problem.
 bool can_be_placed(const Problem& problem);
 
-// Footprints are bytes that stay (parameters, states), and of each result the part that makes all of them together what
-// the step takes on one device, since few are there at the same time. Infeasible where the model is too large to lower.
+// Parameters and states stay, with an operation that starts them; results are there while they are needed. Infeasible
+// where the model is too large to lower.
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch);
+
+// For what knows no time: results stay too, of each so large a part that all together are what the step takes on one
+// device, since few are there at the same time.
+PlacementProblem with_footprints(const PlacedGraph& placed);
 
 // Whole operations where the schedule has them. With `keeps_order` its order of operations and of transfers is in the
 // plan, and kept (Plan::transfers); without, what is ready first goes first, in the graph's order.

@@ -9,6 +9,7 @@
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 #include "partita/placement/improve.h"
+#include "partita/placement/memory.h"
 #include "partita/placement/windows.h"
 #include "partita/search/judge.h"
 #include "partita/search/placements.h"
@@ -25,55 +26,55 @@ constexpr int64_t kNodes = 50;        // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
 constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: changes, and operations they decode
 
-// By how much the device that lacks most is over its memory; 0: all fit.
-int64_t over_bytes(const PlacementProblem& p, const std::vector<int>& device) {
-  std::vector<int64_t> bytes(p.devices.size(), 0);
-  for (size_t o = 0; o < p.ops.size(); ++o) bytes[static_cast<size_t>(device[o])] += p.ops[o].bytes;
-  int64_t over = 0;
-  for (size_t d = 0; d < bytes.size(); ++d) over = std::max(over, bytes[d] - p.devices[d].memory_bytes);
-  return over;
-}
+constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};
 
-// The best schedule of the step so far, and whose it is.
+// The best schedule of the step so far: the shortest that fits, or the one that lacks the least memory; and whose it is.
 class Best {
  public:
-  explicit Best(const PlacementProblem& problem) : p_(problem) {}
-  // Of a placement: in the framework's way by the longest way to the end, by lists, and in an order of its own.
+  explicit Best(const PlacementProblem& problem) : p_(problem), memory_(problem) {}
+  // Of a placement: in the framework's way by the longest way to the end and in its own order, by lists of both, and in
+  // an order that is given.
   void offer(const std::vector<int>& device, const std::vector<int>& order, const std::string& whose) {
-    const std::vector<int> rank = critical_ranks(p_, device);
-    take(first_come(p_, device, rank), whose);
-    take(list_schedule(p_, device, by_rank(rank), true), whose);
+    for (const std::vector<int>& rank : {critical_ranks(p_, device), framework_ranks(p_)}) {
+      for (double frees_from : kFreesFrom) take(first_come(p_, device, rank, frees_from), whose);
+      take(list_schedule(p_, device, by_rank(rank), true), whose);
+    }
     if (!order.empty()) take(list_schedule(p_, device, order, true), whose);
   }
   void take(const PlacedSchedule& schedule, const std::string& whose) {
-    if (schedule_ && schedule_->end <= schedule.end) return;
-    if (const int64_t over = over_bytes(p_, schedule.device); over > 0) {
-      least_over_ = std::min(least_over_, over);
-      return;
-    }
-    schedule_ = schedule;
-    whose_ = whose;
+    const int64_t over = memory_.over_bytes(schedule);
+    const Rated rated{over, static_cast<double>(schedule.end) + lacking_cost(p_, schedule.end, over), schedule, whose};
+    if (!start_ || rated.cost < start_->cost) start_ = rated;
+    const auto key = [](const Rated& r) { return std::pair(r.over, r.schedule.end); };
+    if (!best_ || key(rated) < key(*best_)) best_ = rated;
   }
-  bool found() const { return schedule_.has_value(); }
-  int64_t least_over() const { return least_over_; }  // bytes, of what did not fit
-  const PlacedSchedule& schedule() const { return *schedule_; }
-  const std::string& whose() const { return whose_; }
+  bool fits() const { return best_->over == 0; }
+  const PlacedSchedule& schedule() const { return best_->schedule; }
+  const std::string& whose() const { return best_->whose; }
+  // That what follows begins with: it may lack memory where it is shorter.
+  const PlacedSchedule& start() const { return start_->schedule; }
 
  private:
+  struct Rated {
+    int64_t over;  // bytes
+    double cost;   // ns
+    PlacedSchedule schedule;
+    std::string whose;
+  };
   const PlacementProblem& p_;
-  int64_t least_over_ = INT64_MAX;
-  std::optional<PlacedSchedule> schedule_;
-  std::string whose_;
+  PlacedMemory memory_;
+  std::optional<Rated> best_, start_;
 };
 
-void offer_rules(const Problem& problem, const PlacedGraph& placed, const PlacementProblem& p, Best& best) {
+void offer_rules(const Problem& problem, const PlacedGraph& placed, Best& best) {
   const int devices = problem.cluster.compute_count;
   for (int d = 0; d < devices; ++d)
     best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device");
   best.offer(placed_as(placed, expert_devices(problem.graph, devices)), {}, "expert-placement");
   std::string why;
-  if (const auto device = topological_placement(p, why)) best.offer(*device, {}, "baechi-mtopo");
-  if (const auto schedule = earliest_task_first(p, why)) {
+  const PlacementProblem footprints = with_footprints(placed);
+  if (const auto device = topological_placement(footprints, why)) best.offer(*device, {}, "baechi-mtopo");
+  if (const auto schedule = earliest_task_first(footprints, why)) {
     best.offer(schedule->device, {}, "baechi-metf");
     best.take(*schedule, "baechi-metf");
   }
@@ -112,8 +113,25 @@ struct Coarsest {
   BranchResult result;
 };
 
+// Vertices hold what they read and make all the while, operations do not: so devices have the more memory, the more the
+// vertices of a schedule need than its operations.
+PlacementProblem with_room(const Coarse& level, const PlacementProblem& fine, const PlacedSchedule& coarse,
+                           const PlacedSchedule& best) {
+  PlacementProblem p = level.problem;
+  const std::vector<int64_t> need = PlacedMemory(p).peaks(coarse), had = PlacedMemory(fine).peaks(best);
+  for (size_t d = 0; d < need.size(); ++d)
+    if (need[d] > had[d] && had[d] > 0)
+      p.devices[d].memory_bytes = static_cast<int64_t>(static_cast<double>(p.devices[d].memory_bytes) *
+                                                       static_cast<double>(need[d]) / static_cast<double>(had[d]));
+  return p;
+}
+
+PlacedSchedule by_tail(const PlacementProblem& p, const std::vector<int>& device) {
+  return list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
+}
+
 // From the coarsest level to the finest, each beginning where the one before ended, or at the projection of the best
-// schedule of the step, whichever is shorter there. Of a coarsest level that is small the shortest schedule is looked
+// schedule of the step, whichever is better there. Of a coarsest level that is small the shortest schedule is looked
 // for.
 std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementProblem& fine,
                                        const std::vector<Coarse>& levels, const Budget& budget, int64_t enough_ns,
@@ -122,30 +140,28 @@ std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementPr
   std::optional<Coarsest> coarsest;
   for (size_t k = levels.size(); k-- > 0 && !watch.ended();) {
     const Coarse& level = levels[k];
-    const PlacementProblem& p = level.problem;
-    std::optional<PlacedSchedule> start;
-    const auto offer = [&](PlacedSchedule s) {
-      if (!start || s.end < start->end) start = std::move(s);
-    };
+    const PlacedSchedule projection = by_tail(level.problem, projected(fine, level, best.start().device));
+    const PlacementProblem p = with_room(level, fine, projection, best.start());
+    Best here(p);
+    here.take(projection, "");
     if (before) {
       std::vector<int> device(p.ops.size());
       for (size_t v = 0; v < p.ops.size(); ++v)
         device[v] = before->device[static_cast<size_t>(levels[k + 1].inside[v])];
-      offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
+      here.take(by_tail(p, device), "");
     }
-    if (const std::vector<int> device = projected(fine, level, best.schedule().device); over_bytes(p, device) == 0)
-      offer(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
-    if (!start) continue;
     if (problem.tell)
-      problem.tell(fmt::format("placement: {} vertices from {}, the step takes {}", p.ops.size(), ms(start->end),
-                               ms(best.schedule().end)));
-    ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
-    before = improved(p, *start, options, rng, watch);
+      problem.tell(fmt::format("placement: {} vertices from {}, the step takes {}{}", p.ops.size(),
+                               ms(here.start().end), ms(best.schedule().end), best.fits() ? "" : " and does not fit"));
+    const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
+    here.take(improved(p, here.start(), options, rng, watch), "");
     if (k + 1 == levels.size() && p.ops.size() <= kBranched && p.devices.size() <= PlacementWindows::kMostDevices) {
       const int64_t nodes = budget.steps ? std::min(kNodes, *budget.steps / 10) : kNodes;
-      coarsest = {p.ops.size(), before->end, branch_and_bound(p, *before, {.nodes = nodes}, watch.share(kBranchShare))};
-      before = coarsest->result.schedule;
+      coarsest = {p.ops.size(), here.schedule().end,
+                  branch_and_bound(p, here.schedule(), {.nodes = nodes}, watch.share(kBranchShare))};
+      here.take(coarsest->result.schedule, "");
     }
+    before = here.schedule();
     best.offer(expanded_placement(level, before->device), expanded_order(level, order_of(*before)),
                fmt::format("{} vertices", p.ops.size()));
   }
@@ -155,7 +171,11 @@ std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementPr
 struct Tried {
   SearchResult result;
   int64_t missing_bytes = 0;
+  int64_t step_ns = 0;  // where it fits; else a guess
   bool fits() const { return missing_bytes <= 0; }
+  bool operator<(const Tried& b) const {
+    return std::pair(missing_bytes, step_ns) < std::pair(b.missing_bytes, b.step_ns);
+  }
 };
 
 // Of these schedules, kept or with their placements alone, the plan whose lowered step is the shortest, of those that
@@ -165,18 +185,14 @@ Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vec
   Problem in_time = problem;
   in_time.objective = Objective::kTime;
   std::optional<Tried> best;
-  int64_t least = 0;
   for (const PlacedSchedule& schedule : schedules)
     for (const char* order : {"own", "framework"}) {
       if (best && best->fits() && watch.ended()) break;
       Tried tried{placed_result(problem, placed, schedule, order, "placement")};
       const Judgement judged = judge(in_time, *tried.result.plan, {});
       tried.missing_bytes = std::max<int64_t>(0, judged.missing_bytes.value_or(0));
-      const bool better = !best || tried.missing_bytes < best->missing_bytes ||
-                          (tried.missing_bytes == best->missing_bytes && judged.cost < least);
-      if (!better) continue;
-      least = judged.cost;
-      best = std::move(tried);
+      tried.step_ns = judged.cost;
+      if (!best || tried < *best) best = std::move(tried);
     }
   return std::move(*best);
 }
@@ -190,32 +206,26 @@ std::string note_of(const Coarsest& coarsest) {
       r.proved() ? "its shortest" : "none below " + ms(r.bound_ns));
 }
 
-// `p`: the step's problem, with devices of this memory or less.
-Tried searched(const Problem& problem, const PlacedGraph& placed, const PlacementProblem& p, const Budget& budget,
-               Rng& rng, const Watch& watch) {
+// The best schedule of the step, from the rules' placements through coarser problems to the step itself. `rules`: gets
+// the best of them.
+PlacedSchedule searched(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng,
+                        const Watch& watch, std::vector<PlacedSchedule>& rules, std::vector<std::string>& notes) {
+  const PlacementProblem& p = placed.problem;
   Best best(p);
-  offer_rules(problem, placed, p, best);
-  if (!best.found())
-    throw Error(
-        ExitCode::kInfeasible,
-        fmt::format("placement: no rule's placement of whole operations fits the devices' memory: the nearest has "
-                    "{} bytes missing; other searches divide operations, or take --recompute and "
-                    "--micro-batches",
-                    best.least_over()));
+  offer_rules(problem, placed, best);
   const PlacementBounds bounds = placement_bounds(p);
   const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
   const std::string rule = best.whose();
   const PlacedSchedule of_rule = best.schedule();
+  rules.push_back(of_rule);
   CoarsenOptions coarsening;
-  coarsening.placement = of_rule.device;
+  coarsening.placement = best.start().device;
   const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, coarsening);
   const auto coarsest = improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
   if (p.ops.size() <= kFinest) {
     const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
-    best.take(improved(p, best.schedule(), options, rng, watch), "the step itself");
+    best.take(improved(p, best.start(), options, rng, watch), "the step itself");
   }
-  Tried tried = shortest(problem, placed, {pushed_left(p, best.schedule()), of_rule}, watch);
-  std::vector<std::string>& notes = tried.result.notes;
   notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(of_rule.end),
                               best.whose(), ms(best.schedule().end)));
   if (coarsest) notes.push_back(note_of(*coarsest));
@@ -224,27 +234,69 @@ Tried searched(const Problem& problem, const PlacedGraph& placed, const Placemen
                   "tails: path {}, work {}, links {}, cut {})",
                   ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns),
                   ms(bounds.links_ns), ms(bounds.cut_ns)));
+  best.take(pushed_left(p, best.schedule()), best.whose());
+  return best.schedule();
+}
+
+void expect_room_for_what_stays(const PlacementProblem& p) {
+  int64_t stays = 0, room = 0;
+  for (const PlacedOp& op : p.ops) stays += op.bytes;
+  for (const PlacedDevice& d : p.devices) room += d.memory_bytes;
+  if (stays > room)
+    throw Error(ExitCode::kInfeasible,
+                fmt::format("placement: parameters and states are {} bytes and all devices have {}; where operations "
+                            "are placed whole each is on one device: give more devices",
+                            stays, room));
+}
+
+// Whether a device holds nearly all that it can.
+bool is_full(const PlacementProblem& p, const PlacedSchedule& schedule) {
+  constexpr double kNearly = 0.9;
+  const std::vector<int64_t> peaks = PlacedMemory(p).peaks(schedule);
+  for (size_t d = 0; d < peaks.size(); ++d)
+    if (static_cast<double>(peaks[d]) > kNearly * static_cast<double>(p.devices[d].memory_bytes)) return true;
+  return false;
+}
+
+// The planner leaves room between registers that the problem has not. Where its step then waits for memory, or does not
+// fit, the schedule is improved with less memory, some times.
+Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, PlacedSchedule best, Tried tried,
+              const Budget& budget, Rng& rng, const Watch& watch) {
+  constexpr double kWaits = 1.02;
+  constexpr int64_t kLeastPart = 64;  // of a device's memory that is taken away
+  for (int again = 0; again < kTries && !watch.ended(); ++again) {
+    const bool waits = static_cast<double>(tried.step_ns) > kWaits * static_cast<double>(best.end);
+    if (tried.fits() && (!waits || !is_full(p, best))) break;
+    for (PlacedDevice& d : p.devices)
+      d.memory_bytes -= std::min(d.memory_bytes, std::max(tried.missing_bytes, d.memory_bytes / kLeastPart));
+    if (problem.tell)
+      problem.tell(fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {} bytes",
+                               ms(best.end), tried.fits() ? ms(tried.step_ns) : "more memory",
+                               p.devices[0].memory_bytes));
+    best = improved(p, best, {changes_on(p, budget, kTries), 0}, rng, watch);
+    Tried other = shortest(problem, placed, {best}, watch);
+    if (other < tried) tried = std::move(other);
+  }
   return tried;
 }
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const PlacedGraph placed = placed_graph(problem, CostModel(problem.cluster), watch);
-  PlacementProblem p = placed.problem;
-  Tried tried = searched(problem, placed, p, budget, rng, watch);
-  // Footprints are a part of what operations make; the planner knows what is there when.
-  for (int again = 0; !tried.fits() && again < kTries && !watch.ended(); ++again) {
-    take_memory(p, tried.missing_bytes);
-    if (problem.tell) problem.tell("placement: the plan does not fit; again with less memory");
-    try {
-      Tried other = searched(problem, placed, p, budget, rng, watch);
-      if (other.missing_bytes < tried.missing_bytes) tried = std::move(other);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kInfeasible) throw;
-      break;
-    }
-  }
-  expect_fits(problem, tried.result, "placement");
+  const PlacementProblem& p = placed.problem;
+  expect_room_for_what_stays(p);
+  std::vector<std::string> notes;
+  std::vector<PlacedSchedule> schedules;
+  const PlacedSchedule best = searched(problem, placed, budget, rng, watch, schedules, notes);
+  schedules.push_back(best);
+  Tried tried = planned(problem, placed, p, best, shortest(problem, placed, schedules, watch), budget, rng, watch);
+  if (!tried.fits())
+    throw Error(ExitCode::kInfeasible,
+                fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
+                            "nearest plan lacks {} bytes; other searches divide operations, or take --recompute and "
+                            "--micro-batches",
+                            tried.missing_bytes));
+  tried.result.notes.insert(tried.result.notes.end(), notes.begin(), notes.end());
   return std::move(tried.result);
 }
 

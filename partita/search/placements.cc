@@ -12,8 +12,8 @@
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 #include "partita/placement/favourites.h"
+#include "partita/search/judge.h"
 #include "partita/search/layer_placement.h"
-#include "partita/search/refine.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_starts.h"
 
@@ -55,8 +55,14 @@ void take_memory(PlacementProblem& problem, int64_t missing_bytes) {
     d.memory_bytes -= std::clamp(missing_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
 }
 
+int64_t lacking_bytes(const Problem& problem, const SearchResult& result) {
+  Problem in_time = problem;
+  in_time.objective = Objective::kTime;
+  return std::max<int64_t>(0, judge(in_time, *result.plan, {}).missing_bytes.value_or(0));
+}
+
 void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name) {
-  if (const int64_t missing = missing_bytes(problem, *result.plan); missing > 0)
+  if (const int64_t missing = lacking_bytes(problem, result); missing > 0)
     throw Error(
         ExitCode::kInfeasible,
         fmt::format("{}: the plan needs {} bytes more than a device has, though footprints fit", name, missing));
@@ -182,7 +188,7 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
   std::string why;
-  const auto device = topological_placement(placed.problem, why);
+  const auto device = topological_placement(with_footprints(placed), why);
   if (!device) throw Error(ExitCode::kInfeasible, "baechi-mtopo: " + why);
   SearchResult result =
       placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
@@ -194,7 +200,7 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
   std::string why;
-  auto schedule = earliest_task_first(placed.problem, why);
+  auto schedule = earliest_task_first(with_footprints(placed), why);
   if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-metf: " + why);
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
@@ -211,21 +217,21 @@ SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, watch);
+  const PlacementProblem fine = with_footprints(placed);
   std::optional<Coarse> coarse;
-  if (placed.problem.ops.size() > kLargestProgram)
-    coarse = coarsen(placed.problem, kLargestProgram, {.keep_parallel = true});
-  const PlacementProblem& p = coarse ? coarse->problem : placed.problem;
+  if (fine.ops.size() > kLargestProgram) coarse = coarsen(fine, kLargestProgram, {.keep_parallel = true});
+  const PlacementProblem& p = coarse ? coarse->problem : fine;
   const FavouriteChildren favourites = favourite_children(p, kProgramSeconds, watch);
   std::string why;
   auto schedule = favourites_first(p, favourites.child, why);
   if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-msct: " + why);
   if (coarse)
-    schedule = list_schedule(placed.problem, expanded_placement(*coarse, schedule->device),
+    schedule = list_schedule(fine, expanded_placement(*coarse, schedule->device),
                              expanded_order(*coarse, order_of(*schedule)), false);
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-msct");
   if (coarse)
-    result.notes.push_back(fmt::format("{} operations as {} vertices, which are placed", placed.problem.ops.size(),
+    result.notes.push_back(fmt::format("{} operations as {} vertices, which are placed", fine.ops.size(),
                                        coarse->problem.ops.size()));
   result.notes.push_back(fmt::format(
       "{} of {} have a favourite child; the linear program's step takes {}",

@@ -26,6 +26,9 @@ std::vector<int> framework_ranks(const PlacementProblem& problem);
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
 
+// What the result's plan lacks on the device that lacks most, in whichever order counts of it (bytes; 0: it fits).
+int64_t lacking_bytes(const Problem& problem, const SearchResult& result);
+
 // After a plan that the planner refuses, since so much is missing: what footprints may take of each device's memory is
 // less by that, by a hundredth of it at least and a tenth at most.
 void take_memory(PlacementProblem& problem, int64_t missing_bytes);

@@ -169,12 +169,14 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   Orders& orders = *trial.main.orders;
   ChosenOrder out;
   // First fit is no exact rule: the order by time may need less than the tightest.
-  out.fits = orders.fits(0) || (orders.by_time() && orders.fits(*orders.by_time()));
+  const auto by_time = orders.by_time();
+  const size_t tightest = by_time && trial.most_bytes(*by_time) < trial.most_bytes(0) ? *by_time : 0;
+  out.fits = orders.fits(0) || (by_time && orders.fits(*by_time));
   out.least_bytes = trial.peak_bytes(0);
   const bool left = !out.fits && choosing.unfit == Unfit::kLeave;
   const std::optional<size_t>& known = choosing.known;
   const bool is_known = known && *known < orders.size() && orders.fits(*known);
-  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : 0;
+  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : tightest;
   out.order = i;
   out.peak_bytes = trial.peak_bytes(i);
   if (trial.most_bytes(i) < trial.most_bytes(0)) out.least_bytes = out.peak_bytes;

@@ -21,7 +21,7 @@ constexpr double kAboutAsFast = 0.005;
 
 struct ChosenOrder {
   size_t order = 0;     // of Orders (orders.h)
-  bool fits = false;    // false: of the tightest order, as no order fits
+  bool fits = false;    // false: of the order of the least memory, as no order fits
   PhysicalGraph graph;  // of the devices and micro-batches that the figures are made of (telling())
   // Of all micro-batches. Peaks are by device, 0 of those that are not lowered.
   std::optional<StepBreakdown> breakdown;  // none: not simulated
