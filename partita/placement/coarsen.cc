@@ -463,8 +463,8 @@ std::vector<PlacedOp> merged_ops(const PlacementProblem& fine, const std::vector
   return ops;
 }
 
-// Adds the results that leave their vertex, and what a vertex holds of others while its operations run one after another
-// in the framework's order.
+// Adds the results that leave their vertex, and what a vertex holds of others while its operations run one after
+// another in the framework's order.
 class MemoryOfVertices {
  public:
   MemoryOfVertices(const PlacementProblem& fine, const std::vector<int>& vertex)

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "partita/placement/decode.h"
+#include "partita/placement/memory.h"
 #include "partita/placement/testing/random_problem.h"
 #include "partita/placement/testing/unrolled_problem.h"
 
@@ -190,6 +191,25 @@ void check_expansion(Rng& rng, const PlacementProblem& fine, const Coarse& c, bo
   }
 }
 
+// A schedule of the vertices is one of the operations, which hold no more at their fullest.
+void check_memory(Rng& rng, const PlacementProblem& fine, const Coarse& c) {
+  const std::vector<int> device = random_placement(rng, c.problem);
+  const PlacedSchedule s = list_schedule(c.problem, device, by_rank(critical_ranks(c.problem, device)), true);
+  PlacedSchedule of_ops{expanded_placement(c, device), std::vector<int64_t>(fine.ops.size()), {}, s.end};
+  std::vector<int64_t> next = s.start;
+  for (size_t o = 0; o < fine.ops.size(); ++o) {
+    const auto v = static_cast<size_t>(c.vertex[o]);
+    of_ops.start[o] = next[v];
+    next[v] += fine.ops[o].ns[static_cast<size_t>(device[v])];
+  }
+  for (size_t i = 0; i < fine.values.size(); ++i)
+    for (const PlacedTransfer& t : s.transfers)
+      if (t.value == c.value[i]) of_ops.transfers.push_back({static_cast<int>(i), t.to, t.start});
+  ASSERT_EQ(why_not(fine, of_ops), "");
+  const std::vector<int64_t> peaks = PlacedMemory(fine).peaks(of_ops), coarse = PlacedMemory(c.problem).peaks(s);
+  for (size_t d = 0; d < peaks.size(); ++d) ASSERT_LE(peaks[d], coarse[d]);
+}
+
 void random_problems(uint64_t seed, int problems) {
   SCOPED_TRACE(seed);
   Rng rng(seed);
@@ -199,7 +219,8 @@ void random_problems(uint64_t seed, int problems) {
                             .devices = 2 + static_cast<int>(rng.below(2)),
                             .host = rng.below(3) == 0,
                             .most_reads = 1 + static_cast<int>(rng.below(3)),
-                            .groups = static_cast<int>(rng.below(3))};
+                            .groups = static_cast<int>(rng.below(3)),
+                            .results = rng.below(2) == 0};
     const PlacementProblem fine = random_problem(rng, shape);
     CoarsenOptions options = kNoCaps;
     if (rng.below(2) == 0) options = {.time_share = 0.1 + rng.uniform(), .memory_share = 0.1 + rng.uniform()};
@@ -216,6 +237,7 @@ void random_problems(uint64_t seed, int problems) {
     const bool free = !shape.host && options.placement.empty() && options.time_share >= 1 && options.memory_share >= 1;
     ASSERT_TRUE(!free || c.problem.ops.size() == static_cast<size_t>(target));
     check_expansion(rng, fine, c, options.join_values);
+    if (!options.join_values) check_memory(rng, fine, c);
   }
 }
 

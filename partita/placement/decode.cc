@@ -139,8 +139,8 @@ class FirstCome {
     std::set<Ready>& ready = ready_[device];
     const auto limit = frees_from_ * static_cast<double>(p_.devices[device].memory_bytes);
     if (!held_ || static_cast<double>(held_->bytes(static_cast<int>(device))) <= limit) return ready.begin();
-    const auto frees = std::find_if(ready.begin(), ready.end(),
-                                    [&](const Ready& r) { return held_->more_bytes(r.second) <= 0; });
+    const auto frees =
+        std::find_if(ready.begin(), ready.end(), [&](const Ready& r) { return held_->more_bytes(r.second) <= 0; });
     return frees == ready.end() ? ready.begin() : frees;
   }
   void serve() {
@@ -187,8 +187,8 @@ class FirstCome {
 
 }  // namespace
 
-PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device,
-                          const std::vector<int>& rank, double frees_from) {
+PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device, const std::vector<int>& rank,
+                          double frees_from) {
   return FirstCome(problem, device, rank, frees_from).run();
 }
 

@@ -14,8 +14,8 @@ namespace partita {
 // rank; a link sends what came first, of the same time what an operation of the lowest rank reads. A value is sent as
 // soon as it is made. `device` and `rank` are by operation. A device that holds more than a share of its memory,
 // `frees_from`, takes first what leaves it no more than it holds; from 1 on none does.
-PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device,
-                          const std::vector<int>& rank, double frees_from = 1);
+PlacedSchedule first_come(const PlacementProblem& problem, const std::vector<int>& device, const std::vector<int>& rank,
+                          double frees_from = 1);
 
 // List scheduling: operations are taken in `order`, each after the producers of what it reads. What it reads is sent,
 // and it starts, as early as the queues allow: behind all that they have, or (gaps) also between.

@@ -64,7 +64,7 @@ TEST(Placement, TheCheckerNamesWhatIsWrong) {
   EXPECT_EQ(with([](auto& s) { s.device[0] = 2; }), "op 'a' cannot run on device 2");
   PlacementProblem small = p;
   small.devices[0].memory_bytes = 19;
-  EXPECT_EQ(why_not(small, right), "device 'gpu0' needs 20 of 19 bytes");
+  EXPECT_EQ(why_not(small, right), "device 'gpu0' needs 20 of 19 bytes at 0 ns");
   PlacementProblem grouped = p;
   grouped.ops[0].group = grouped.ops[2].group = 0;
   EXPECT_EQ(why_not(grouped, right), "op 'c' is apart from its group");

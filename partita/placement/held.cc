@@ -17,7 +17,7 @@ HeldNow::HeldNow(const PlacementProblem& problem, const std::vector<int>& device
   }
   for (size_t v = 0; v < p_.values.size(); ++v) {
     const PlacedValue& value = p_.values[v];
-    if (value.result < 0 || !value.moves()) continue;
+    if (value.result < 0) continue;
     const auto result = static_cast<size_t>(value.result);
     for (int reader : value.readers) {
       const int to = device[static_cast<size_t>(reader)];
@@ -42,7 +42,7 @@ size_t HeldNow::copy_of(int value, int device) const {
 
 int HeldNow::item_read(int op, int value) const {
   const PlacedValue& v = p_.values[static_cast<size_t>(value)];
-  if (v.result < 0 || !v.moves()) return -1;
+  if (v.result < 0) return -1;
   const int home = device_[static_cast<size_t>(op)];
   return home == device_[static_cast<size_t>(v.producer)] ? v.result : copy_[copy_of(value, home)];
 }
@@ -79,7 +79,8 @@ void HeldNow::arrived(int value, int to) {
 
 int64_t HeldNow::more_bytes(int op) const {
   int64_t more = 0;
-  for (int result : results_[static_cast<size_t>(op)]) more += items_[static_cast<size_t>(result)].bytes;
+  for (int result : results_[static_cast<size_t>(op)])
+    if (const Item& made = items_[static_cast<size_t>(result)]; made.uses > 1) more += made.bytes;
   const std::vector<int>& reads = p_.ops[static_cast<size_t>(op)].reads;
   for (size_t i = 0; i < reads.size(); ++i) {
     const int item = item_read(op, reads[i]);

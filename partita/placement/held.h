@@ -34,10 +34,10 @@ class HeldNow {
 
   const PlacementProblem& p_;
   const std::vector<int>& device_;
-  std::vector<Item> items_;                     // results, then what crosses
-  std::vector<int> copy_;                       // by value and device: item; -1: none
-  std::vector<std::vector<int>> results_;       // by operation
-  std::vector<int64_t> held_;                   // by device
+  std::vector<Item> items_;                // results, then what crosses
+  std::vector<int> copy_;                  // by value and device: item; -1: none
+  std::vector<std::vector<int>> results_;  // by operation
+  std::vector<int64_t> held_;              // by device
 };
 
 }  // namespace partita

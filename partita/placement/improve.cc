@@ -13,13 +13,18 @@ namespace partita {
 namespace {
 
 // What a device lacks of memory counts as time, and for more the longer nothing fits.
-constexpr int kRaises = 20;  // with so many parts of the changes over without a schedule that fits, it costs twice as much
+constexpr int kRaises =
+    20;  // with so many parts of the changes over without a schedule that fits, it costs twice as much
 constexpr double kMostShare = 1 << 20;
 
 class Walk {
  public:
   Walk(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options)
-      : moves_(problem, start), decoder_(problem, true), memory_(problem), best_(start), patience_(options.changes / kRaises + 1) {
+      : moves_(problem, start),
+        decoder_(problem, true),
+        memory_(problem),
+        best_(start),
+        patience_(options.changes / kRaises + 1) {
     ns_per_byte_ = lacking_cost(problem, start.end, 1);
     best_over_ = memory_.over_bytes(start);
     decoder_.decode(moves_.device(), moves_.order());

@@ -8,6 +8,7 @@
 
 #include "partita/placement/bounds.h"
 #include "partita/placement/decode.h"
+#include "partita/placement/memory.h"
 #include "partita/placement/testing/chain.h"
 #include "partita/placement/testing/random_problem.h"
 
@@ -53,6 +54,39 @@ TEST(Improve, RandomProblems) {
   std::printf("of 200, %d shorter than their start, %d at the bound\n", shorter, at_bound);
   EXPECT_GT(shorter, 100);
   EXPECT_GT(at_bound, 10);
+}
+
+// From starts that lack memory: what comes back lacks less, mostly nothing where some placement fits in some order.
+TEST(Improve, LessMemory) {
+  constexpr uint64_t kSeed = 41;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  int over = 0, fits = 0;
+  for (int round = 0; round < 200; ++round) {
+    PlacementProblem p = random_problem(rng, {.ops = 4 + static_cast<int>(rng.below(20)), .results = true});
+    // As much as one of some random schedules needs at its fullest: so there is one that fits.
+    std::vector<int64_t> least;
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<int> device = random_placement(rng, p);
+      const std::vector<int64_t> peaks =
+          PlacedMemory(p).peaks(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
+      if (least.empty() ||
+          *std::max_element(peaks.begin(), peaks.end()) < *std::max_element(least.begin(), least.end()))
+        least = peaks;
+    }
+    for (PlacedDevice& d : p.devices) d.memory_bytes = *std::max_element(least.begin(), least.end());
+    const std::vector<int> device(p.ops.size(), 0);
+    const PlacedSchedule start = list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
+    const int64_t lacked = PlacedMemory(p).over_bytes(start);
+    if (lacked == 0) continue;
+    ++over;
+    const PlacedSchedule s = improved(p, start, {.changes = 1000}, rng, {});
+    ASSERT_LE(PlacedMemory(p).over_bytes(s), lacked) << round;
+    fits += why_not(p, s).empty();
+  }
+  std::printf("%d of %d starts that did not fit became schedules that do\n", fits, over);
+  EXPECT_GT(over, 100);
+  EXPECT_GT(fits, over * 9 / 10);
 }
 
 }  // namespace

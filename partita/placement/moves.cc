@@ -58,8 +58,7 @@ void Moves::find_neighbours() {
     for (int reader : value.readers) {
       const int a = unit_[static_cast<size_t>(value.producer)], b = unit_[static_cast<size_t>(reader)];
       // What many read crosses once for all of them.
-      if (a != b && value.moves())
-        bytes[std::minmax(a, b)] += value.bytes / static_cast<int64_t>(value.readers.size());
+      if (a != b && value.moves()) bytes[std::minmax(a, b)] += value.bytes / static_cast<int64_t>(value.readers.size());
     }
   for (const auto& [pair, exchanged] : bytes)
     for (const auto& [unit, other] : {pair, std::pair(pair.second, pair.first)})

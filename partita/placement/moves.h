@@ -57,12 +57,13 @@ class Moves {
 
   const PlacementProblem& p_;
   std::vector<PlacementUnit> units_;
-  std::vector<int> unit_;                                         // by operation
-  std::vector<int> movable_;                                      // units with a choice
-  std::vector<int64_t> until_ns_;                                 // by movable one: the time of it and of those before
-  std::vector<std::vector<std::pair<int64_t, int>>> neighbours_;  // by unit: bytes exchanged, and with which, most first
-  std::vector<std::vector<int>> alike_;                           // units of the same times, by first operation
-  std::vector<std::pair<int, int>> place_alike_;                  // by unit: in which list, and where; -1: in none
+  std::vector<int> unit_;          // by operation
+  std::vector<int> movable_;       // units with a choice
+  std::vector<int64_t> until_ns_;  // by movable one: the time of it and of those before
+  std::vector<std::vector<std::pair<int64_t, int>>>
+      neighbours_;                                // by unit: bytes exchanged, and with which, most first
+  std::vector<std::vector<int>> alike_;           // units of the same times, by first operation
+  std::vector<std::pair<int, int>> place_alike_;  // by unit: in which list, and where; -1: in none
   const std::vector<std::vector<int>> made_;
 
   std::vector<int> device_, order_;

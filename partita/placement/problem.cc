@@ -86,6 +86,7 @@ void verify(const PlacementProblem& p) {
     ensure(value.result < static_cast<int>(p.results.size()) &&
                (value.result < 0 || p.results[static_cast<size_t>(value.result)].producer == value.producer),
            "value {} is of result {}, which another op makes", v, value.result);
+    ensure(value.moves() || value.result < 0, "value {} moves nothing, and is of result {}", v, value.result);
     for (int r : value.readers) {
       ensure(r >= 0 && r < static_cast<int>(p.ops.size()), "value {} is read by op {}", v, r);
       const std::vector<int>& reads = p.ops[static_cast<size_t>(r)].reads;

@@ -31,7 +31,7 @@ struct PlacedValue {
   int64_t bytes = 0;
   int producer = 0;
   std::vector<int> readers;  // operations, each once
-  int result = -1;           // that it is all or a part of; -1: it takes no memory, as where footprints have it
+  int result = -1;           // that it is all or a part of; -1: it takes no memory (kOrderAlone, or footprints have it)
   bool moves() const { return bytes >= 0; }
 };
 

@@ -368,8 +368,7 @@ PlacementProblem with_footprints(const PlacedGraph& placed) {
   const double part =
       passing > 0 ? std::clamp((static_cast<double>(placed.one_device_bytes) - stays) / passing, 0.0, 1.0) : 0;
   for (const PlacedResult& result : p.results)
-    p.ops[static_cast<size_t>(result.producer)].bytes +=
-        static_cast<int64_t>(part * static_cast<double>(result.bytes));
+    p.ops[static_cast<size_t>(result.producer)].bytes += static_cast<int64_t>(part * static_cast<double>(result.bytes));
   p.results.clear();
   for (PlacedValue& value : p.values) value.result = -1;
   return p;

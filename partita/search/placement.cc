@@ -28,7 +28,8 @@ constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a leve
 
 constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};
 
-// The best schedule of the step so far: the shortest that fits, or the one that lacks the least memory; and whose it is.
+// The best schedule of the step so far: the shortest that fits, or the one that lacks the least memory; and whose it
+// is.
 class Best {
  public:
   explicit Best(const PlacementProblem& problem) : p_(problem), memory_(problem) {}
@@ -270,9 +271,9 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
     for (PlacedDevice& d : p.devices)
       d.memory_bytes -= std::min(d.memory_bytes, std::max(tried.missing_bytes, d.memory_bytes / kLeastPart));
     if (problem.tell)
-      problem.tell(fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {} bytes",
-                               ms(best.end), tried.fits() ? ms(tried.step_ns) : "more memory",
-                               p.devices[0].memory_bytes));
+      problem.tell(
+          fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {} bytes",
+                      ms(best.end), tried.fits() ? ms(tried.step_ns) : "more memory", p.devices[0].memory_bytes));
     best = improved(p, best, {changes_on(p, budget, kTries), 0}, rng, watch);
     Tried other = shortest(problem, placed, {best}, watch);
     if (other < tried) tried = std::move(other);

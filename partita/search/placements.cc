@@ -231,8 +231,8 @@ SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-msct");
   if (coarse)
-    result.notes.push_back(fmt::format("{} operations as {} vertices, which are placed", fine.ops.size(),
-                                       coarse->problem.ops.size()));
+    result.notes.push_back(
+        fmt::format("{} operations as {} vertices, which are placed", fine.ops.size(), coarse->problem.ops.size()));
   result.notes.push_back(fmt::format(
       "{} of {} have a favourite child; the linear program's step takes {}",
       favourites.child.size() - static_cast<size_t>(std::count(favourites.child.begin(), favourites.child.end(), -1)),

@@ -86,6 +86,24 @@ TEST(Placements, MemoryIsALimit) {
   }
 }
 
+// Results are counted while they are needed: a step that fits takes as long in the plan as in the problem.
+TEST(Placements, AStepThatFitsDoesNotWaitForMemory) {
+  for (const char* model : {"zoo:rnnlm?layers=2,steps=10,hidden=64,vocabulary=100,batch=256,fine=1",
+                            "zoo:nmt?layers=2,steps=6,hidden=64,vocabulary=100,batch=256,fine=1"}) {
+    SCOPED_TRACE(model);
+    const int64_t one = planned(model, "single").physical.peak_bytes[0], limit = one * 65 / 100;
+    const Planned p = planned(model, "placement", "dgx-1", limit);
+    const auto peak = *std::max_element(p.physical.peak_bytes.begin(), p.physical.peak_bytes.begin() + 2);
+    const int64_t ample = planned(model, "placement").predicted.step_time_ns;
+    std::printf("%s: %.3f ms in %.1f MB of %.1f, %.3f in ample memory\n", model,
+                static_cast<double>(p.predicted.step_time_ns) / 1e6, static_cast<double>(peak) / 1e6,
+                static_cast<double>(limit) / 1e6, static_cast<double>(ample) / 1e6);
+    EXPECT_LE(peak, limit);
+    EXPECT_GT(peak * 10, limit * 8);
+    EXPECT_LE(static_cast<double>(p.predicted.step_time_ns), 1.02 * static_cast<double>(ample));
+  }
+}
+
 // What --pin says of where ops may run is kept by searches that place them whole, by auto through these, and refused by
 // others.
 TEST(Placements, DeviceTypesAndGroupsArePinned) {

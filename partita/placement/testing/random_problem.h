@@ -13,7 +13,19 @@ struct RandomShape {
   bool host = false;
   int most_reads = 3, most_ns = 9;
   int groups = 0;
+  bool results = false;  // operations make what they hold while it is needed, of which values are parts
 };
+
+// Of each operation up to two; some operations need scratch. A value is of a result, or takes nothing.
+inline void draw_results(Rng& rng, PlacementProblem& p) {
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    p.ops[o].scratch = rng.below(3) == 0 ? static_cast<int64_t>(rng.below(6)) : 0;
+    for (uint64_t k = rng.below(3); k > 0; --k) {
+      if (p.values[o].moves()) p.values[o].result = static_cast<int>(p.results.size());
+      p.results.push_back({static_cast<int64_t>(rng.below(15)), static_cast<int>(o)});
+    }
+  }
+}
 
 // Each operation reads values of some before it. With a host, the first operation of a problem and some others run on
 // it alone, the rest not there. Each pair of devices has a queue for each direction.
@@ -44,6 +56,7 @@ inline PlacementProblem random_problem(Rng& rng, const RandomShape& shape) {
     p.ops.push_back(op);
     p.values.push_back({rng.below(8) == 0 ? kOrderAlone : static_cast<int64_t>(rng.below(12)), o, {}});
   }
+  if (shape.results) draw_results(rng, p);
   return p;
 }
 
