@@ -5,9 +5,12 @@
 //
 // On two devices of dgx-1, coarsened as the paper says, with the caps that CoarsenOptions has; where they bar the way
 // to so many vertices, each a quarter larger until they do not. The start is the best list schedule, improved by
-// 200,000 changes from three seeds; bounds, start and branches share the seconds. Times are ms, a gap is of the best
-// schedule; the fine gap is that of the step: of the same placement, in the vertices' order, to the bound of the step,
-// which the coarse bound is not. --write: each instance as a file (instance.h), before its row is printed.
+// 200,000 changes from three seeds; bounds, start (at most half) and branches share the seconds. Times are ms, a gap is
+// of the best schedule; the fine gap is that of the step: of the same placement, in the vertices' order, to the bound
+// of the step, which the coarse bound is not. --write: each instance as a file (instance.h), before its row is printed.
+//
+//     partita_certify_bench --random 200 --write FOLDER        # small problems of all kinds with their optima, to
+//     write
 #include <fmt/format.h>
 
 #include <chrono>
@@ -27,6 +30,7 @@
 #include "partita/placement/decode.h"
 #include "partita/placement/improve.h"
 #include "partita/placement/solve_program.h"
+#include "partita/placement/testing/random_problem.h"
 #include "partita/search/placed_graph.h"
 #include "placement/instance.h"
 #include "search/models.h"
@@ -65,24 +69,24 @@ Coarse coarsened(const PlacementProblem& fine, int target, CoarsenOptions& optio
   }
 }
 
-PlacedSchedule improved_start(const PlacementProblem& p) {
+// Until the watch's end, if that comes before the last change.
+PlacedSchedule improved_start(const PlacementProblem& p, const Watch& watch) {
   std::string why;
   const auto start = best_list_schedule(p, {}, why);
   if (!start) fail("{}", why);
   PlacedSchedule best = *start;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Rng rng(seed);
-    PlacedSchedule s = improved(p, *start, {.changes = kChanges, .late = 2000}, rng, {});
+    PlacedSchedule s = improved(p, *start, {.changes = kChanges, .late = 2000}, rng, watch);
     if (s.end < best.end) best = std::move(s);
   }
   return best;
 }
 
-void write_instance(const std::string& path, const Fine& fine, const PlacementProblem& p, const CoarsenOptions& caps,
-                    const Found& found) {
-  Json json = {{"name", path.substr(path.rfind('/') + 1)},
-               {"model", fine.model},
-               {"caps", {caps.time_share, caps.memory_share}}};
+void write_instance(const std::string& path, const std::string& model, const PlacementProblem& p,
+                    const CoarsenOptions& caps, const Found& found) {
+  Json json = {
+      {"name", path.substr(path.rfind('/') + 1)}, {"model", model}, {"caps", {caps.time_share, caps.memory_share}}};
   json.update(json_of(p));
   json["ours"] = json_of(found);
   write_file(path + ".json", json.dump() + "\n");
@@ -96,7 +100,9 @@ bool certify(const Fine& fine, int vertices, double seconds, const std::string& 
   const auto begun = Watch::Clock::now();
   Found found;
   found.root_ns = placement_bounds(p).ns();
-  const PlacedSchedule start = improved_start(p);
+  const PlacedSchedule start = improved_start(
+      p, {.deadline =
+              begun + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds / 2))});
   const double start_s = seconds_since(begun);
   BranchResult r = branch_and_bound(p, start, {.seconds = std::max(0.0, seconds - start_s)}, {});
   found.seconds = start_s + r.seconds;
@@ -109,7 +115,7 @@ bool certify(const Fine& fine, int vertices, double seconds, const std::string& 
   found.nodes = r.nodes;
   found.order_nodes = r.order_nodes;
   found.schedule = std::move(r.schedule);
-  if (!path.empty()) write_instance(path, fine, p, caps, found);
+  if (!path.empty()) write_instance(path, fine.model, p, caps, found);
   const int64_t end = found.schedule.end;
   fmt::print(
       "{:>8} {:>4.1f}, {:>4.1f}% {:>9.3f} {:>9.3f} {:>6.2f}% {:>9.3f} {:>6.2f}% {:>7.1f} {:>7.1f} {:>8} {:>8} "
@@ -121,8 +127,47 @@ bool certify(const Fine& fine, int vertices, double seconds, const std::string& 
   return gap(found.bound_ns, end) <= kEnough;
 }
 
+// With hosts, groups, little memory, second protocols, and ways that share a queue.
+PlacementProblem any_problem(uint64_t seed) {
+  Rng rng(seed);
+  PlacementProblem p = random_problem(rng, {.ops = 4 + static_cast<int>(rng.below(9)),
+                                            .devices = 2 + static_cast<int>(rng.below(3)),
+                                            .host = rng.below(2) == 0,
+                                            .most_reads = 1 + static_cast<int>(rng.below(3)),
+                                            .groups = static_cast<int>(rng.below(3))});
+  draw_memory_and_ways(rng, p);
+  const bool protocols = rng.below(2) == 0, shared = rng.below(3) == 0;
+  for (size_t from = 0; from < p.ways.size(); ++from)
+    for (Way& way : p.ways[from]) {
+      if (way.queue < 0) continue;
+      if (protocols) way.others = {{way.latency_ns / 2, 1.7 * way.ns_per_byte}};
+      if (shared) way.queue = static_cast<int>(from);
+    }
+  verify(p);
+  return p;
+}
+
+void write_random(int count, const std::string& folder) {
+  if (folder.empty()) bad_word("random problems are for writing: --write FOLDER");
+  int written = 0, proved = 0;
+  for (int seed = 1; seed <= count; ++seed) {
+    const PlacementProblem p = any_problem(static_cast<uint64_t>(seed));
+    std::string why;
+    const auto start = best_list_schedule(p, {}, why);
+    if (!start) continue;  // memory
+    BranchResult r = branch_and_bound(p, *start, {.seconds = 10}, {});
+    const int64_t root = placement_bounds(p).ns();
+    proved += r.proved();
+    write_instance(fmt::format("{}/random-{}", folder, seed), "", p, {},
+                   {std::move(r.schedule), r.bound_ns, root, r.nodes, r.order_nodes, r.seconds, 0});
+    ++written;
+  }
+  fmt::print("random problems of seeds 1 to {}: {} with a start, {} of them proved\n", count, written, proved);
+}
+
 constexpr const char* kUsage =
     "usage: partita_certify_bench [--seconds S] [--vertices N,..] [--write FOLDER] [MODEL..]\n"
+    "       partita_certify_bench --random N --write FOLDER\n"
     "as --seconds 10 --vertices 50,100 'zoo:rnnlm?steps=10,hidden=512'; without any, four models of 50, 100, 150 and "
     "200 vertices, 60 seconds each\n";
 
@@ -144,6 +189,8 @@ void benchmark(int argc, char** argv) {
   const double seconds = positive_of(taken(models, "--seconds", "60"));
   const std::vector<int> vertices = numbers_of(taken(models, "--vertices", "50,100,150,200"));
   const std::string folder = taken(models, "--write", "");
+  const std::string random = taken(models, "--random", "");
+  if (!random.empty()) return write_random(int_of(random), folder);
   for (const std::string& word : models)
     if (!word.starts_with("zoo:")) bad_word(fmt::format("'{}' is no model of the zoo", word));
   if (models.empty())

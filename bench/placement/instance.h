@@ -1,5 +1,5 @@
 // A placement problem and what was found of it as JSON, for who judges it with something else
-// (bench/placement/judge.py).
+// (bench/placement/judge.py). (bench/placement/judge.py).
 //
 //     {"name": "rnnlm-50", "model": "zoo:rnnlm?..", "caps": [0.08, 0.12],
 //      "devices": [{"name": "gpu0", "memory_bytes": 17179869184}, ..],
@@ -20,6 +20,7 @@
 
 namespace partita {
 
+// Of a problem.
 struct Found {
   PlacedSchedule schedule;
   int64_t bound_ns = 0, root_ns = 0;  // of the branch and bound; of no branch
