@@ -69,15 +69,15 @@ Coarse coarsened(const PlacementProblem& fine, int target, CoarsenOptions& optio
   }
 }
 
-// Until the watch's end, if that comes before the last change.
-PlacedSchedule improved_start(const PlacementProblem& p, const Watch& watch) {
+// Until the watch's end, or a step as short as the bound, if that comes before the last change.
+PlacedSchedule improved_start(const PlacementProblem& p, int64_t bound_ns, const Watch& watch) {
   std::string why;
   const auto start = best_list_schedule(p, {}, why);
   if (!start) fail("{}", why);
   PlacedSchedule best = *start;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Rng rng(seed);
-    PlacedSchedule s = improved(p, *start, {.changes = kChanges, .late = 2000}, rng, watch);
+    PlacedSchedule s = improved(p, *start, {.changes = kChanges, .enough_ns = bound_ns, .late = 2000}, rng, watch);
     if (s.end < best.end) best = std::move(s);
   }
   return best;
@@ -100,9 +100,10 @@ bool certify(const Fine& fine, int vertices, double seconds, const std::string& 
   const auto begun = Watch::Clock::now();
   Found found;
   found.root_ns = placement_bounds(p).ns();
-  const PlacedSchedule start = improved_start(
-      p, {.deadline =
-              begun + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds / 2))});
+  Watch half;
+  half.deadline =
+      begun + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds / 2));
+  const PlacedSchedule start = improved_start(p, found.root_ns, half);
   const double start_s = seconds_since(begun);
   BranchResult r = branch_and_bound(p, start, {.seconds = std::max(0.0, seconds - start_s)}, {});
   found.seconds = start_s + r.seconds;
