@@ -61,40 +61,50 @@ def less(step, other):
     return "-" if step is None or other is None else f"{100 * (1 - step / other):.0f}%"
 
 
+def steps_of(args, name):
+    """The rows of a variant and what they say, ms; None where nothing has a plan."""
+    options, pesto = [], f"pesto?seconds={args.seconds}"
+    if args.limit:
+        single = rows_of(args.partita, VARIANTS[name], ["single"], ["--memory-limit", "1TB"])["single"]
+        options = ["--memory-limit", str(int(args.limit * single["least_memory_bytes"]))]
+    rows = rows_of(args.partita, VARIANTS[name], ["single", *EXPERT, *BAECHI, pesto, "placement"], options)
+    for search, row in rows.items():
+        if "reason" in row:
+            print(f"{name}, {search}: {row['reason'][:200]}", file=sys.stderr)
+    steps = {"one": best(rows, ["single"]), "expert": best(rows, EXPERT), "baechi": best(rows, BAECHI),
+             "pesto": best(rows, [pesto]), "ours": best(rows, ["placement"])}
+    steps["other"] = min((steps[s] for s in ("one", "expert", "baechi") if steps[s] is not None), default=None)
+    ops = next((int(r["counters"]["ops"]) for r in rows.values() if "ops" in r.get("counters", {})), 0)
+    seconds = ", ".join(f"{rows[s]['search_seconds']:.0f}" if "search_seconds" in rows[s] else "-"
+                        for s in (pesto, "placement"))
+    return steps, ops, seconds
+
+
+def over(variants, other):
+    """Our step over the other's, of the variants that both have a plan for."""
+    return [v["ours"] / v[other] for v in variants if v["ours"] is not None and v[other] is not None]
+
+
 def table(args):
-    pesto = f"pesto?seconds={args.seconds}"
+    """Prints the table and its means; returns the steps of the variants (steps_of)."""
     print("| model | ops | one device | expert | Baechi | Pesto | ours | ours: than the best other | than Pesto | "
           "seconds of Pesto, ours |\n|---|---|---|---|---|---|---|---|---|---|")
-    ratios, over_best, over_expert, over_baechi = [], [], [], []
-    for name, model in VARIANTS.items():
-        if args.only and name not in args.only:
-            continue
-        options = []
-        if args.limit:
-            single = rows_of(args.partita, model, ["single"], ["--memory-limit", "1TB"])["single"]
-            options = ["--memory-limit", str(int(args.limit * single["least_memory_bytes"]))]
-        rows = rows_of(args.partita, model, ["single", *EXPERT, *BAECHI, pesto, "placement"], options)
-        one, expert, baechi = (best(rows, s) for s in (["single"], EXPERT, BAECHI))
-        program, ours = best(rows, [pesto]), best(rows, ["placement"])
-        other = min((s for s in (one, expert, baechi) if s is not None), default=None)
-        ops = next((int(r["counters"]["ops"]) for r in rows.values() if "ops" in r.get("counters", {})), 0)
-        seconds = ", ".join(f"{rows[s]['search_seconds']:.0f}" if "search_seconds" in rows[s] else "-"
-                            for s in (pesto, "placement"))
-        print(f"| {name} | {ops} | {ms(one)} | {ms(expert)} | {ms(baechi)} | {ms(program)} | {ms(ours)} | "
-              f"{less(ours, other)} | {less(ours, program)} | {seconds} |", flush=True)
-        if ours is not None:
-            ratios += [ours / program] if program else []
-            for kept, against in ((over_best, other), (over_expert, expert), (over_baechi, baechi)):
-                kept += [100 * (1 - ours / against)] if against else []
-        for search, row in rows.items():
-            if "reason" in row:
-                print(f"{name}, {search}: {row['reason'][:200]}", file=sys.stderr)
+    variants = []
+    for name in args.only or VARIANTS:
+        steps, ops, seconds = steps_of(args, name)
+        variants.append(steps)
+        times = " | ".join(ms(steps[s]) for s in ("one", "expert", "baechi", "pesto", "ours"))
+        print(f"| {name} | {ops} | {times} | {less(steps['ours'], steps['other'])} | "
+              f"{less(steps['ours'], steps['pesto'])} | {seconds} |", flush=True)
+    ratios = over(variants, "pesto")
     if ratios:
         print(f"\nours over Pesto: {statistics.geometric_mean(ratios):.3f} in geometric mean of {len(ratios)}")
-    for kept, against in ((over_best, "the best other"), (over_expert, "experts"), (over_baechi, "Baechi")):
+    for other, name in (("other", "the best other"), ("expert", "experts"), ("baechi", "Baechi")):
+        kept = [100 * (1 - ratio) for ratio in over(variants, other)]
         if kept:
-            print(f"ours is shorter than {against} by {statistics.mean(kept):.1f}% in the mean of {len(kept)}, "
+            print(f"ours is shorter than {name} by {statistics.mean(kept):.1f}% in the mean of {len(kept)}, "
                   f"{min(kept):.1f} to {max(kept):.1f}")
+    return variants
 
 
 def scaled_cluster(partita, compute, links, folder):

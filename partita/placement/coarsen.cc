@@ -326,18 +326,29 @@ std::vector<int> Coarsener::room_order() const {
   return order;
 }
 
-// Of vertices of one height, or of any for which there is room, the order's neighbours are candidates. The half of them
-// that takes least time is merged.
+// Of vertices of one height, or of any for which there is room, the order's neighbours are candidates; one that may not
+// be merged waits for a later one, if it is the lightest, or the lightest of those that stay together anyway. The half
+// of the candidates that takes least time is merged.
 Coarsener::Pairs Coarsener::of_neighbours(const MergeGraph& g, Batch kind, size_t most) {
   std::vector<int> height;
   if (kind == Batch::kHeight) height = heights(g);
   else height.assign(load_.size(), 1);
+  const std::vector<int> same = together();
   Pairs candidates, batch;
-  int open = -1;
+  int any = -1, own = -1;  // what waits
+  const auto lighter = [&](int v, int than) { return than < 0 || load_[at(v)].ns < load_[at(than)].ns; };
   for (int v : kind == Batch::kHeight ? height_order(g, height) : room_order()) {
-    const bool alike = open >= 0 && height[at(open)] == height[at(v)] && devices_[at(open)] == devices_[at(v)];
-    if (alike && may_merge(open, v)) candidates.emplace_back(std::exchange(open, -1), v);
-    else if (!alike || load_[at(v)].ns < load_[at(open)].ns) open = v;
+    if (any >= 0 && (height[at(any)] != height[at(v)] || devices_[at(any)] != devices_[at(v)])) any = own = -1;
+    if (own >= 0 && same[at(own)] != same[at(v)]) own = -1;
+    const int with = own >= 0 && may_merge(own, v) ? own : any >= 0 && may_merge(any, v) ? any : -1;
+    if (with >= 0) {
+      candidates.emplace_back(with, v);
+      if (any == with) any = -1;
+      if (own == with) own = -1;
+      continue;
+    }
+    if (lighter(v, any)) any = v;
+    if (lighter(v, own)) own = v;
   }
   const auto ns = [&](const std::pair<int, int>& p) { return load_[at(p.first)].ns + load_[at(p.second)].ns; };
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) { return ns(a) < ns(b); });

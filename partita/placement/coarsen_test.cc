@@ -77,6 +77,23 @@ TEST(Coarsen, CapsTypesAndGroups) {
   EXPECT_EQ(names(coarsen(p, 1, kNoCaps).problem), (std::vector<std::string>{"a+1", "c+1"}));  // by height
 }
 
+// x, whose group y is at a greater height, may be merged with neither a nor b, and a and b may with each other.
+TEST(Coarsen, ALighterNeighbourOfAnotherGroupHidesNothing) {
+  PlacementProblem p;
+  p.devices = {{"host", 100}, {"gpu0", 100}, {"gpu1", 100}};
+  p.ways = {{{}, {0, 1, 0.01}, {1, 1, 0.01}}, {{2, 1, 0.01}, {}, {3, 1, 0.01}}, {{4, 1, 0.01}, {5, 1, 0.01}, {}}};
+  p.queues = 6;
+  p.ops = {{"x", {-1, 1, 1}, 0, 0, {}},
+           {"load", {1, -1, -1}, 0, -1, {}},
+           {"y", {-1, 5, 5}, 0, 0, {0}},
+           {"a", {-1, 2, 2}, 0, 1, {}},
+           {"b", {-1, 2, 2}, 0, 1, {}}};
+  p.values = {{100, 1, {2}}};
+  verify(p);
+  EXPECT_EQ(names(coarsen(p, 1, {.time_share = 0.6, .memory_share = 1}).problem),
+            (std::vector<std::string>{"x", "load", "y", "a+1"}));
+}
+
 TEST(Coarsen, ValuesThatGoTheSameWayAreJoined) {
   PlacementProblem p = figure6();
   p.ops = {{"a", {9, 9}, 0, -1, {}}, {"b", {9, 9}, 0, -1, {}}, {"c", {1, -1}, 0, -1, {0, 1}}};
