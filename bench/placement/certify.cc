@@ -208,7 +208,8 @@ void benchmark(int argc, char** argv) {
     const Problem problem{.graph = graph, .cluster = cluster};
     const PlacedGraph placed = placed_graph(problem, CostModel(cluster), {});
     const auto begun = Watch::Clock::now();
-    const Fine fine{models[m], placed.problem, placement_bounds(placed.problem).ns()};
+    const PlacementProblem step = with_footprints(placed);
+    const Fine fine{models[m], step, placement_bounds(step).ns()};
     fmt::print("{}: {} operations, bound {:.3f} ms in {:.1f} ms\n", fine.model, fine.problem.ops.size(),
                ms(fine.bound_ns), 1e3 * seconds_since(begun));
     for (int n : vertices) {
