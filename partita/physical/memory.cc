@@ -11,6 +11,7 @@
 
 #include "partita/base/align.h"
 #include "partita/base/error.h"
+#include "partita/base/rng.h"
 #include "partita/base/threads.h"
 #include "partita/physical/in_place.h"
 #include "partita/physical/passes.h"
@@ -435,37 +436,62 @@ std::vector<int> ordered(const std::vector<Extent>& extents, const Numbers& numb
 
 // Those whose bytes are their own first. Then the largest, where sizes count as equal that are the same power of a base
 // (1: that are equal), and of these what lives first. Or what lives where most bytes live at once (greedy by breadth:
-// Pisarchyk and Lee 2020), and of these the largest, the first, or those that are large for long.
-std::vector<std::vector<int>> further_orders(const OnDevice& device) {
-  constexpr double kBases[] = {1, 1.2, 1.5, 2, 3, 4, 8};
-  const std::vector<Extent> extents = extents_of(device);
-  std::vector<std::vector<int>> orders;
-  for (double base : kBases)
-    orders.push_back(ordered(extents, [&](const Extent& e) {
-      const double size = base > 1 ? std::floor(std::log(std::max(1.0, e.bytes)) / std::log(base)) : e.bytes;
-      return std::tuple(e.first < 0 ? -static_cast<double>(kAllBytes) : -size, static_cast<double>(e.first));
-    }));
-  const auto by_breadth = [&](const auto& second) {
-    orders.push_back(
-        ordered(extents, [&](const Extent& e) { return std::tuple(-static_cast<double>(e.most_bytes), second(e)); }));
-  };
-  by_breadth([](const Extent& e) { return -e.bytes; });
-  by_breadth([](const Extent& e) { return static_cast<double>(e.first); });
-  by_breadth([](const Extent& e) { return -e.bytes * e.lives_for; });
-  return orders;
-}
+// Pisarchyk and Lee 2020), and of these the largest, the first, or those that are large for long. Or the largest and
+// longest, with sizes that are drawn up to so many times larger.
+class FurtherOrders {
+ public:
+  explicit FurtherOrders(const OnDevice& device) : extents_(extents_of(device)) {}
+  bool end(bool draws) const { return next_ >= std::size(kBases) + kByBreadth + (draws ? kDrawn : 0); }
+  std::vector<int> next() {
+    const std::size_t k = next_++;
+    if (k < std::size(kBases)) return by_size(kBases[k]);
+    return k < std::size(kBases) + kByBreadth ? by_breadth(k - std::size(kBases)) : drawn();
+  }
 
-// In the order of the blocks; where that needs somewhat more than would do, the best of further orders.
+ private:
+  static constexpr double kBases[] = {1, 1.2, 1.5, 2, 3, 4, 8};
+  static constexpr std::size_t kByBreadth = 3, kDrawn = 40;
+  static constexpr double kFirst = -static_cast<double>(kAllBytes);
+
+  std::vector<int> by_size(double base) const {
+    return ordered(extents_, [&](const Extent& e) {
+      const double size = base > 1 ? std::floor(std::log(std::max(1.0, e.bytes)) / std::log(base)) : e.bytes;
+      return std::tuple(e.first < 0 ? kFirst : -size, static_cast<double>(e.first));
+    });
+  }
+  std::vector<int> by_breadth(std::size_t kind) const {
+    return ordered(extents_, [&](const Extent& e) {
+      const double second[] = {-e.bytes, static_cast<double>(e.first), -e.bytes * e.lives_for};
+      return std::tuple(-static_cast<double>(e.most_bytes), second[kind]);
+    });
+  }
+  std::vector<int> drawn() {
+    constexpr double kLonger = 0.3, kMostTimes = 3;
+    const double times = std::log(kMostTimes) * rng_.uniform();
+    return ordered(extents_, [&](const Extent& e) {
+      const double size = std::log(std::max(1.0, e.bytes)) + kLonger * std::log(1 + e.lives_for);
+      return std::tuple(e.first < 0 ? kFirst : -size - times * rng_.uniform(), static_cast<double>(e.first));
+    });
+  }
+
+  const std::vector<Extent> extents_;
+  Rng rng_{1};
+  std::size_t next_ = 0;
+};
+
+// In the order of the blocks; where that needs somewhat more than would do, the best of further orders; of those that
+// are drawn where little is missing.
 void place_blocks(OnDevice& device, int64_t enough_bytes, const Watch& watch) {
-  constexpr double kSomewhatMore = 1.25;
+  constexpr double kSomewhatMore = 1.25, kLittleMore = 1.06;
   std::vector<int> order(device.contents.blocks.size());
   std::iota(order.begin(), order.end(), 0);
   Packed best = packed(device, order, watch);
-  const auto somewhat_more = kSomewhatMore * static_cast<double>(enough_bytes);
-  if (best.peak_bytes > enough_bytes && static_cast<double>(best.peak_bytes) < somewhat_more)
-    for (const std::vector<int>& other : further_orders(device)) {
-      if (best.peak_bytes <= enough_bytes) break;
-      Packed next = packed(device, other, watch);
+  const auto within = [&](double times) {
+    return static_cast<double>(best.peak_bytes) < times * static_cast<double>(enough_bytes);
+  };
+  if (best.peak_bytes > enough_bytes && within(kSomewhatMore))
+    for (FurtherOrders orders(device); best.peak_bytes > enough_bytes && !orders.end(within(kLittleMore));) {
+      Packed next = packed(device, orders.next(), watch);
       if (next.peak_bytes < best.peak_bytes) best = std::move(next);
     }
   device.offsets = std::move(best.offsets);

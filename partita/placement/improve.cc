@@ -93,12 +93,40 @@ double lacking_cost(const PlacementProblem& problem, int64_t end_ns, int64_t ove
   return kSteps * static_cast<double>(end_ns) * static_cast<double>(over_bytes) / static_cast<double>(least);
 }
 
-PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
-                        Rng& rng, const Watch& watch) {
-  if (problem.ops.empty()) return start;
+namespace {
+
+PlacedSchedule walked(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
+                      Rng& rng, const Watch& watch) {
   Walk walk(problem, start, options);
   for (int64_t i = 0; i < options.changes && !walk.enough(options.enough_ns) && !watch.ended(); ++i) walk.step(i, rng);
   return std::move(walk).best();
+}
+
+// From a start that lacks memory walks end far apart, by how their first changes free some: the best of a few short
+// ones goes on.
+PlacedSchedule fitted(const PlacementProblem& problem, const PlacedSchedule& start, ImproveOptions options, Rng& rng,
+                      const Watch& watch) {
+  constexpr int kWalks = 8, kLate = 5;
+  options.late = std::min(options.late, kLate);
+  const ImproveOptions each{options.changes / (2 * kWalks), options.enough_ns, options.late};
+  PlacedMemory memory(problem);
+  PlacedSchedule best = start;
+  for (int k = 0; k < kWalks; ++k) {
+    PlacedSchedule other = walked(problem, start, each, rng, watch);
+    if (std::pair(memory.over_bytes(other), other.end) < std::pair(memory.over_bytes(best), best.end))
+      best = std::move(other);
+  }
+  options.changes -= kWalks * each.changes;
+  return walked(problem, best, options, rng, watch);
+}
+
+}  // namespace
+
+PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
+                        Rng& rng, const Watch& watch) {
+  if (problem.ops.empty()) return start;
+  if (PlacedMemory(problem).over_bytes(start) > 0) return fitted(problem, start, options, rng, watch);
+  return walked(problem, start, options, rng, watch);
 }
 
 }  // namespace partita

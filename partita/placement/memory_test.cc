@@ -49,7 +49,11 @@ TEST(PlacedMemory, WhatFreesGoesFirst) {
   PlacementProblem p;
   p.devices = {{"gpu0", 40}};
   p.ways = {{{}}};
-  p.ops = {{"a", {1}, 0, -1, {}}, {"b", {1}, 0, -1, {}}, {"c", {1}, 0, -1, {1}}, {"e", {1}, 0, -1, {0}}, {"f", {1}, 0, -1, {2}}};
+  p.ops = {{"a", {1}, 0, -1, {}},
+           {"b", {1}, 0, -1, {}},
+           {"c", {1}, 0, -1, {1}},
+           {"e", {1}, 0, -1, {0}},
+           {"f", {1}, 0, -1, {2}}};
   p.values = {{20, 0, {3}, 0}, {10, 1, {2}, 1}, {20, 2, {4}, 2}};
   p.results = {{20, 0}, {10, 1}, {20, 2}, {1, 3}};
   const std::vector<int> device(5, 0), rank = {0, 1, 2, 3, 4};
@@ -74,8 +78,8 @@ TEST(PlacedMemory, OfRandomSchedules) {
                                               .results = true});
     verify(p);
     const std::vector<int> device = random_placement(rng, p), rank = critical_ranks(p, device);
-    const PlacedSchedule s = rng.below(2) == 0 ? first_come(p, device, rank)
-                                               : list_schedule(p, device, by_rank(rank), true);
+    const PlacedSchedule s =
+        rng.below(2) == 0 ? first_come(p, device, rank) : list_schedule(p, device, by_rank(rank), true);
     const std::vector<int64_t> peaks = PlacedMemory(p).peaks(s);
     for (size_t d = 0; d < peaks.size(); ++d) p.devices[d].memory_bytes = peaks[d];
     ASSERT_EQ(why_not(p, s), "") << round;

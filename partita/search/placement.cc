@@ -19,7 +19,7 @@ namespace partita {
 
 namespace {
 
-constexpr int kTries = 4;             // where the planner refuses what footprints allowed
+constexpr int kTries = 6;             // where the planner refuses what footprints allowed
 constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
 constexpr size_t kBranched = 64;      // vertices, of which the shortest schedule is looked for by branch and bound
 constexpr int64_t kNodes = 50;        // that it takes at most
@@ -67,18 +67,27 @@ class Best {
   std::optional<Rated> best_, start_;
 };
 
-void offer_rules(const Problem& problem, const PlacedGraph& placed, Best& best) {
+// Returns the rules' schedules, each as its own search has it.
+std::vector<PlacedSchedule> offer_rules(const Problem& problem, const PlacedGraph& placed, Best& best) {
+  const PlacementProblem& p = placed.problem;
   const int devices = problem.cluster.compute_count;
   for (int d = 0; d < devices; ++d)
     best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device");
-  best.offer(placed_as(placed, expert_devices(problem.graph, devices)), {}, "expert-placement");
+  const std::vector<int> expert = placed_as(placed, expert_devices(problem.graph, devices));
+  best.offer(expert, {}, "expert-placement");
+  std::vector<PlacedSchedule> rules{first_come(p, expert, critical_ranks(p, expert))};
   std::string why;
   const PlacementProblem footprints = with_footprints(placed);
-  if (const auto device = topological_placement(footprints, why)) best.offer(*device, {}, "baechi-mtopo");
-  if (const auto schedule = earliest_task_first(footprints, why)) {
+  if (const auto device = topological_placement(footprints, why)) {
+    best.offer(*device, {}, "baechi-mtopo");
+    rules.push_back(first_come(p, *device, framework_ranks(p)));
+  }
+  if (auto schedule = earliest_task_first(footprints, why)) {
     best.offer(schedule->device, {}, "baechi-metf");
     best.take(*schedule, "baechi-metf");
+    rules.push_back(std::move(*schedule));
   }
+  return rules;
 }
 
 // A vertex goes where most of its time is in the step's placement; groups are whole vertices' or go as their first.
@@ -179,15 +188,15 @@ struct Tried {
   }
 };
 
-// Of these schedules, kept or with their placements alone, the plan whose lowered step is the shortest, of those that
-// fit if any does.
+// Of these schedules, in their own order (kept) or in others (placements.h), the plan whose lowered step is the
+// shortest, of those that fit if any does.
 Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vector<PlacedSchedule>& schedules,
-               const Watch& watch) {
+               const std::vector<std::string>& orders, const Watch& watch) {
   Problem in_time = problem;
   in_time.objective = Objective::kTime;
   std::optional<Tried> best;
   for (const PlacedSchedule& schedule : schedules)
-    for (const char* order : {"own", "framework"}) {
+    for (const std::string& order : orders) {
       if (best && best->fits() && watch.ended()) break;
       Tried tried{placed_result(problem, placed, schedule, order, "placement")};
       const Judgement judged = judge(in_time, *tried.result.plan, {});
@@ -208,17 +217,17 @@ std::string note_of(const Coarsest& coarsest) {
 }
 
 // The best schedule of the step, from the rules' placements through coarser problems to the step itself. `rules`: gets
-// the best of them.
+// the best of them, and what they say.
 PlacedSchedule searched(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng,
                         const Watch& watch, std::vector<PlacedSchedule>& rules, std::vector<std::string>& notes) {
   const PlacementProblem& p = placed.problem;
   Best best(p);
-  offer_rules(problem, placed, best);
+  rules = offer_rules(problem, placed, best);
   const PlacementBounds bounds = placement_bounds(p);
   const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
   const std::string rule = best.whose();
   const PlacedSchedule of_rule = best.schedule();
-  rules.push_back(of_rule);
+  rules.insert(rules.begin(), of_rule);
   CoarsenOptions coarsening;
   coarsening.placement = best.start().device;
   const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, coarsening);
@@ -259,24 +268,29 @@ bool is_full(const PlacementProblem& p, const PlacedSchedule& schedule) {
   return false;
 }
 
-// The planner leaves room between registers that the problem has not. Where its step then waits for memory, or does not
-// fit, the schedule is improved with less memory, some times.
-Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, PlacedSchedule best, Tried tried,
-              const Budget& budget, Rng& rng, const Watch& watch) {
+// The planner leaves room between registers that the problem has not, of one schedule more than of another. Where its
+// step waits for memory, or does not fit, other schedules are made with less memory, some times.
+Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, const PlacedSchedule& best,
+              Tried tried, const Budget& budget, Rng& rng, const Watch& watch) {
   constexpr double kWaits = 1.02;
-  constexpr int64_t kLeastPart = 64;  // of a device's memory that is taken away
+  constexpr int64_t kPartLess = 64, kSchedules = 3, kPartOfChanges = 6;
+  int64_t aim_ns = best.end;
   for (int again = 0; again < kTries && !watch.ended(); ++again) {
-    const bool waits = static_cast<double>(tried.step_ns) > kWaits * static_cast<double>(best.end);
+    const bool waits = static_cast<double>(tried.step_ns) > kWaits * static_cast<double>(aim_ns);
     if (tried.fits() && (!waits || !is_full(p, best))) break;
-    for (PlacedDevice& d : p.devices)
-      d.memory_bytes -= std::min(d.memory_bytes, std::max(tried.missing_bytes, d.memory_bytes / kLeastPart));
+    for (PlacedDevice& d : p.devices) d.memory_bytes -= d.memory_bytes / kPartLess;
     if (problem.tell)
       problem.tell(
           fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {} bytes",
-                      ms(best.end), tried.fits() ? ms(tried.step_ns) : "more memory", p.devices[0].memory_bytes));
-    best = improved(p, best, {changes_on(p, budget, kTries), 0}, rng, watch);
-    Tried other = shortest(problem, placed, {best}, watch);
-    if (other < tried) tried = std::move(other);
+                      ms(aim_ns), tried.fits() ? ms(tried.step_ns) : "more memory", p.devices[0].memory_bytes));
+    for (int64_t k = 0; k < kSchedules && !watch.ended(); ++k) {
+      const ImproveOptions options{changes_on(p, budget, kTries) / kPartOfChanges, 0};
+      const PlacedSchedule schedule = improved(p, best, options, rng, watch);
+      Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
+      if (!(other < tried)) continue;
+      tried = std::move(other);
+      aim_ns = schedule.end;
+    }
   }
   return tried;
 }
@@ -287,10 +301,12 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const PlacementProblem& p = placed.problem;
   expect_room_for_what_stays(p);
   std::vector<std::string> notes;
-  std::vector<PlacedSchedule> schedules;
-  const PlacedSchedule best = searched(problem, placed, budget, rng, watch, schedules, notes);
-  schedules.push_back(best);
-  Tried tried = planned(problem, placed, p, best, shortest(problem, placed, schedules, watch), budget, rng, watch);
+  std::vector<PlacedSchedule> rules;
+  const PlacedSchedule best = searched(problem, placed, budget, rng, watch, rules, notes);
+  if (!is_full(p, best)) rules.resize(1);  // the best of them
+  rules.insert(rules.begin(), best);
+  Tried tried = shortest(problem, placed, rules, {"own", "framework"}, watch);
+  tried = planned(problem, placed, p, best, std::move(tried), budget, rng, watch);
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
