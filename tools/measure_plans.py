@@ -2,7 +2,7 @@
 """Predicted against measured steps on this machine: the table of docs/profile.md.
 
     tools/measure_plans.py [--partita build/release/partita] [--profile profile.json] [--all|--more|--soap|--place|--spread]
-                           [--models N] [-o table.md]
+                           [--models N] [--tries N] [-o table.md]
 
 Profiles the models once (what the profile has already is not measured again), then plans, runs and compares each of
 them with several searches on 1 and 2 devices, by `partita compare --measure`. --all: more plans of each, some hundred in
@@ -53,6 +53,7 @@ PLACE_MODELS = {
                         *PLACE_OPTIONS],
     "nasnet": ["zoo:nasnet?cells=1,filters=192,image=64,stem=16,batch=4,classes=10", *PLACE_OPTIONS],
 }
+MANY_OF_OTHERS = 0.2  # cores that other programs use, beyond which they are told of
 QUICK = {1: ["single"], 2: ["data-parallel", "tofu", "zero"]}
 ALL = {1: ["single", "single?recompute=layer"],
        2: ["data-parallel", "data-parallel?micro-batches=2", "tofu", "model-parallel", "megatron", "zero",
@@ -96,9 +97,15 @@ def compared(partita, model, devices, searches, profile, seconds, options):
     return [row for s in searches for row in compared(partita, model, devices, [s], profile, seconds, options)]
 
 
-def rows_of(partita, name, model, plans, profile, seconds, options):
-    for devices, searches in plans.items():
-        for row in compared(partita, model, devices, searches, profile, seconds, options):
+def rows_of(args, name, model, kind, profile):
+    """The rows of a model; what was measured beside other programs is measured again, as often as --tries says."""
+    for devices, searches in kind.plans.items():
+        for row in compared(args.partita, model, devices, searches, profile, args.seconds, kind.options):
+            for _ in range(1, args.tries):
+                if row.get("others_cores", 0) <= MANY_OF_OTHERS:
+                    break
+                again = compared(args.partita, model, devices, [row["search"]], profile, args.seconds, kind.options)
+                row = min([row, *again], key=lambda r: r["others_cores"])
             if "measured_step_time_us" in row:
                 yield {**row, "model": name, "devices": devices}
 
@@ -176,7 +183,7 @@ def measured(args, kind):
                            stdout=subprocess.DEVNULL)
         rows = []
         for name, model in models.items():
-            rows += rows_of(args.partita, name, model, kind.plans, profile, args.seconds, kind.options)
+            rows += rows_of(args, name, model, kind, profile)
             print(f"{name}: {len(rows)} plans so far", file=sys.stderr)
     return table(rows, kind.least)
 
@@ -191,6 +198,7 @@ def main():
     which.add_argument("--spread", action="store_true")
     parser.add_argument("--models", type=int, default=len(MODELS), help="the first so many")
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--tries", type=int, default=1, help="of a plan beside which other programs work")
     parser.add_argument("-o", dest="output")
     args = parser.parse_args()
     text = spread(args.partita, dict(list(PLACE_MODELS.items())[:args.models])) if args.spread else measured(
