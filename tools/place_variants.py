@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Pesto's eleven models on two V100: the tables of docs/reproduction.md (Figures 5, 7 and 8, placement times).
+"""Pesto's eleven models on two V100: the tables of docs/reproduction.md (Figures 5, 7 and 8, Tables 1 to 3).
 
-    tools/place_variants.py [--partita build/release/partita] [--seconds 60] [--only NAME,..] [--limit 0.6] [--sweeps]
+    tools/place_variants.py [--partita build/release/partita] [--seconds 60] [--only NAME,..] [--limit 0.6]
+                            [--sweeps | --tables]
 
 Plans each model with one device, experts' placement, Baechi's three rules, Pesto's integer program (60 s of the
 solver, unless --seconds says otherwise) and our search, on dgx-1 with 2 devices of 16 GB. Times are predicted steps.
 --limit F: each device has F of the memory that the step takes on one device. --sweeps: the figures of RNNLM-2 and
-NMT-2 alone: congestion (Figure 5), and devices and links of other speeds (Figure 8).
+NMT-2 alone: congestion (Figure 5), and devices and links of other speeds (Figure 8). --tables: how many operations
+are how long (Table 1), how long placement takes (Table 2), and placement + steps as a part of what the expert's steps
+take (Table 3), each beside the paper's.
 """
 import argparse
 import json
@@ -35,6 +38,20 @@ VARIANTS = {
 }
 EXPERT = ["expert-placement", "expert-placement?order=framework"]
 BAECHI = ["baechi-mtopo", "baechi-metf", "baechi-msct"]
+# Table 1: how many operations take less than 10 us, up to 100 us, and longer.
+OF_TABLE_1 = {
+    "Transformer-6-16-2048": (14511, 4119, 763),
+    "RNNLM-2-2048": (3401, 973, 240),
+    "NASNet-4-212": (14191, 1677, 1033),
+    "NMT-2-1024": (21243, 8114, 703),
+}
+# Tables 2 and 3: steps of a training, minutes of placement, and the effort as a part of the expert's; of Baechi and of
+# Pesto. The paper's NASNet has 6 cells; the expert's placement of NASNet-6-168 does not fit.
+OF_TABLES_2_AND_3 = {
+    "NMT-2-1024": (350_000, (1, 30), (0.94, 0.89)),
+    "NMT-4-1024": (350_000, (3, 51), (1.08, 0.70)),
+    "NASNet-6-148": (375_000, (3, 24), (0.97, 0.81)),
+}
 
 
 def rows_of(partita, model, searches, options, cluster="dgx-1"):
@@ -107,21 +124,27 @@ def table(args):
     return variants
 
 
-def scaled_cluster(partita, compute, links, folder):
-    """dgx-1 as a file, with devices and links of other speeds."""
+def dgx_1(partita, folder):
+    """What the cluster is, as the text of a file."""
     plan = Path(folder) / "plan.json"
     subprocess.run([partita, "plan", "zoo:mlp", "--cluster", "dgx-1", "--devices", "2", "--search", "single", "-o",
                     str(plan)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     plan_json = json.loads(plan.read_text())
-    text = plan_json["cluster"] if isinstance(plan_json["cluster"], str) else plan_json["cluster"]["text"]
+    return plan_json["cluster"] if isinstance(plan_json["cluster"], str) else plan_json["cluster"]["text"]
 
-    def scale(pattern, factor, text):
-        return re.sub(pattern, lambda m: m[1] + f"{float(m[2]) * factor:g}", text)
+
+def scaled(pattern, factor, text):
+    return re.sub(pattern, lambda m: m[1] + f"{float(m[2]) * factor:g}", text)
+
+
+def scaled_cluster(partita, compute, links, folder):
+    """dgx-1 as a file, with devices and links of other speeds."""
+    text = dgx_1(partita, folder)
     for precision in ("float32", "float64", "float16", "bfloat16", "tf32"):
-        text = scale(rf"(peak_tflop_per_s: {{[^}}]*?{precision}: )([0-9.]+)", compute, text)
-    text = scale(r"(memory_bandwidth_gbytes_per_s: )([0-9.]+)", compute, text)
-    text = scale(r"(launch_overhead_us: )([0-9.]+)", 1 / compute, text)
-    text = scale(r"((?<!memory_)bandwidth_gbytes_per_s: )([0-9.]+)", links, text)
+        text = scaled(rf"(peak_tflop_per_s: {{[^}}]*?{precision}: )([0-9.]+)", compute, text)
+    text = scaled(r"(memory_bandwidth_gbytes_per_s: )([0-9.]+)", compute, text)
+    text = scaled(r"(launch_overhead_us: )([0-9.]+)", 1 / compute, text)
+    text = scaled(r"((?<!memory_)bandwidth_gbytes_per_s: )([0-9.]+)", links, text)
     file = Path(folder) / f"compute{compute}-links{links}.yaml"
     file.write_text(text)
     return file
@@ -142,6 +165,55 @@ def sweeps(args):
                 print(f"| {name} | {compute} | {links} | {ms(expert)} | {ms(ours)} | {less(ours, expert)} |", flush=True)
 
 
+def durations(partita, model, folder):
+    """Microseconds of each operation of the step on one device, as predicted; memory does not count."""
+    plan, trace, cluster = (str(Path(folder) / name) for name in ("plan.json", "trace.json", "cluster.yaml"))
+    Path(cluster).write_text(scaled(r"(memory_gibytes: )([0-9.]+)", 100, dgx_1(partita, folder)))
+    for command in (["plan", model, "--optimizer", "sgd?fine=1", "--cluster", cluster, "--devices", "1", "--search",
+                     "single", "-o", plan], ["simulate", plan, "--trace", trace]):
+        subprocess.run([partita, *command], check=True, stdout=subprocess.DEVNULL)
+    events = json.loads(Path(trace).read_text())["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    return [e["dur"] for e in events if e["ph"] == "X" and names[e["pid"], e["tid"]].endswith(".compute")]
+
+
+def sizes_of_operations(args):
+    print("| model | operations | < 10 us | 10 to 100 us | > 100 us | the paper's |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, paper in OF_TABLE_1.items():
+            if args.only and name not in args.only:
+                continue
+            times = durations(args.partita, VARIANTS[name], folder)
+            short, long = sum(t < 10 for t in times), sum(t > 100 for t in times)
+            print(f"| {name} | {len(times)} | {short} | {len(times) - short - long} | {long} | "
+                  f"{', '.join(map(str, paper))} |", flush=True)
+
+
+def effort(row, steps):
+    """Seconds of placement and of a training's steps; infinite without a plan."""
+    return row["search_seconds"] + steps * row["step_time_us"] / 1e6 if "step_time_us" in row else float("inf")
+
+
+def placement_times(args):
+    pesto = f"pesto?seconds={args.seconds}"
+    print("\n| model | Baechi: minutes | Pesto | ours | the paper's Baechi, Pesto | steps | effort: Baechi | Pesto | ours "
+          "| the paper's Baechi, Pesto |\n|---|---|---|---|---|---|---|---|---|---|")
+    for name, (steps, minutes, efforts) in OF_TABLES_2_AND_3.items():
+        if args.only and name not in args.only:
+            continue
+        rows = rows_of(args.partita, VARIANTS[name], [*EXPERT, *BAECHI, pesto, "placement"], [])
+        expert = best(rows, EXPERT)
+        if expert is None:
+            sys.exit(f"{name}: the expert's placement does not fit, so nothing can be set beside it")
+        of_expert = steps * expert / 1e3  # what an expert places is known before
+        kinds = [min((rows[s] for s in searches), key=lambda row: effort(row, steps))
+                 for searches in (BAECHI, [pesto], ["placement"])]
+        seconds = [f"{row['search_seconds'] / 60:.2f}" if "search_seconds" in row else "-" for row in kinds]
+        parts = [f"{effort(row, steps) / of_expert:.2f}" if "step_time_us" in row else "-" for row in kinds]
+        print(f"| {name} | {' | '.join(seconds)} | {minutes[0]}, {minutes[1]} | {steps} | {' | '.join(parts)} | "
+              f"{efforts[0]:.2f}, {efforts[1]:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partita", default="build/release/partita")
@@ -149,11 +221,18 @@ def main():
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
     parser.add_argument("--limit", type=float)
     parser.add_argument("--sweeps", action="store_true")
+    parser.add_argument("--tables", action="store_true")
     args = parser.parse_args()
     unknown = [name for name in args.only if name not in VARIANTS]
     if unknown:
         parser.error(f"no model is named {', '.join(unknown)}; there are: {', '.join(VARIANTS)}")
-    sweeps(args) if args.sweeps else table(args)
+    if args.tables:
+        sizes_of_operations(args)
+        placement_times(args)
+    elif args.sweeps:
+        sweeps(args)
+    else:
+        table(args)
 
 
 if __name__ == "__main__":
