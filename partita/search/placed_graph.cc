@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rule_planner.h"
+#include "partita/search/placed_groups.h"
 #include "partita/search/replicas.h"
 #include "partita/sim/simulate.h"
 
@@ -53,10 +54,11 @@ bool same_type(const Device& a, const Device& b) {
 class Maker {
  public:
   Maker(const Problem& problem, const CostModel& cost, const Watch& watch)
-      : problem_(problem), graph_(problem.graph), cluster_(problem.cluster) {
+      : problem_(problem), graph_(problem.graph), cluster_(problem.cluster), group_(placed_groups(problem.graph)) {
     placed_.number.assign(graph_.ops.size(), -1);
     placed_.start.assign(graph_.tensors.size(), -1);
     sources_.resize(graph_.tensors.size());
+    next_.resize(graph_.tensors.size());
     for (int d = 0; d < cluster_.compute_count; ++d) {
       int first = 0;
       while (!same_type(cluster_.devices[static_cast<size_t>(first)], cluster_.devices[static_cast<size_t>(d)]))
@@ -65,7 +67,8 @@ class Maker {
       type_.push_back(first);
     }
     add_devices(cost);
-    find_groups();
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)
+      if (const TensorId old = graph_.tensors[t].replaces; old.valid()) next_[old.index()] = TensorId(t);
   }
 
   PlacedGraph make() {
@@ -91,21 +94,6 @@ class Maker {
   }
 
  private:
-  // An update with what it replaces, and with its colocation group; a group's number is its first op's.
-  void find_groups() {
-    next_.resize(graph_.tensors.size());
-    group_.assign(graph_.ops.size(), -1);
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
-      const Tensor& tensor = graph_.tensors[t];
-      if (!tensor.replaces.valid()) continue;
-      next_[tensor.replaces.index()] = TensorId(t);
-      group_[tensor.producer.index()] = tensor.producer.value;
-    }
-    std::map<std::string, int> named;
-    for (size_t i = 0; i < graph_.ops.size(); ++i)
-      if (const std::string& name = graph_.ops[i].colocation; !name.empty())
-        group_[i] = named.try_emplace(name, static_cast<int>(i)).first->second;
-  }
   void add_devices(const CostModel& cost) {
     PlacementProblem& p = placed_.problem;
     const size_t n = cluster_.devices.size();
@@ -267,11 +255,11 @@ class Maker {
   const Problem& problem_;
   const Graph& graph_;
   const Cluster& cluster_;
+  const std::vector<int> group_;   // by OpId (placed_groups.h)
   std::map<int, Durations> took_;  // by the first device of a type
   std::vector<int> type_;          // by compute device: that first one
   std::vector<Source> sources_;    // by TensorId
   std::vector<TensorId> next_;     // by TensorId: what replaces it
-  std::vector<int> group_;         // by OpId: of operations that stay together; -1: none
   DerivationCache derivations_;
   PlacedGraph placed_;
 };

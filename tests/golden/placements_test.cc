@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/pipeline.h"
+#include "partita/search/placed_groups.h"
 
 namespace partita {
 namespace {
@@ -101,6 +104,52 @@ TEST(Placements, AStepThatFitsDoesNotWaitForMemory) {
     EXPECT_LE(peak, limit);
     EXPECT_GT(peak * 10, limit * 8);
     EXPECT_LE(static_cast<double>(p.predicted.step_time_ns), 1.02 * static_cast<double>(ample));
+  }
+}
+
+// A parameter, its states and all operations of its update are one group; parameters are apart from each other.
+TEST(Placements, AWeightStaysWithItsUpdate) {
+  for (const char* optimizer : {"sgd", "sgd?fine=1", "adam", "adam?fine=1", "adamw?fine=1", "adagrad?fine=1"}) {
+    SCOPED_TRACE(optimizer);
+    Request request;
+    request.model = "zoo:mlp?layers=2,width=8,batch=4";
+    request.optimizer.kind = optimizer;
+    request.optimizer.momentum = std::string(optimizer).starts_with("sgd") ? 0.9 : 0;
+    request.optimizer.clip_norm = 1;
+    request.cluster = "dgx-1";
+    request.devices = 2;
+    request.search = "single";
+    Runner runner;
+    Graph graph = plan_model(request, runner).training;
+    std::set<int> others;
+    const auto groups_of = [&] {
+      const std::vector<int> group = placed_groups(graph);
+      std::map<std::string, std::set<int>> of_weight;
+      others.clear();
+      for (size_t i = 0; i < graph.ops.size(); ++i) {
+        const std::string& name = graph.ops[i].name;
+        const size_t at = name.find(".update");
+        const bool is_number = volume(graph.tensor(graph.ops[i].results[0]).shape) == 1;
+        if (at != std::string::npos && is_number && group[i] < 0) continue;  // a power that all updates read
+        if (at != std::string::npos) of_weight[name.substr(0, at)].insert(group[i]);
+        else if (graph.ops[i].phase != Phase::kUpdate) others.insert(group[i]);
+      }
+      return of_weight;
+    };
+    std::set<int> all;
+    for (const auto& [weight, groups] : groups_of()) {
+      if (weight == "optimizer.step") continue;
+      EXPECT_EQ(groups.size(), 1u) << weight;
+      EXPECT_GE(*groups.begin(), 0) << weight;
+      EXPECT_TRUE(all.insert(*groups.begin()).second) << weight;
+    }
+    EXPECT_EQ(all.size(), 4u);
+    EXPECT_EQ(others, std::set<int>{-1});
+    // What has one name is joined, with the weight that one of it updates.
+    graph.op(graph.find_op("fc1")).colocation = "here";
+    for (Op& op : graph.ops)
+      if (op.name.starts_with("fc2.weight.update")) op.colocation = "here";
+    EXPECT_EQ(placed_groups(graph)[graph.find_op("fc1").index()], *groups_of().at("fc2.weight").begin());
   }
 }
 
