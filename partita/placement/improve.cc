@@ -12,10 +12,10 @@ namespace partita {
 
 namespace {
 
-// What a device lacks of memory counts as time, and for more the longer nothing fits.
-constexpr int kRaises =
-    20;  // with so many parts of the changes over without a schedule that fits, it costs twice as much
-constexpr double kMostShare = 1 << 20;
+// What a device lacks of memory counts as time: twice as much after each such part of the changes at which it lacked
+// some, up to so many times as much.
+constexpr int64_t kPart = 20;
+constexpr double kMostTimes = 1 << 20;
 
 class Walk {
  public:
@@ -24,7 +24,7 @@ class Walk {
         decoder_(problem, true),
         memory_(problem),
         best_(start),
-        patience_(options.changes / kRaises + 1) {
+        patience_(options.changes / kPart + 1) {
     ns_per_byte_ = lacking_cost(problem, start.end, 1);
     best_over_ = memory_.over_bytes(start);
     decoder_.decode(moves_.device(), moves_.order());
@@ -56,7 +56,7 @@ class Walk {
 
  private:
   int64_t cost(int64_t end, int64_t over) const {
-    return end + std::llround(share_ * ns_per_byte_ * static_cast<double>(over));
+    return end + std::llround(times_ * ns_per_byte_ * static_cast<double>(over));
   }
   // The decoder's schedule is the current one.
   void take() {
@@ -67,7 +67,7 @@ class Walk {
     best_over_ = over_;
   }
   void raise_price() {
-    share_ = std::min(kMostShare, 2 * share_);
+    times_ = std::min(kMostTimes, 2 * times_);
     current_ = cost(end_, over_);
     std::fill(late_.begin(), late_.end(), current_);
   }
@@ -78,9 +78,8 @@ class Walk {
   PlacedSchedule best_;
   int64_t best_over_ = 0;
   int64_t end_ = 0, over_ = 0, current_ = 0;  // ns, bytes, and what both cost
-  int64_t over_for_ = 0;                      // changes
-  int64_t patience_;
-  double share_ = 1, ns_per_byte_ = 0;
+  int64_t over_for_ = 0, patience_;           // changes
+  double times_ = 1, ns_per_byte_ = 0;        // what a byte costs that is lacking
   std::vector<int64_t> late_;
 };
 

@@ -19,14 +19,13 @@ namespace partita {
 
 namespace {
 
-constexpr int kTries = 6;             // where the planner refuses what footprints allowed
+constexpr int kTries = 6;             // with less memory, where the planner's registers need more than the schedule
 constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
 constexpr size_t kBranched = 64;      // vertices, of which the shortest schedule is looked for by branch and bound
 constexpr int64_t kNodes = 50;        // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
 constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: changes, and operations they decode
-
-constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};
+constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};                   // first_come()
 
 // The best schedule of the step so far: the shortest that fits, or the one that lacks the least memory; and whose it
 // is.
@@ -303,7 +302,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   std::vector<std::string> notes;
   std::vector<PlacedSchedule> rules;
   const PlacedSchedule best = searched(problem, placed, budget, rng, watch, rules, notes);
-  if (!is_full(p, best)) rules.resize(1);  // the best of them
+  if (!is_full(p, best) || watch.ended()) rules.resize(1);  // the best of them
   rules.insert(rules.begin(), best);
   Tried tried = shortest(problem, placed, rules, {"own", "framework"}, watch);
   tried = planned(problem, placed, p, best, std::move(tried), budget, rng, watch);
