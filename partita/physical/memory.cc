@@ -13,6 +13,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/base/threads.h"
+#include "partita/physical/continued.h"
 #include "partita/physical/in_place.h"
 #include "partita/physical/passes.h"
 
@@ -298,6 +299,7 @@ struct Lowered {
   std::vector<int> place;  // by number of the node
   Held held;               // room between communication and what runs beside it
   bool share;
+  std::vector<RegisterId> next;  // by register: what goes on in its bytes (continued.h), in an order by time
 };
 
 // A use that may share its bytes with no other lives for ever.
@@ -315,12 +317,23 @@ Life life_of(const Lowered& from, const Register& reg, const Use& use) {
   return life.last < 0 ? kAlways : life;
 }
 
+// With what goes on in its bytes.
+Life whole_life(const Lowered& from, RegisterId r, Life life) {
+  while (from.next[r.index()].valid()) {
+    r = from.next[r.index()];
+    for (const Use& use : from.uses[r.index()])
+      life.last = std::max(life.last, life_of(from, from.graph.reg(r), use).last);
+  }
+  return life;
+}
+
 void add_block(const Lowered& from, RegisterId r, Contents& contents) {
   const Register& reg = from.graph.reg(r);
   contents.blocks.push_back(
       {reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1});
   std::vector<std::pair<int, Life>> lives;  // slot, life
-  for (const Use& use : from.uses[r.index()]) lives.emplace_back(reg.slot(use.number), life_of(from, reg, use));
+  for (const Use& use : from.uses[r.index()])
+    lives.emplace_back(reg.slot(use.number), whole_life(from, r, life_of(from, reg, use)));
   std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) {
     return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first);
   });
@@ -498,24 +511,37 @@ void place_blocks(OnDevice& device, int64_t enough_bytes, const Watch& watch) {
   device.peak_bytes = best.peak_bytes;
 }
 
+// Whose bytes a register goes on in at last.
+RegisterId first_of(const std::vector<RegisterId>& before, RegisterId r) {
+  while (before[r.index()].valid()) r = before[r.index()];
+  return r;
+}
+
 }  // namespace
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
-  const Lowered from{
+  Lowered from{
       graph,
       table,
       uses,
       places(graph, table),
       options.times.known() ? held_until_end(graph, table, options.times) : held_bytes(graph, table, options.room),
-      options.share_bytes};
+      options.share_bytes,
+      std::vector<RegisterId>(graph.registers.size())};
   const InPlace in_place(graph);
+  std::vector<RegisterId> before(graph.registers.size());  // whose bytes it goes on in
+  if (options.times.known() && options.share_bytes)
+    before = continued(graph, table, uses, from.place, from.held, in_place);
+  for (std::size_t r = 0; r < before.size(); ++r)
+    if (before[r].valid()) from.next[before[r].index()] = RegisterId(r);
   std::vector<OnDevice> devices(graph.device_count);
-  for (std::size_t r = 0; r < graph.registers.size(); ++r)
-    devices[graph.registers[r].device.index()].registers.emplace_back(r);
   for (std::size_t r = 0; r < graph.registers.size(); ++r) {
+    if (before[r].valid()) continue;
     const DeviceId device = graph.registers[r].device;
+    devices[device.index()].registers.emplace_back(r);
     for (RegisterId operand : in_place.operands_of(RegisterId(r)))
-      if (graph.reg(operand).device == device) devices[device.index()].over.emplace_back(r, operand);
+      if (graph.reg(operand).device == device && !from.next[operand.index()].valid())
+        devices[device.index()].over.emplace_back(r, first_of(before, operand));
   }
   std::vector<int> block_of(graph.registers.size());
   shared_out(kFewThreads, devices.size(), [&](std::size_t d, int) { fill(devices[d], from, block_of); });
@@ -536,7 +562,9 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
   graph.peak_bytes.assign(graph.device_count, 0);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const OnDevice& plan = devices[like[d]];
-    for (std::size_t b = 0; b < plan.offsets.size(); ++b) graph.reg(devices[d].registers[b]).offset = plan.offsets[b];
+    for (std::size_t b = 0; b < plan.offsets.size(); ++b)
+      for (RegisterId r = devices[d].registers[b]; r.valid(); r = from.next[r.index()])
+        graph.reg(r).offset = plan.offsets[b];
     graph.peak_bytes[d] = plan.peak_bytes;
   }
 }

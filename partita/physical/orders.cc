@@ -38,8 +38,6 @@ LocallyLowered before_order(const Graph& graph, const Resolved& resolved, const 
 
 LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                      const PhysicalGraph& physical) {
-  for (int d = 0; d < physical.compute_count; ++d)
-    options.enough_bytes.push_back(cluster.devices[static_cast<size_t>(d)].memory_bytes);
   options.schedule = resolved.pipeline.schedule;
   options.virtual_stages = resolved.pipeline.virtual_stages;
   if (resolved.order.empty()) return options;
@@ -47,8 +45,11 @@ LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& r
          graph.ops.size());
   options.op_places.resize(graph.ops.size());
   for (size_t i = 0; i < resolved.order.size(); ++i) options.op_places[resolved.order[i].index()] = static_cast<int>(i);
-  if (resolved.transfers && !resolved.listed)
-    options.transfer_places = transfer_places(graph, physical, *resolved.transfers);
+  if (!resolved.transfers || resolved.listed) return options;
+  options.transfer_places = transfer_places(graph, physical, *resolved.transfers);
+  // A search has made it for what the devices have. Of other plans the least memory is the same whatever they have.
+  for (int d = 0; d < physical.compute_count; ++d)
+    options.enough_bytes.push_back(cluster.devices[static_cast<size_t>(d)].memory_bytes);
   return options;
 }
 

@@ -37,8 +37,8 @@ struct LowerOptions {
   Room room;                    // between communication and what runs beside it
   bool transfer_slack = false;  // one count more for registers on either side of a transfer over a link (section 3)
   int more_in_flight = 0;       // of the schedule (plan/schedule.h)
-  // By device: where the largest first needs somewhat more, other orders of registers are tried (section 4). Devices
-  // that are not in it have memory enough.
+  // Of a plan whose schedule is kept, by device: where the largest first needs somewhat more, other orders of registers
+  // are tried (section 4). Devices that are not in it have memory enough.
   std::vector<int64_t> enough_bytes;
   Watch watch;  // throws where that ends
 };

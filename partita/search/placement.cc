@@ -253,9 +253,9 @@ void expect_room_for_what_stays(const PlacementProblem& p) {
   for (const PlacedDevice& d : p.devices) room += d.memory_bytes;
   if (stays > room)
     throw Error(ExitCode::kInfeasible,
-                fmt::format("placement: parameters and states are {} bytes and all devices have {}; where operations "
-                            "are placed whole each is on one device: give more devices",
-                            stays, room));
+                fmt::format("placement: parameters and states are {} bytes, {} bytes more than all devices have; where "
+                            "operations are placed whole each is on one device: give more devices",
+                            stays, stays - room));
 }
 
 // Whether a device holds nearly all that it can.
@@ -309,7 +309,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
-                            "nearest plan lacks {} bytes; other searches divide operations, or take --recompute and "
+                            "nearest has {} bytes missing; other searches divide operations, or take --recompute and "
                             "--micro-batches",
                             tried.missing_bytes));
   tried.result.notes.insert(tried.result.notes.end(), notes.begin(), notes.end());
