@@ -322,7 +322,12 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow, const 
     if (p.sha256 != p.plan.model.sha256 && fingerprint(p.training.whole_graph()) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
     p.cluster = runner.step(
-        "cluster", [&] { return with_profile(parse_cluster(p.plan.cluster_text, "cluster"), profile_file); }, kPrinted);
+        "cluster",
+        [&] {
+          Cluster cluster = parse_cluster(p.plan.cluster_text, "cluster");
+          return with_profile(with_memory_limit(std::move(cluster), p.plan.memory_limit_bytes), profile_file);
+        },
+        kPrinted);
     finish(p, runner, follow);
     return p;
   });

@@ -37,6 +37,7 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
   plan.bucket_bytes = request.bucket_bytes.value_or(kBucketBytes);
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
+  plan.memory_limit_bytes = request.memory_limit_bytes;
   plan.model = {request.model,
                 request.bindings,
                 request.tdl,
@@ -149,9 +150,12 @@ OnnxOptions onnx_options(const Request& request) {
 
 Cluster cluster_of(const Request& request) {
   Cluster cluster = load_cluster(request.cluster, request.devices);
-  if (request.memory_limit_bytes)
-    for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
-  return with_profile(std::move(cluster), request.profile_file);
+  return with_profile(with_memory_limit(std::move(cluster), request.memory_limit_bytes), request.profile_file);
+}
+
+Cluster with_memory_limit(Cluster cluster, std::optional<int64_t> bytes) {
+  for (int d = 0; bytes && d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *bytes;
+  return cluster;
 }
 
 Cluster with_profile(Cluster cluster, const std::string& profile_file) {

@@ -74,6 +74,8 @@ std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 OnnxOptions onnx_options(const Request& request);
 // Its devices have the memory that the request allows, and the times of its profile.
 Cluster cluster_of(const Request& request);
+// With so much memory a compute device; none: as it is.
+Cluster with_memory_limit(Cluster cluster, std::optional<int64_t> bytes);
 // The cluster with the profile in this file; as it is where the name is empty. Bad input where no device is of the type
 // that was profiled.
 Cluster with_profile(Cluster cluster, const std::string& profile_file);

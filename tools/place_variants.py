@@ -54,6 +54,13 @@ OF_TABLES_2_AND_3 = {
 }
 
 
+def positive(text):
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return number
+
+
 def rows_of(partita, model, searches, options, cluster="dgx-1"):
     """The rows of `partita compare`, by search; one without a plan has a `reason`."""
     command = [partita, "compare", model, "--optimizer", "sgd?fine=1", "--cluster", str(cluster), "--devices", "2",
@@ -80,7 +87,7 @@ def less(step, other):
 
 def steps_of(args, name):
     """The rows of a variant and what they say, ms; None where nothing has a plan."""
-    options, pesto = [], f"pesto?seconds={args.seconds}"
+    options, pesto = [], f"pesto?seconds={args.seconds:g}"
     if args.limit:
         single = rows_of(args.partita, VARIANTS[name], ["single"], ["--memory-limit", "1TB"])["single"]
         options = ["--memory-limit", str(int(args.limit * single["least_memory_bytes"]))]
@@ -152,7 +159,7 @@ def scaled_cluster(partita, compute, links, folder):
 
 def sweeps(args):
     name, model = "RNNLM-2-2048", VARIANTS["RNNLM-2-2048"]
-    both = [f"pesto?seconds={args.seconds}", f"pesto?seconds={args.seconds},congestion=no"]
+    both = [f"pesto?seconds={args.seconds:g}", f"pesto?seconds={args.seconds:g},congestion=no"]
     rows = rows_of(args.partita, model, both, [])
     print(f"{name}, Pesto with congestion {ms(best(rows, both[:1]))} ms, without {ms(best(rows, both[1:]))} ms")
     print("\n| model | compute | links | expert | ours | ours shorter by |\n|---|---|---|---|---|---|")
@@ -195,7 +202,7 @@ def effort(row, steps):
 
 
 def placement_times(args):
-    pesto = f"pesto?seconds={args.seconds}"
+    pesto = f"pesto?seconds={args.seconds:g}"
     print("\n| model | Baechi: minutes | Pesto | ours | the paper's Baechi, Pesto | steps | effort: Baechi | Pesto | ours "
           "| the paper's Baechi, Pesto |\n|---|---|---|---|---|---|---|---|---|---|")
     for name, (steps, minutes, efforts) in OF_TABLES_2_AND_3.items():
@@ -217,9 +224,9 @@ def placement_times(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partita", default="build/release/partita")
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=positive, default=60)
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--limit", type=float)
+    parser.add_argument("--limit", type=positive)
     parser.add_argument("--sweeps", action="store_true")
     parser.add_argument("--tables", action="store_true")
     args = parser.parse_args()

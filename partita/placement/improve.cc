@@ -110,7 +110,7 @@ PlacedSchedule fitted(const PlacementProblem& problem, const PlacedSchedule& sta
   const ImproveOptions each{options.changes / (2 * kWalks), options.enough_ns, options.late};
   PlacedMemory memory(problem);
   PlacedSchedule best = start;
-  for (int k = 0; k < kWalks; ++k) {
+  for (int k = 0; k < kWalks && !watch.ended(); ++k) {
     PlacedSchedule other = walked(problem, start, each, rng, watch);
     if (std::pair(memory.over_bytes(other), other.end) < std::pair(memory.over_bytes(best), best.end))
       best = std::move(other);

@@ -25,8 +25,9 @@ const Json& list(Fields& fields, const std::string& key, const std::string& file
 
 double amount(Fields& fields, const std::string& key, const std::string& where) {
   const double value = fields.value<double>(key);
-  if (!std::isfinite(value) || value < 0)
-    fail("{}: the field '{}' is {}; give a finite number that is not negative", where, key, value);
+  constexpr double kMost = 1e200;  // sums of these are finite
+  if (!(value >= 0 && value <= kMost))
+    fail("{}: the field '{}' is {}; give a number from 0 to {}", where, key, value, kMost);
   return value;
 }
 

@@ -39,7 +39,7 @@ TEST(PartitioningParse, Refusals) {
   expect_refused("[]", "g.json: not a JSON object");
   expect_refused(limits(R"("maxFPGAs": 2, "maxCPUs": 1)"), "g.json: the field 'maxSizePerFPGA' is missing");
   expect_refused(limits(R"("maxSizePerFPGA": -1, "maxFPGAs": 2, "maxCPUs": 1)"),
-                 "g.json: the field 'maxSizePerFPGA' is -1; give a finite number that is not negative");
+                 "g.json: the field 'maxSizePerFPGA' is -1; give a number from 0 to 1e+200");
   expect_refused(limits(R"("maxSizePerFPGA": 1, "maxFPGAs": 2.5, "maxCPUs": 1)"),
                  "g.json: the field 'maxFPGAs' has the wrong type or range: 2.5");
   expect_refused(limits(R"("maxSizePerFPGA": 1, "maxFPGAs": 2, "maxCPUs": -1)"),
@@ -50,7 +50,7 @@ TEST(PartitioningParse, Refusals) {
   expect_refused(graph({node(1), node(1)}, {}),
                  "g.json: nodes[1] (id 1): nodes[0] has this id too; give each node its own");
   expect_refused(graph({node(7, "", -3)}, {}),
-                 "g.json: nodes[0] (id 7): the field 'cpuLatency' is -3; give a finite number that is not negative");
+                 "g.json: nodes[0] (id 7): the field 'cpuLatency' is -3; give a number from 0 to 1e+200");
   expect_refused(graph({R"({"id": 7, "supportedOnFpga": 2})"}, {}),
                  "g.json: nodes[0] (id 7): the field 'supportedOnFpga' is 2; give true, false, 1 or 0");
   expect_refused(graph({R"({"supportedOnFpga": 1})"}, {}), "g.json: nodes[0]: the field 'id' is missing");

@@ -67,7 +67,8 @@ struct Plan {
   ModelReference model;
   std::string cluster;       // its name
   std::string cluster_text;  // its YAML
-  std::string search;        // "soybean?tilings=all"
+  std::optional<int64_t> memory_limit_bytes;  // a device, that it was made for; none: the cluster's
+  std::string search;                         // "soybean?tilings=all"
   std::string objective = "comm";
   Pipeline pipeline;
   // Gradients and other small tensors of parameters are exchanged together until a bucket holds so much

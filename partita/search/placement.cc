@@ -10,6 +10,7 @@
 #include "partita/placement/decode.h"
 #include "partita/placement/improve.h"
 #include "partita/placement/memory.h"
+#include "partita/placement/units.h"
 #include "partita/placement/windows.h"
 #include "partita/search/judge.h"
 #include "partita/search/placements.h"
@@ -20,12 +21,15 @@ namespace partita {
 namespace {
 
 constexpr int kTries = 6;             // with less memory, where the planner's registers need more than the schedule
+constexpr size_t kFew = 2000;         // operations, of which all rules' plans are lowered and simulated
 constexpr int kFinest = 30'000;       // operations whose schedules are improved themselves
 constexpr size_t kBranched = 64;      // vertices, of which the shortest schedule is looked for by branch and bound
 constexpr int64_t kNodes = 50;        // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
 constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: changes, and operations they decode
-constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};                   // first_come()
+constexpr double kSearchShare = 0.75;  // of a time limit; plans are lowered and simulated in what is left
+constexpr double kWaits = 1.02;        // a lowered step that is longer than its schedule waits for something
+constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};  // first_come()
 
 // The best schedule of the step so far: the shortest that fits, or the one that lacks the least memory; and whose it
 // is.
@@ -36,17 +40,20 @@ class Best {
   // an order that is given.
   void offer(const std::vector<int>& device, const std::vector<int>& order, const std::string& whose) {
     for (const std::vector<int>& rank : {critical_ranks(p_, device), framework_ranks(p_)}) {
-      for (double frees_from : kFreesFrom) take(first_come(p_, device, rank, frees_from), whose);
       take(list_schedule(p_, device, by_rank(rank), true), whose);
+      for (double frees_from : kFreesFrom)
+        if (take(first_come(p_, device, rank, frees_from), whose)) break;
     }
     if (!order.empty()) take(list_schedule(p_, device, order, true), whose);
   }
-  void take(const PlacedSchedule& schedule, const std::string& whose) {
+  // Whether it fits.
+  bool take(const PlacedSchedule& schedule, const std::string& whose) {
     const int64_t over = memory_.over_bytes(schedule);
     const Rated rated{over, static_cast<double>(schedule.end) + lacking_cost(p_, schedule.end, over), schedule, whose};
     if (!start_ || rated.cost < start_->cost) start_ = rated;
     const auto key = [](const Rated& r) { return std::pair(r.over, r.schedule.end); };
     if (!best_ || key(rated) < key(*best_)) best_ = rated;
+    return over == 0;
   }
   bool fits() const { return best_->over == 0; }
   const PlacedSchedule& schedule() const { return best_->schedule; }
@@ -67,14 +74,16 @@ class Best {
 };
 
 // Returns the rules' schedules, each as its own search has it.
-std::vector<PlacedSchedule> offer_rules(const Problem& problem, const PlacedGraph& placed, Best& best) {
+std::vector<PlacedSchedule> offer_rules(const Problem& problem, const PlacedGraph& placed, const Watch& watch,
+                                        Best& best) {
   const PlacementProblem& p = placed.problem;
   const int devices = problem.cluster.compute_count;
-  for (int d = 0; d < devices; ++d)
+  for (int d = 0; d < devices && !watch.ended(); ++d)
     best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device");
   const std::vector<int> expert = placed_as(placed, expert_devices(problem.graph, devices));
   best.offer(expert, {}, "expert-placement");
   std::vector<PlacedSchedule> rules{first_come(p, expert, critical_ranks(p, expert))};
+  if (watch.ended()) return rules;
   std::string why;
   const PlacementProblem footprints = with_footprints(placed);
   if (const auto device = topological_placement(footprints, why)) {
@@ -144,7 +153,7 @@ PlacedSchedule by_tail(const PlacementProblem& p, const std::vector<int>& device
 // for.
 std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementProblem& fine,
                                        const std::vector<Coarse>& levels, const Budget& budget, int64_t enough_ns,
-                                       Rng& rng, const Watch& watch, Best& best) {
+                                       Rng& rng, const Watch& watch, Best& best, std::vector<PlacedSchedule>& found) {
   std::optional<PlacedSchedule> before;  // of the level before
   std::optional<Coarsest> coarsest;
   for (size_t k = levels.size(); k-- > 0 && !watch.ended();) {
@@ -173,6 +182,7 @@ std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementPr
     before = here.schedule();
     best.offer(expanded_placement(level, before->device), expanded_order(level, order_of(*before)),
                fmt::format("{} vertices", p.ops.size()));
+    found.push_back(best.schedule());
   }
   return coarsest;
 }
@@ -196,7 +206,7 @@ Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vec
   std::optional<Tried> best;
   for (const PlacedSchedule& schedule : schedules)
     for (const std::string& order : orders) {
-      if (best && best->fits() && watch.ended()) break;
+      if (best && watch.ended()) break;
       Tried tried{placed_result(problem, placed, schedule, order, "placement")};
       const Judgement judged = judge(in_time, *tried.result.plan, {});
       tried.missing_bytes = std::max<int64_t>(0, judged.missing_bytes.value_or(0));
@@ -215,22 +225,22 @@ std::string note_of(const Coarsest& coarsest) {
       r.proved() ? "its shortest" : "none below " + ms(r.bound_ns));
 }
 
-// The best schedule of the step, from the rules' placements through coarser problems to the step itself. `rules`: gets
-// the best of them, and what they say.
-PlacedSchedule searched(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng,
-                        const Watch& watch, std::vector<PlacedSchedule>& rules, std::vector<std::string>& notes) {
+// The best schedules of the step, the last first: of the step itself, of coarser problems, of the best rule; and then
+// of all rules.
+std::vector<PlacedSchedule> searched(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng,
+                                     const Watch& watch, std::vector<std::string>& notes) {
   const PlacementProblem& p = placed.problem;
   Best best(p);
-  rules = offer_rules(problem, placed, best);
+  const std::vector<PlacedSchedule> rules = offer_rules(problem, placed, watch, best);
   const PlacementBounds bounds = placement_bounds(p);
   const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
   const std::string rule = best.whose();
   const PlacedSchedule of_rule = best.schedule();
-  rules.insert(rules.begin(), of_rule);
+  std::vector<PlacedSchedule> found{of_rule};
   CoarsenOptions coarsening;
   coarsening.placement = best.start().device;
   const std::vector<Coarse> levels = coarsen_levels(p, {4000, 1000, 200, 50}, coarsening);
-  const auto coarsest = improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best);
+  const auto coarsest = improve_levels(problem, p, levels, budget, enough_ns, rng, watch, best, found);
   if (p.ops.size() <= kFinest) {
     const ImproveOptions options{changes_on(p, budget, static_cast<int>(levels.size()) + 1), enough_ns};
     best.take(improved(p, best.start(), options, rng, watch), "the step itself");
@@ -238,19 +248,36 @@ PlacedSchedule searched(const Problem& problem, const PlacedGraph& placed, const
   notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(of_rule.end),
                               best.whose(), ms(best.schedule().end)));
   if (coarsest) notes.push_back(note_of(*coarsest));
-  notes.push_back(
-      fmt::format("no placement of whole operations takes less than {} (load {}, longest path {}; with heads and "
-                  "tails: path {}, work {}, links {}, cut {})",
-                  ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns),
-                  ms(bounds.links_ns), ms(bounds.cut_ns)));
+  notes.push_back(fmt::format(
+      "no schedule of whole operations takes less than {}, {:.1f}% below the best one (load {}, longest path {}; "
+      "with heads and "
+      "tails: path {}, work {}, links {}, cut {})",
+      ms(bounds.ns()), 100 * (1 - static_cast<double>(bounds.ns()) / static_cast<double>(best.schedule().end)),
+      ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns), ms(bounds.links_ns),
+      ms(bounds.cut_ns)));
   best.take(pushed_left(p, best.schedule()), best.whose());
-  return best.schedule();
+  found.push_back(best.schedule());
+  std::reverse(found.begin(), found.end());
+  found.insert(found.end(), rules.begin(), rules.end());
+  return found;
 }
 
+// Where operations are placed whole each parameter is on one device: infeasible where that cannot be.
 void expect_room_for_what_stays(const PlacementProblem& p) {
   int64_t stays = 0, room = 0;
-  for (const PlacedOp& op : p.ops) stays += op.bytes;
-  for (const PlacedDevice& d : p.devices) room += d.memory_bytes;
+  std::vector<char> holds(p.devices.size(), false);  // something that stays
+  for (const PlacementUnit& unit : placement_units(p)) {
+    if (unit.bytes == 0) continue;
+    const std::string& name = p.ops[static_cast<size_t>(unit.ops[0])].name;
+    if (unit.devices.empty())
+      throw Error(ExitCode::kInfeasible,
+                  fmt::format("placement: '{}' and what stays with it are {} bytes, more than any of its devices has; "
+                              "other searches divide parameters, such as tofu, megatron and zero",
+                              name, unit.bytes));
+    stays += unit.bytes;
+    for (int d : unit.devices) holds[static_cast<size_t>(d)] = true;
+  }
+  for (size_t d = 0; d < holds.size(); ++d) room += holds[d] ? p.devices[d].memory_bytes : 0;
   if (stays > room)
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: parameters and states are {} bytes, {} bytes more than all devices have; where "
@@ -271,7 +298,6 @@ bool is_full(const PlacementProblem& p, const PlacedSchedule& schedule) {
 // step waits for memory, or does not fit, other schedules are made with less memory, some times.
 Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, const PlacedSchedule& best,
               Tried tried, const Budget& budget, Rng& rng, const Watch& watch) {
-  constexpr double kWaits = 1.02;
   constexpr int64_t kPartLess = 64, kSchedules = 3, kPartOfChanges = 6;
   int64_t aim_ns = best.end;
   for (int again = 0; again < kTries && !watch.ended(); ++again) {
@@ -300,12 +326,17 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const PlacementProblem& p = placed.problem;
   expect_room_for_what_stays(p);
   std::vector<std::string> notes;
-  std::vector<PlacedSchedule> rules;
-  const PlacedSchedule best = searched(problem, placed, budget, rng, watch, rules, notes);
-  if (!is_full(p, best) || watch.ended()) rules.resize(1);  // the best of them
-  rules.insert(rules.begin(), best);
-  Tried tried = shortest(problem, placed, rules, {"own", "framework"}, watch);
-  tried = planned(problem, placed, p, best, std::move(tried), budget, rng, watch);
+  // Some time is left for the plans.
+  const std::vector<PlacedSchedule> found = searched(problem, placed, budget, rng, watch.share(kSearchShare), notes);
+  Tried tried = shortest(problem, placed, {found[0]}, {"own", "framework"}, watch);
+  // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
+  const bool waits = tried.step_ns > std::llround(kWaits * static_cast<double>(found[0].end));
+  const bool is_small = p.ops.size() <= kFew;
+  const std::vector<std::string> orders =
+      is_small ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
+  if ((waits || !tried.fits() || is_small) && !watch.ended())
+    tried = std::min(std::move(tried), shortest(problem, placed, {found.begin() + 1, found.end()}, orders, watch));
+  tried = planned(problem, placed, p, found[0], std::move(tried), budget, rng, watch);
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "

@@ -81,6 +81,13 @@ TEST(Placements, MemoryIsALimit) {
   const int64_t one = planned(model, "single").physical.peak_bytes[0], limit = one * 8 / 10;
   const Planned p = planned(model, "placement", "dgx-1", limit);
   EXPECT_LE(*std::max_element(p.physical.peak_bytes.begin(), p.physical.peak_bytes.begin() + 2), limit);
+  // The plan holds the limit: opened again it takes the same order, and the same memory.
+  const std::string file = testing::TempDir() + "/limited_plan.json";
+  std::ofstream(file) << print(p.plan, p.training);
+  Runner runner;
+  const Planned again = open_plan(file, runner);
+  EXPECT_EQ(again.physical.peak_bytes, p.physical.peak_bytes);
+  EXPECT_EQ(again.predicted.step_time_ns, p.predicted.step_time_ns);
   try {
     planned(model, "placement", "dgx-1", one / 10);
     FAIL() << "a tenth is too little";
