@@ -268,12 +268,15 @@ void expect_room_for_what_stays(const PlacementProblem& p) {
   std::vector<char> holds(p.devices.size(), false);  // something that stays
   for (const PlacementUnit& unit : placement_units(p)) {
     if (unit.bytes == 0) continue;
-    const std::string& name = p.ops[static_cast<size_t>(unit.ops[0])].name;
+    const PlacedOp& first = p.ops[static_cast<size_t>(unit.ops[0])];
+    int64_t most = 0;  // that a device has on which it may be
+    for (size_t d = 0; d < p.devices.size(); ++d)
+      if (first.ns[d] > 0) most = std::max(most, p.devices[d].memory_bytes);
     if (unit.devices.empty())
       throw Error(ExitCode::kInfeasible,
-                  fmt::format("placement: '{}' and what stays with it are {} bytes, more than any of its devices has; "
+                  fmt::format("placement: '{}' and what stays with it are {} bytes, {} bytes more than a device has; "
                               "other searches divide parameters, such as tofu, megatron and zero",
-                              name, unit.bytes));
+                              first.name, unit.bytes, unit.bytes - most));
     stays += unit.bytes;
     for (int d : unit.devices) holds[static_cast<size_t>(d)] = true;
   }
