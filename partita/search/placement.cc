@@ -337,8 +337,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const bool is_small = p.ops.size() <= kFew;
   const std::vector<std::string> orders =
       is_small ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
-  if ((waits || !tried.fits() || is_small) && !watch.ended())
-    tried = std::min(std::move(tried), shortest(problem, placed, {found.begin() + 1, found.end()}, orders, watch));
+  if ((waits || !tried.fits() || is_small) && !watch.ended()) {
+    Tried other = shortest(problem, placed, {found.begin() + 1, found.end()}, orders, watch);
+    if (other < tried) tried = std::move(other);
+  }
   tried = planned(problem, placed, p, found[0], std::move(tried), budget, rng, watch);
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
