@@ -374,8 +374,8 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   bool whole = false;
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);
-  for (const char* other : {"cluster", "memory_limit_bytes", "search", "objective", "recompute", "micro_batches", "pipeline", "bucket_bytes",
-                            "paper_cost", "refetched", "order", "transfers"})
+  for (const char* other : {"cluster", "memory_limit_bytes", "search", "objective", "recompute", "micro_batches",
+                            "pipeline", "bucket_bytes", "paper_cost", "refetched", "order", "transfers"})
     in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;

@@ -65,8 +65,8 @@ struct PlannedTransfer {
 
 struct Plan {
   ModelReference model;
-  std::string cluster;       // its name
-  std::string cluster_text;  // its YAML
+  std::string cluster;                        // its name
+  std::string cluster_text;                   // its YAML
   std::optional<int64_t> memory_limit_bytes;  // a device, that it was made for; none: the cluster's
   std::string search;                         // "soybean?tilings=all"
   std::string objective = "comm";
