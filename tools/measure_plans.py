@@ -24,6 +24,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from traces import computing
+
 # Models of several kinds, none larger than a laptop trains in a second a step.
 MODELS = {
     "mlp": ["zoo:mlp?width=512,batch=128"],
@@ -146,10 +148,8 @@ def trained(partita, model, folder):
     for _ in range(runs):
         subprocess.run([partita, "train", *model, "--devices", "1", "--search", "single", "--steps", "10", "--trace",
                         trace], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        events = json.loads(Path(trace).read_text())["traceEvents"]
-        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-        for e in events:
-            if e["ph"] == "X" and e["args"]["step"] > 0 and names[e["pid"], e["tid"]].endswith(".compute"):
+        for e in computing(trace):
+            if e["args"]["step"] > 0:
                 times.setdefault(e["name"], []).append(e["dur"])
     return times
 

@@ -20,6 +20,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from traces import computing
+
 FINE = "fine=1"
 # Batches are the paper's; NASNet's filters are 24 times its number. With elementary batch norms two devices of 16 GB do
 # not hold NASNet's results, so these norms are one operation each.
@@ -179,9 +181,7 @@ def durations(partita, model, folder):
     for command in (["plan", model, "--optimizer", "sgd?fine=1", "--cluster", cluster, "--devices", "1", "--search",
                      "single", "-o", plan], ["simulate", plan, "--trace", trace]):
         subprocess.run([partita, *command], check=True, stdout=subprocess.DEVNULL)
-    events = json.loads(Path(trace).read_text())["traceEvents"]
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    return [e["dur"] for e in events if e["ph"] == "X" and names[e["pid"], e["tid"]].endswith(".compute")]
+    return [e["dur"] for e in computing(trace)]
 
 
 def sizes_of_operations(args):

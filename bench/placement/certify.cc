@@ -9,8 +9,7 @@
 // of the best schedule; the fine gap is that of the step: of the same placement, in the vertices' order, to the bound
 // of the step, which the coarse bound is not. --write: each instance as a file (instance.h), before its row is printed.
 //
-//     partita_certify_bench --random 200 --write FOLDER        # small problems of all kinds with their optima, to
-//     write
+//     partita_certify_bench --random 200 --write FOLDER        # small problems of all kinds, and their optima
 #include <fmt/format.h>
 
 #include <chrono>

@@ -2,7 +2,6 @@
 #include "partita/physical/continued.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace partita {
 

@@ -44,7 +44,7 @@ TEST(Sequence, RandomProblems) {
     PlacementProblem p =
         random_problem(rng, {.ops = 3 + static_cast<int>(rng.below(4)), .devices = 2 + static_cast<int>(rng.below(2))});
     const std::vector<int> device = random_placement(rng, p);
-    const PlacedSchedule start = list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
+    const PlacedSchedule start = by_tails(p, device);
     for (size_t o = 0; o < p.ops.size(); ++o)
       for (size_t d = 0; d < p.devices.size(); ++d)
         if (static_cast<int>(d) != device[o]) p.ops[o].ns[d] = -1;

@@ -211,7 +211,7 @@ void check_expansion(Rng& rng, const PlacementProblem& fine, const Coarse& c, bo
 // A schedule of the vertices is one of the operations, which hold no more at their fullest.
 void check_memory(Rng& rng, const PlacementProblem& fine, const Coarse& c) {
   const std::vector<int> device = random_placement(rng, c.problem);
-  const PlacedSchedule s = list_schedule(c.problem, device, by_rank(critical_ranks(c.problem, device)), true);
+  const PlacedSchedule s = by_tails(c.problem, device);
   PlacedSchedule of_ops{expanded_placement(c, device), std::vector<int64_t>(fine.ops.size()), {}, s.end};
   std::vector<int64_t> next = s.start;
   for (size_t o = 0; o < fine.ops.size(); ++o) {

@@ -234,6 +234,10 @@ std::vector<int> by_rank(const std::vector<int>& rank) {
   return order;
 }
 
+PlacedSchedule by_tails(const PlacementProblem& problem, const std::vector<int>& device) {
+  return list_schedule(problem, device, by_rank(critical_ranks(problem, device)), true);
+}
+
 PlacedSchedule pushed_left(const PlacementProblem& p, const PlacedSchedule& given) {
   PlacedSchedule s = given;
   using Item = std::tuple<int64_t, bool, int>;  // start, transfer, number

@@ -30,6 +30,8 @@ std::vector<int64_t> tails(const PlacementProblem& problem, const std::vector<in
 std::vector<int> critical_ranks(const PlacementProblem& problem, const std::vector<int>& device);
 // The operations by rank.
 std::vector<int> by_rank(const std::vector<int>& rank);
+// List scheduling with gaps, by critical ranks.
+PlacedSchedule by_tails(const PlacementProblem& problem, const std::vector<int>& device);
 
 // A schedule in which each device's operations and each link's transfers are in the same order, and all is as early as
 // that allows.

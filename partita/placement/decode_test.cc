@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "partita/placement/testing/fork.h"
 #include "partita/placement/testing/random_problem.h"
 
 namespace partita {
@@ -14,12 +15,8 @@ namespace {
 
 // The example of problem.h.
 PlacementProblem example() {
-  PlacementProblem p;
-  p.devices = {{"gpu0", 100}, {"gpu1", 100}};
-  p.queues = 1;
-  p.ways = {{{}, {0, 1, 0.01}}, {{}, {}}};
+  PlacementProblem p = fork_of(100, {0, 1, 0.01});
   p.ops = {{"a", {3, 3}, 10, -1, {}}, {"b", {4, 4}, 10, -1, {0}}, {"c", {5, 5}, 10, -1, {0}}};
-  p.values = {{100, 0, {1, 2}}};
   return p;
 }
 
@@ -76,10 +73,7 @@ TEST(Placement, SchedulesOfRandomProblems) {
   SCOPED_TRACE(kSeed);
   Rng rng(kSeed);
   for (int round = 0; round < 3000; ++round) {
-    const RandomShape shape{.ops = 1 + static_cast<int>(rng.below(30)),
-                            .devices = 2 + static_cast<int>(rng.below(3)),
-                            .host = rng.below(2) == 0,
-                            .groups = static_cast<int>(rng.below(3))};
+    const RandomShape shape = drawn_shape(rng, 1, 30);
     const PlacementProblem p = random_problem(rng, shape);
     verify(p);
     const std::vector<int> device = random_placement(rng, p), rank = critical_ranks(p, device);

@@ -110,10 +110,13 @@ PlacedSchedule fitted(const PlacementProblem& problem, const PlacedSchedule& sta
   const ImproveOptions each{options.changes / (2 * kWalks), options.enough_ns, options.late};
   PlacedMemory memory(problem);
   PlacedSchedule best = start;
+  int64_t over = memory.over_bytes(start);
   for (int k = 0; k < kWalks && !watch.ended(); ++k) {
     PlacedSchedule other = walked(problem, start, each, rng, watch);
-    if (std::pair(memory.over_bytes(other), other.end) < std::pair(memory.over_bytes(best), best.end))
-      best = std::move(other);
+    const int64_t of_other = memory.over_bytes(other);
+    if (std::pair(of_other, other.end) >= std::pair(over, best.end)) continue;
+    best = std::move(other);
+    over = of_other;
   }
   options.changes -= kWalks * each.changes;
   return walked(problem, best, options, rng, watch);

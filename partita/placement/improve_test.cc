@@ -35,15 +35,12 @@ TEST(Improve, RandomProblems) {
   Rng rng(kSeed);
   int shorter = 0, at_bound = 0;
   for (int round = 0; round < 200; ++round) {
-    PlacementProblem p = random_problem(rng, {.ops = 2 + static_cast<int>(rng.below(25)),
-                                              .devices = 2 + static_cast<int>(rng.below(3)),
-                                              .host = rng.below(2) == 0,
-                                              .groups = static_cast<int>(rng.below(3))});
+    PlacementProblem p = random_problem(rng, drawn_shape(rng, 2, 25));
     const std::vector<int> device = random_placement(rng, p);
     std::vector<int64_t> bytes(p.devices.size(), 0);
     for (size_t o = 0; o < p.ops.size(); ++o) bytes[static_cast<size_t>(device[o])] += p.ops[o].bytes;
     for (size_t d = 0; d < bytes.size(); ++d) p.devices[d].memory_bytes = bytes[d] + 5;
-    const PlacedSchedule start = list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
+    const PlacedSchedule start = by_tails(p, device);
     const PlacedSchedule s = improved(p, start, {.changes = 500}, rng, {});
     ASSERT_EQ(why_not(p, s), "") << round;
     ASSERT_LE(s.end, start.end) << round;
@@ -68,15 +65,14 @@ TEST(Improve, LessMemory) {
     std::vector<int64_t> least;
     for (int i = 0; i < 20; ++i) {
       const std::vector<int> device = random_placement(rng, p);
-      const std::vector<int64_t> peaks =
-          PlacedMemory(p).peaks(list_schedule(p, device, by_rank(critical_ranks(p, device)), true));
+      const std::vector<int64_t> peaks = PlacedMemory(p).peaks(by_tails(p, device));
       if (least.empty() ||
           *std::max_element(peaks.begin(), peaks.end()) < *std::max_element(least.begin(), least.end()))
         least = peaks;
     }
     for (PlacedDevice& d : p.devices) d.memory_bytes = *std::max_element(least.begin(), least.end());
     const std::vector<int> device(p.ops.size(), 0);
-    const PlacedSchedule start = list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
+    const PlacedSchedule start = by_tails(p, device);
     const int64_t lacked = PlacedMemory(p).over_bytes(start);
     if (lacked == 0) continue;
     ++over;

@@ -7,6 +7,7 @@
 
 #include "partita/placement/decode.h"
 #include "partita/placement/held.h"
+#include "partita/placement/testing/fork.h"
 #include "partita/placement/testing/random_problem.h"
 
 namespace partita {
@@ -14,12 +15,9 @@ namespace {
 
 // The example of memory.h: all take 4 ns, the transfer 6.
 PlacementProblem example() {
-  PlacementProblem p;
-  p.devices = {{"gpu0", 100}, {"gpu1", 100}};
-  p.queues = 1;
-  p.ways = {{{}, {0, 1, 0.5, {}}}, {{}, {}}};
+  PlacementProblem p = fork_of(10, {0, 1, 0.5});
   p.ops = {{"a", {4, 4}, 1, -1, {}}, {"b", {4, 4}, 1, -1, {0}}, {"c", {4, 4}, 1, -1, {0}}};
-  p.values = {{10, 0, {1, 2}, 0}};
+  p.values[0].result = 0;
   p.results = {{10, 0}};
   return p;
 }
@@ -71,11 +69,9 @@ TEST(PlacedMemory, OfRandomSchedules) {
   Rng rng(kSeed);
   int less = 0, more = 0;
   for (int round = 0; round < 2000; ++round) {
-    PlacementProblem p = random_problem(rng, {.ops = 1 + static_cast<int>(rng.below(30)),
-                                              .devices = 2 + static_cast<int>(rng.below(3)),
-                                              .host = rng.below(2) == 0,
-                                              .groups = static_cast<int>(rng.below(3)),
-                                              .results = true});
+    RandomShape shape = drawn_shape(rng, 1, 30);
+    shape.results = true;
+    PlacementProblem p = random_problem(rng, shape);
     verify(p);
     const std::vector<int> device = random_placement(rng, p), rank = critical_ranks(p, device);
     const PlacedSchedule s =

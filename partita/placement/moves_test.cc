@@ -30,7 +30,7 @@ TEST(Moves, RandomChangesKeepTheRulesAndAreTakenBack) {
                                                     .host = rng.below(2) == 0,
                                                     .groups = static_cast<int>(rng.below(4))});
     const std::vector<int> device = random_placement(rng, p);
-    const PlacedSchedule start = list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
+    const PlacedSchedule start = by_tails(p, device);
     if (!why_not(p, start).empty()) continue;  // memory
     Moves moves(p, start);
     ListDecoder decoder(p, true);

@@ -75,8 +75,6 @@ std::optional<Alternative> fastest_rule(const Candidates& all, double seconds, c
   std::sort(rules.begin(), rules.end(), [](const Candidate* a, const Candidate* b) {
     return std::pair(*a->rule_work, -a->rank) < std::pair(*b->rule_work, -b->rank);
   });
-  Problem in_time = all.problem;
-  in_time.objective = Objective::kTime;
   std::optional<Alternative> fastest;
   std::vector<const Candidate*> looked_at;
   try {
@@ -87,7 +85,7 @@ std::optional<Alternative> fastest_rule(const Candidates& all, double seconds, c
       if (std::any_of(looked_at.begin(), looked_at.end(), is_same)) continue;
       if (is_late()) break;
       looked_at.push_back(c);
-      const Judgement judged = judge(in_time, c->plan, watch);
+      const Judgement judged = judge_in_time(all.problem, c->plan, watch);
       if (judged.missing_bytes.value_or(0) > 0 || (fastest && fastest->step_time_ns <= judged.cost)) continue;
       fastest = {short_text_of(parse_search(c->from)), judged.cost, c->cost};
     }

@@ -40,6 +40,12 @@ Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
   return judged(problem, plan, from, resolved, watch);
 }
 
+Judgement judge_in_time(const Problem& problem, const Plan& plan, const Watch& watch) {
+  Problem in_time = problem;
+  in_time.objective = Objective::kTime;
+  return judge(in_time, plan, watch);
+}
+
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) {
   return judge(problem, plan, watch).cost;
 }

@@ -21,6 +21,8 @@ struct Judgement {
   std::optional<int64_t> missing_bytes;
 };
 Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch);
+// By time, whatever the problem's objective is.
+Judgement judge_in_time(const Problem& problem, const Plan& plan, const Watch& watch);
 // Its budget has ended, or it was interrupted.
 bool is_end(const Error& error);
 // "123 B", "4.5 MB"; "1.23 us".

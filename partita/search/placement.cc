@@ -28,7 +28,7 @@ constexpr int64_t kNodes = 50;        // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
 constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: changes, and operations they decode
 constexpr double kSearchShare = 0.75;  // of a time limit; plans are lowered and simulated in what is left
-constexpr double kWaits = 1.02;        // a lowered step that is longer than its schedule waits for something
+constexpr double kWaits = 1.02;        // a lowered step that is so much longer than a schedule waits for something
 constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};  // first_come()
 
 // The best schedule of the step so far: the shortest that fits, or the one that lacks the least memory; and whose it
@@ -144,10 +144,6 @@ PlacementProblem with_room(const Coarse& level, const PlacementProblem& fine, co
   return p;
 }
 
-PlacedSchedule by_tail(const PlacementProblem& p, const std::vector<int>& device) {
-  return list_schedule(p, device, by_rank(critical_ranks(p, device)), true);
-}
-
 // From the coarsest level to the finest, each beginning where the one before ended, or at the projection of the best
 // schedule of the step, whichever is better there. Of a coarsest level that is small the shortest schedule is looked
 // for.
@@ -158,7 +154,7 @@ std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementPr
   std::optional<Coarsest> coarsest;
   for (size_t k = levels.size(); k-- > 0 && !watch.ended();) {
     const Coarse& level = levels[k];
-    const PlacedSchedule projection = by_tail(level.problem, projected(fine, level, best.start().device));
+    const PlacedSchedule projection = by_tails(level.problem, projected(fine, level, best.start().device));
     const PlacementProblem p = with_room(level, fine, projection, best.start());
     Best here(p);
     here.take(projection, "");
@@ -166,7 +162,7 @@ std::optional<Coarsest> improve_levels(const Problem& problem, const PlacementPr
       std::vector<int> device(p.ops.size());
       for (size_t v = 0; v < p.ops.size(); ++v)
         device[v] = before->device[static_cast<size_t>(levels[k + 1].inside[v])];
-      here.take(by_tail(p, device), "");
+      here.take(by_tails(p, device), "");
     }
     if (problem.tell)
       problem.tell(fmt::format("placement: {} vertices from {}, the step takes {}{}", p.ops.size(),
@@ -192,6 +188,10 @@ struct Tried {
   int64_t missing_bytes = 0;
   int64_t step_ns = 0;  // where it fits; else a guess
   bool fits() const { return missing_bytes <= 0; }
+  // For something that a schedule of such a step does not wait for.
+  bool waits(int64_t schedule_ns) const {
+    return static_cast<double>(step_ns) > kWaits * static_cast<double>(schedule_ns);
+  }
   bool operator<(const Tried& b) const {
     return std::pair(missing_bytes, step_ns) < std::pair(b.missing_bytes, b.step_ns);
   }
@@ -201,14 +201,12 @@ struct Tried {
 // shortest, of those that fit if any does.
 Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vector<PlacedSchedule>& schedules,
                const std::vector<std::string>& orders, const Watch& watch) {
-  Problem in_time = problem;
-  in_time.objective = Objective::kTime;
   std::optional<Tried> best;
   for (const PlacedSchedule& schedule : schedules)
     for (const std::string& order : orders) {
       if (best && watch.ended()) break;
       Tried tried{placed_result(problem, placed, schedule, order, "placement")};
-      const Judgement judged = judge(in_time, *tried.result.plan, {});
+      const Judgement judged = judge_in_time(problem, *tried.result.plan, {});
       tried.missing_bytes = std::max<int64_t>(0, judged.missing_bytes.value_or(0));
       tried.step_ns = judged.cost;
       if (!best || tried < *best) best = std::move(tried);
@@ -250,8 +248,7 @@ std::vector<PlacedSchedule> searched(const Problem& problem, const PlacedGraph& 
   if (coarsest) notes.push_back(note_of(*coarsest));
   notes.push_back(fmt::format(
       "no schedule of whole operations takes less than {}, {:.1f}% below the best one (load {}, longest path {}; "
-      "with heads and "
-      "tails: path {}, work {}, links {}, cut {})",
+      "with heads and tails: path {}, work {}, links {}, cut {})",
       ms(bounds.ns()), 100 * (1 - static_cast<double>(bounds.ns()) / static_cast<double>(best.schedule().end)),
       ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns), ms(bounds.links_ns),
       ms(bounds.cut_ns)));
@@ -304,8 +301,7 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   constexpr int64_t kPartLess = 64, kSchedules = 3, kPartOfChanges = 6;
   int64_t aim_ns = best.end;
   for (int again = 0; again < kTries && !watch.ended(); ++again) {
-    const bool waits = static_cast<double>(tried.step_ns) > kWaits * static_cast<double>(aim_ns);
-    if (tried.fits() && (!waits || !is_full(p, best))) break;
+    if (tried.fits() && (!tried.waits(aim_ns) || !is_full(p, best))) break;
     for (PlacedDevice& d : p.devices) d.memory_bytes -= d.memory_bytes / kPartLess;
     if (problem.tell)
       problem.tell(
@@ -333,11 +329,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const std::vector<PlacedSchedule> found = searched(problem, placed, budget, rng, watch.share(kSearchShare), notes);
   Tried tried = shortest(problem, placed, {found[0]}, {"own", "framework"}, watch);
   // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
-  const bool waits = tried.step_ns > std::llround(kWaits * static_cast<double>(found[0].end));
   const bool is_small = p.ops.size() <= kFew;
   const std::vector<std::string> orders =
       is_small ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
-  if ((waits || !tried.fits() || is_small) && !watch.ended()) {
+  if ((tried.waits(found[0].end) || !tried.fits() || is_small) && !watch.ended()) {
     Tried other = shortest(problem, placed, {found.begin() + 1, found.end()}, orders, watch);
     if (other < tried) tried = std::move(other);
   }

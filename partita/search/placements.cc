@@ -50,22 +50,15 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   return result;
 }
 
-void take_memory(PlacementProblem& problem, int64_t missing_bytes) {
-  for (PlacedDevice& d : problem.devices)
-    d.memory_bytes -= std::clamp(missing_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
-}
-
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result) {
-  Problem in_time = problem;
-  in_time.objective = Objective::kTime;
-  return std::max<int64_t>(0, judge(in_time, *result.plan, {}).missing_bytes.value_or(0));
+  return std::max<int64_t>(0, judge_in_time(problem, *result.plan, {}).missing_bytes.value_or(0));
 }
 
-void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name) {
-  if (const int64_t missing = lacking_bytes(problem, result); missing > 0)
+void expect_fits(int64_t lacking_bytes, std::string_view name) {
+  if (lacking_bytes > 0)
     throw Error(
         ExitCode::kInfeasible,
-        fmt::format("{}: the plan needs {} bytes more than a device has, though footprints fit", name, missing));
+        fmt::format("{}: the plan needs {} bytes more than a device has, though footprints fit", name, lacking_bytes));
 }
 
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op) {
@@ -192,7 +185,7 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   if (!device) throw Error(ExitCode::kInfeasible, "baechi-mtopo: " + why);
   SearchResult result =
       placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
-  expect_fits(problem, result, "baechi-mtopo");
+  expect_fits(lacking_bytes(problem, result), "baechi-mtopo");
   return result;
 }
 
@@ -204,7 +197,7 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-metf: " + why);
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
-  expect_fits(problem, result, "baechi-metf");
+  expect_fits(lacking_bytes(problem, result), "baechi-metf");
   return result;
 }
 
@@ -237,7 +230,7 @@ SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
       "{} of {} have a favourite child; the linear program's step takes {}",
       favourites.child.size() - static_cast<size_t>(std::count(favourites.child.begin(), favourites.child.end(), -1)),
       favourites.child.size(), ms(std::llround(favourites.relaxed_ns))));
-  expect_fits(problem, result, "baechi-msct");
+  expect_fits(lacking_bytes(problem, result), "baechi-msct");
   return result;
 }
 

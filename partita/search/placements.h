@@ -29,11 +29,7 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
 // What the result's plan lacks on the device that lacks most, in whichever order counts of it (bytes; 0: it fits).
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result);
 
-// After a plan that the planner refuses, since so much is missing: what footprints may take of each device's memory is
-// less by that, by a hundredth of it at least and a tenth at most.
-void take_memory(PlacementProblem& problem, int64_t missing_bytes);
-
-// Infeasible where the planner finds that the result's plan does not fit.
-void expect_fits(const Problem& problem, const SearchResult& result, std::string_view name);
+// Infeasible where the plan of a search by footprints lacks memory.
+void expect_fits(int64_t lacking_bytes, std::string_view name);
 
 }  // namespace partita

@@ -74,10 +74,8 @@ OrderedPlan with_better_order(const Problem& problem, Plan plan, const TaskGraph
                               const Watch& watch) {
   Plan ordered = plan;
   ordered.order = first_come_order(problem.graph, tasks);
-  Problem by_time = problem;
-  by_time.objective = Objective::kTime;
   try {
-    const Judgement as_it_is = judge(by_time, plan, watch), in_order = judge(by_time, ordered, watch);
+    const Judgement as_it_is = judge_in_time(problem, plan, watch), in_order = judge_in_time(problem, ordered, watch);
     const bool fits = in_order.missing_bytes.value_or(0) <= 0;
     const double limit = (1 - kAboutAsFast) * static_cast<double>(as_it_is.cost);
     if (fits && static_cast<double>(in_order.cost) < limit) return {std::move(ordered), in_order.cost};

@@ -438,11 +438,9 @@ void compare_with_unequal_parts(Run& run, const Watch& watch, SoapFound& found) 
   const std::vector<SoapConfiguration> equal = data_parallel_configurations(graph, cluster, run.space.whole().units);
   const auto devices = static_cast<size_t>(cluster.compute_count);
   if (std::ranges::all_of(equal, [&](const SoapConfiguration& c) { return c.devices.size() == devices; })) return;
-  Problem in_time = run.problem;
-  in_time.objective = Objective::kTime;
   try {
     Plan plan = data_parallel_plan(graph, cluster, run.problem.pins, watch);
-    const Judgement judged = judge(in_time, plan, watch);
+    const Judgement judged = judge_in_time(run.problem, plan, watch);
     if (judged.missing_bytes.value_or(0) > 0 || judged.cost >= *found.step_ns) return;
     run.notes.push_back(
         fmt::format("data parallelism in parts that are not equal, which is not in the space, has the "

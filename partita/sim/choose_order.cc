@@ -153,6 +153,12 @@ size_t chosen(Trial& trial, const Watch& patience) {
   return best_of(trial);
 }
 
+// Of the tightest order and the order by time the one that needs less.
+size_t least_memory(Trial& trial) {
+  const auto by_time = trial.main.orders->by_time();
+  return by_time && trial.most_bytes(*by_time) < trial.most_bytes(0) ? *by_time : 0;
+}
+
 // With those of all micro-batches.
 StepBreakdown with_peaks(StepBreakdown parts, const std::vector<int64_t>& peaks) {
   for (StageFigures& stage : parts.stages)
@@ -170,13 +176,12 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   ChosenOrder out;
   // First fit is no exact rule: the order by time may need less than the tightest.
   const auto by_time = orders.by_time();
-  const size_t tightest = by_time && trial.most_bytes(*by_time) < trial.most_bytes(0) ? *by_time : 0;
   out.fits = orders.fits(0) || (by_time && orders.fits(*by_time));
   out.least_bytes = trial.peak_bytes(0);
   const bool left = !out.fits && choosing.unfit == Unfit::kLeave;
   const std::optional<size_t>& known = choosing.known;
   const bool is_known = known && *known < orders.size() && orders.fits(*known);
-  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : tightest;
+  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : least_memory(trial);
   out.order = i;
   out.peak_bytes = trial.peak_bytes(i);
   if (trial.most_bytes(i) < trial.most_bytes(0)) out.least_bytes = out.peak_bytes;

@@ -16,6 +16,15 @@ struct RandomShape {
   bool results = false;  // operations make what they hold while it is needed, of which values are parts
 };
 
+// `least_ops` operations or up to `more` - 1 more, on two to four devices, half of the time with a host, in up to two
+// groups.
+inline RandomShape drawn_shape(Rng& rng, int least_ops, uint64_t more) {
+  return {.ops = least_ops + static_cast<int>(rng.below(more)),
+          .devices = 2 + static_cast<int>(rng.below(3)),
+          .host = rng.below(2) == 0,
+          .groups = static_cast<int>(rng.below(3))};
+}
+
 // Of each operation up to two; some operations need scratch. A value is of a result, or takes nothing.
 inline void draw_results(Rng& rng, PlacementProblem& p) {
   for (size_t o = 0; o < p.ops.size(); ++o) {
