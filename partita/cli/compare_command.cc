@@ -30,6 +30,15 @@ struct Measurement {
   double drift = 1;
 };
 
+// Of a plan with a bound for placements of whole operations.
+std::string gap_text(const Planned& p) {
+  const auto gap = gap_of_placement(p);
+  return gap ? fmt::format("{:.1f}%", 100 * *gap) : "-";
+}
+
+// Whether its plans have a bound for placements of whole operations.
+bool proves_steps(const SearchEntry& entry) { return entry.places && entry.measure == Objective::kTime; }
+
 bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
 
 // Of what was predicted, times the drift.
@@ -46,6 +55,8 @@ class Rows {
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", "search", width_, "batch", "communication", "step time");
     if (a.measure) fmt::print("{:>10} {:>6} {:>7} ", "measured", "spread", "error");
     if (has_drift(a)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
+    for (const std::string& search : a.searches) bounds_ = bounds_ || proves_steps(*parse_search(search).entry);
+    if (bounds_) fmt::print("{:>6} ", "gap");
     fmt::print("{:>10} {:>14} {:>10}\n", "samples/s", "peak memory", "seconds");
   }
 
@@ -82,6 +93,7 @@ class Rows {
                  100 * measured->step.spread_us / measured->step.us, 100 * error_of(predicted_ns, *measured, 1));
     if (measured && has_drift(a_))
       fmt::print("{:>6.2f} {:>+8.1f}% ", measured->drift, 100 * error_of(predicted_ns, *measured, measured->drift));
+    if (bounds_) fmt::print("{:>6} ", gap_text(p));
     fmt::print("{:>10} {:>14} {:>10.3f}\n", or_dash("{:.2f}", p.samples_per_second()),
                megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
     std::fflush(stdout);
@@ -94,6 +106,7 @@ class Rows {
  private:
   const Arguments& a_;
   size_t width_ = 24;
+  bool bounds_ = false;  // some searches place operations whole: a column says how far from the bound of these
   Json rows_ = Json::array();
 };
 

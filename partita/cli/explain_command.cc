@@ -6,6 +6,7 @@
 #include "partita/base/nearest.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/explanation.h"
+#include "partita/in_file.h"
 #include "partita/physical/lower.h"
 
 namespace partita {
@@ -26,7 +27,8 @@ std::string text_of(const std::vector<tdl::AxisStrategy>& strategies) {
   return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
-std::string text_of(const Layout& layout) {
+std::string text_of(const Explained& e, const Layout& layout) {
+  if (layout.mesh.devices.size() == 1) return e.planned.cluster.device(layout.mesh.devices[0]).name;
   const auto name = name_of(layout);
   return name ? to_string(*name) : "boxes without a name";
 }
@@ -69,8 +71,11 @@ std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alt
 
 int explain_command(const Arguments& a) {
   Runner runner(true, a.dump);
-  const Planned p = open_plan(a.target, runner, Follow::kCheck);
+  Planned p = open_plan(a.target, runner, Follow::kCheck, a.request.profile_file);
+  const bool places = places_whole_ops(p.plan);
+  if (places) in_file(a.target, [&] { finish(p, runner); });
   Explained e(p);
+  if (places) e.placed = PlacedExplainer::of(p.training, p.cluster, p.plan);
   if (a.name.empty()) {
     if (a.json) print_json(summary_json(e));
     else print_summary(e);

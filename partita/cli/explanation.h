@@ -10,6 +10,7 @@
 #include "partita/cost/collective.h"
 #include "partita/pipeline.h"
 #include "partita/plan/explain.h"
+#include "partita/search/placed_explain.h"
 
 namespace partita {
 
@@ -20,12 +21,14 @@ struct Explained {
   const Planned& planned;
   Explainer explainer;
   CollectiveTimes collectives;
+  // Of a plan that has whole operations on different devices, where the step is such a problem.
+  std::optional<PlacedExplainer> placed;
   int memory_plans = 0;  // alternatives whose memory was planned, so far
 };
 
 std::string text_of(const std::vector<tdl::AxisStrategy>& strategies);
-std::string text_of(const Layout& layout);
-std::string text_of(const TensorAlternative& other);  // where the tensor would be kept
+std::string text_of(const Explained& e, const Layout& layout);  // on one device: "node0.gpu0"
+std::string text_of(const TensorAlternative& other);            // where the tensor would be kept
 // "all-reduce (ring LL128) + ..": the steps of a conversion, and how the devices' library does them.
 std::string steps_of(Explained& e, const Moved& moved);
 // Names of the ops that read a converted tensor.
@@ -37,6 +40,13 @@ std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alt
 nlohmann::ordered_json op_json(Explained& e, OpId id);
 nlohmann::ordered_json tensor_json(Explained& e, TensorId id);
 nlohmann::ordered_json summary_json(Explained& e);
+
+// Of plans that have whole operations on different devices: who does what, when. Of an op: what another device would
+// make of the step; only where `placed` is there.
+nlohmann::ordered_json placed_json(Explained& e);
+nlohmann::ordered_json placed_op_json(Explained& e, OpId id);
+void print_placed(Explained& e);
+void print_placed_op(Explained& e, OpId id);
 
 void print_op(Explained& e, OpId id);
 void print_tensor(Explained& e, TensorId id);

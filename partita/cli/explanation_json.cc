@@ -18,8 +18,8 @@ Json moved_json(Explained& e, const std::vector<Moved>& moved) {
   Json json = Json::array();
   for (const Moved& m : moved)
     json.push_back({{"tensor", graph.tensor(m.tensor).name},
-                    {"from", text_of(m.from)},
-                    {"to", text_of(m.to)},
+                    {"from", text_of(e, m.from)},
+                    {"to", text_of(e, m.to)},
                     {"steps", steps_of(e, m)},
                     {"bytes", m.bytes},
                     {"readers", readers_of(graph, m)}});
@@ -52,6 +52,10 @@ Json op_json(Explained& e, OpId id) {
                {"strategy", names(plan.ops[id.index()].strategies)},
                {"inner_bytes", explained.inner_bytes}};
   json["conversions"] = moved_json(e, explained.moved);
+  if (e.placed) {
+    json["placement"] = placed_op_json(e, id);
+    return json;
+  }
   json["alternatives"] = Json::array();
   for (const OpAlternative& other : explained.alternatives)
     json["alternatives"].push_back(alternative_json(e, {{"strategy", names(other.strategies)}}, other.difference,
@@ -68,9 +72,9 @@ Json tensor_json(Explained& e, TensorId id) {
   Json json = {{"name", graph.tensor(id).name},
                {"kept_with", graph.tensor(explained.keeper).name},
                {"mesh", explained.home.mesh.extents},
-               {"home", text_of(explained.home)}};
+               {"home", text_of(e, explained.home)}};
   if (explained.made) {
-    json["made"] = text_of(*explained.made);
+    json["made"] = text_of(e, *explained.made);
     json["producer"] = graph.op(graph.tensor(id).producer).name;
   }
   json["conversions"] = moved_json(e, explained.moved);
@@ -84,10 +88,12 @@ Json tensor_json(Explained& e, TensorId id) {
 
 Json summary_json(Explained& e) {
   const std::vector<Moved> moved = e.explainer.conversions();
-  return {{"comm_bytes", e.planned.report.comm_bytes},
-          {"inner_bytes", e.planned.report.inner_bytes},
-          {"bytes_by_step", e.explainer.bytes_by_step()},
-          {"conversions", moved_json(e, moved)}};
+  Json json = {{"comm_bytes", e.planned.report.comm_bytes},
+               {"inner_bytes", e.planned.report.inner_bytes},
+               {"bytes_by_step", e.explainer.bytes_by_step()},
+               {"conversions", moved_json(e, moved)}};
+  if (places_whole_ops(e.planned.plan) && e.planned.is_whole()) json["placement"] = placed_json(e);
+  return json;
 }
 
 }  // namespace partita

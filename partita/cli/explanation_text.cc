@@ -28,13 +28,20 @@ std::string in_words(const tdl::AxisStrategy& s, const tdl::Bound& bound, int pa
   return out;
 }
 
+std::string few_of(std::vector<std::string> names) {
+  constexpr size_t kFew = 3;
+  if (names.size() <= kFew + 1) return fmt::format("{}", fmt::join(names, ", "));
+  const size_t more = names.size() - kFew;
+  names.resize(kFew);
+  return fmt::format("{} and {} more", fmt::join(names, ", "), more);
+}
+
 void print_moved(Explained& e, const std::vector<Moved>& moved) {
   const Graph& graph = e.planned.training;
   for (const Moved& m : moved)
-    fmt::print(
-        "  {:>12}  {}: {} from {} to {}{}\n", megabytes(static_cast<double>(m.bytes)), graph.tensor(m.tensor).name,
-        steps_of(e, m), text_of(m.from), text_of(m.to),
-        m.readers.empty() ? ", where it is kept" : fmt::format(", for {}", fmt::join(readers_of(graph, m), ", ")));
+    fmt::print("  {:>12}  {}: {} from {} to {}{}\n", megabytes(static_cast<double>(m.bytes)),
+               graph.tensor(m.tensor).name, steps_of(e, m), text_of(e, m.from), text_of(e, m.to),
+               m.readers.empty() ? ", where it is kept" : ", for " + few_of(readers_of(graph, m)));
 }
 
 // "66 alternatives", and where they are not all of them, which.
@@ -79,15 +86,16 @@ void print_op(Explained& e, OpId id) {
   const Op& op = graph.op(id);
   const OpChoice& choice = e.planned.plan.ops[id.index()];
   fmt::print("op {} ({}, {})\n", op.name, op.definition, name_of(op.phase));
-  fmt::print("  strategy {} on mesh {}\n", text_of(choice.strategies), to_string(choice.mesh));
+  if (!e.placed) fmt::print("  strategy {} on mesh {}\n", text_of(choice.strategies), to_string(choice.mesh));
   for (size_t a = 0; a < choice.strategies.size(); ++a)
     fmt::print("    axis {}: {}\n", a, in_words(choice.strategies[a], *op.bound, choice.mesh.extents[a]));
   for (size_t k = 0; k < op.operands.size(); ++k)
-    fmt::print("  reads {} as {}\n", graph.tensor(op.operands[k]).name, text_of(explained.layouts.operands[k]));
+    fmt::print("  reads {} as {}\n", graph.tensor(op.operands[k]).name, text_of(e, explained.layouts.operands[k]));
   for (size_t r = 0; r < op.results.size(); ++r)
-    fmt::print("  makes {} as {}\n", graph.tensor(op.results[r]).name, text_of(explained.layouts.results[r]));
+    fmt::print("  makes {} as {}\n", graph.tensor(op.results[r]).name, text_of(e, explained.layouts.results[r]));
   fmt::print("  moves {} inside\n", megabytes(static_cast<double>(explained.inner_bytes)));
   print_moved(e, explained.moved);
+  if (e.placed) return print_placed_op(e, id);
   fmt::print("  {}, and what the plan would move more if only this op changed:\n",
              count_of(explained.alternatives.size(), explained.others, "alternatives"));
   for (const OpAlternative& other : explained.alternatives)
@@ -106,12 +114,13 @@ void print_tensor(Explained& e, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
   fmt::print("tensor {} ({}, {} [{}], {})\n", tensor.name, name_of(tensor.role), name_of(tensor.dtype),
              fmt::join(tensor.shape, ", "), megabytes(static_cast<double>(tensor.bytes())));
-  if (explained.made) fmt::print("  made by {} as {}\n", graph.op(tensor.producer).name, text_of(*explained.made));
-  fmt::print("  kept as {} on mesh {}{}\n", text_of(explained.home), to_string(explained.home.mesh),
+  if (explained.made) fmt::print("  made by {} as {}\n", graph.op(tensor.producer).name, text_of(e, *explained.made));
+  fmt::print("  kept as {} on mesh {}{}\n", text_of(e, explained.home), to_string(explained.home.mesh),
              explained.keeper == id
                  ? ""
                  : fmt::format(", where {} is, which it replaces", graph.tensor(explained.keeper).name));
   print_moved(e, explained.moved);
+  if (e.placed) return;  // it is where it is made
   fmt::print("  {}, and what the plan would move more with it:\n",
              count_of(explained.alternatives.size(), explained.others, "other homes"));
   for (const TensorAlternative& other : explained.alternatives)
@@ -122,6 +131,7 @@ void print_tensor(Explained& e, TensorId id) {
 void print_summary(Explained& e) {
   const Planned& p = e.planned;
   std::vector<Moved> moved = e.explainer.conversions();
+  if (places_whole_ops(p.plan) && p.is_whole()) print_placed(e);
   fmt::print("the plan of {} moves {} a step, {} of it inside operations\n", p.plan.search,
              megabytes(static_cast<double>(p.report.comm_bytes)), megabytes(static_cast<double>(p.report.inner_bytes)));
   for (const auto& [step, bytes] : e.explainer.bytes_by_step())

@@ -267,6 +267,7 @@ void add_explain(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "explain", "why a plan is as it is, and what the alternatives would move");
   c.add_option("PLAN", a.target)->required();
   c.add_option("OP|TENSOR", a.name, "of the training graph; none: the dearest of the plan")->check(not_empty("a name"));
+  add_profile_option(c, a);
   add_dump_option(c, a);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
@@ -14,6 +15,7 @@
 #include "partita/physical/breakdown.h"
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
+#include "partita/search/placed_explain.h"
 #include "partita/search/search_text.h"
 
 namespace partita {
@@ -256,6 +258,12 @@ Json trail_json(const std::vector<SearchPoint>& trail) {
 
 }  // namespace
 
+std::optional<double> gap_of_placement(const Planned& p) {
+  const auto bound = p.search.lower_bound_step_ns;
+  if (!bound) return std::nullopt;
+  return gap_of(p.step_time_ns(), *bound);
+}
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -287,6 +295,10 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
   }
+  if (const auto gap = gap_of_placement(p)) {
+    json["lower_bound_step_time_us"] = us(*p.search.lower_bound_step_ns);
+    json["gap"] = *gap;
+  }
   if (const auto serial = serial_time_ns(p)) json["serial_time_us"] = static_cast<double>(*serial) / 1e3;
   if (const auto bound = p.search.lower_bound_serial_ns)
     json["lower_bound_serial_time_us"] = static_cast<double>(*bound) / 1e3;
@@ -301,6 +313,32 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   if (!plan_file.empty()) json["plan"] = plan_file;
   return json;
 }
+
+namespace {
+
+void print_placement_bound(const Planned& p) {
+  const auto gap = gap_of_placement(p);
+  if (!gap) return;
+  const int64_t bound = *p.search.lower_bound_step_ns;
+  fmt::print("lower bound    {} for whole operations (gap {:.1f}%){}\n", time_text(static_cast<double>(bound)),
+             100 * *gap,
+             p.step_time_ns() < bound ? "; it is of the placement problem, and the lowered step is shorter" : "");
+}
+
+// "213 ops on node0.gpu0, 202 on node0.gpu1", of plans that have whole operations on different devices.
+std::string ops_of_devices(const Planned& p) {
+  if (!places_whole_ops(p.plan)) return "";
+  constexpr size_t kFew = 8;
+  std::map<DeviceId, int> ops;
+  for (const OpChoice& choice : p.plan.ops) ++ops[choice.mesh.devices[0]];
+  if (ops.size() > kFew) return fmt::format("whole ops on {} devices", ops.size());
+  std::vector<std::string> texts;
+  for (const auto& [device, count] : ops)
+    texts.push_back(fmt::format("{}{} on {}", count, texts.empty() ? " ops" : "", p.cluster.device(device).name));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+}  // namespace
 
 void print_plan(const Planned& p) {
   fmt::print("model          {} ({} ops, {} parameters)\n", p.plan.model.model, p.training.ops.size(),
@@ -322,7 +360,10 @@ void print_plan(const Planned& p) {
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
                100 * gap_of(p.report.comm_bytes, *bound));
   fmt::print("step time      {} ({})\n", time_text(static_cast<double>(p.step_time_ns())), source_of_times(p));
+  print_placement_bound(p);
   if (!p.search.estimate) print_breakdown(p);
+  if (const std::string ops = ops_of_devices(p); !ops.empty())
+    fmt::print("placement      {}; `partita explain PLAN` shows layers, devices and times\n", ops);
   if (const auto serial = serial_time_ns(p)) {
     fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));
     if (const auto bound = p.search.lower_bound_serial_ns)

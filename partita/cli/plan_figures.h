@@ -27,6 +27,9 @@ std::string least_memory_text(const Planned& planned);
 // A line on standard error where the cluster's profile is of a CPU and stands for GPUs, or is of another machine than
 // this and stands for this one's cores.
 void warn_of_profile(const Cluster& cluster);
+// Of a plan by a search that places operations whole, where a bound is known: how much of its step is above that (0: as
+// long or shorter).
+std::optional<double> gap_of_placement(const Planned& planned);
 // "statistics of 32 groups of 8 samples"; empty: they are over the whole batch.
 std::string batch_norm_groups_text(const Planned& planned);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/placement/bounds.h"
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 #include "partita/placement/program.h"
@@ -58,12 +57,13 @@ void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedS
   const ProgramResult& program = solved.program;
   result.notes.push_back(fmt::format("coarsened to {} vertices of at most 8% of the time and 12% of the memory",
                                      solved.coarse.problem.ops.size()));
-  result.notes.push_back(fmt::format("program of {} rows, {} columns, {} of them bits: {}{}, bound {}{}", program.rows,
-                                     program.columns, program.bits, ms(program.objective_ns),
-                                     program.only_start ? ", which is its start: the solver found nothing better" : "",
-                                     ms(program.bound_ns), program.proved ? ", proved" : ""));
-  result.notes.push_back(fmt::format("the same on all operations: {}; no placement of these takes less than {}",
-                                     ms(schedule.end), ms(placement_bounds(fine).ns())));
+  result.notes.push_back(
+      fmt::format("program of {} rows, {} columns, {} of them bits: {}{}; bound of the coarse problem {}{}",
+                  program.rows, program.columns, program.bits, ms(program.objective_ns),
+                  program.only_start ? ", which is its start: the solver found nothing better" : "",
+                  ms(program.bound_ns), program.proved ? ", proved" : ", which is none of the step"));
+  result.notes.push_back(fmt::format("the same on all operations: {}", ms(schedule.end)));
+  add_bound(placement_bounds(fine), result);
   result.counters["vertices"] = static_cast<double>(solved.coarse.problem.ops.size());
   result.counters["rows"] = static_cast<double>(program.rows);
   result.counters["solver_seconds"] = program.seconds;

@@ -226,11 +226,11 @@ std::string note_of(const Coarsest& coarsest) {
 // The best schedules of the step, the last first: of the step itself, of coarser problems, of the best rule; and then
 // of all rules.
 std::vector<PlacedSchedule> searched(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng,
-                                     const Watch& watch, std::vector<std::string>& notes) {
+                                     const Watch& watch, const PlacementBounds& bounds,
+                                     std::vector<std::string>& notes) {
   const PlacementProblem& p = placed.problem;
   Best best(p);
   const std::vector<PlacedSchedule> rules = offer_rules(problem, placed, watch, best);
-  const PlacementBounds bounds = placement_bounds(p);
   const auto enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap));
   const std::string rule = best.whose();
   const PlacedSchedule of_rule = best.schedule();
@@ -246,12 +246,6 @@ std::vector<PlacedSchedule> searched(const Problem& problem, const PlacedGraph& 
   notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(of_rule.end),
                               best.whose(), ms(best.schedule().end)));
   if (coarsest) notes.push_back(note_of(*coarsest));
-  notes.push_back(fmt::format(
-      "no schedule of whole operations takes less than {}, {:.1f}% below the best one (load {}, longest path {}; "
-      "with heads and tails: path {}, work {}, links {}, cut {})",
-      ms(bounds.ns()), 100 * (1 - static_cast<double>(bounds.ns()) / static_cast<double>(best.schedule().end)),
-      ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns), ms(bounds.links_ns),
-      ms(bounds.cut_ns)));
   best.take(pushed_left(p, best.schedule()), best.whose());
   found.push_back(best.schedule());
   std::reverse(found.begin(), found.end());
@@ -326,7 +320,9 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   expect_room_for_what_stays(p);
   std::vector<std::string> notes;
   // Some time is left for the plans.
-  const std::vector<PlacedSchedule> found = searched(problem, placed, budget, rng, watch.share(kSearchShare), notes);
+  const PlacementBounds bounds = placement_bounds(p);
+  const std::vector<PlacedSchedule> found =
+      searched(problem, placed, budget, rng, watch.share(kSearchShare), bounds, notes);
   Tried tried = shortest(problem, placed, {found[0]}, {"own", "framework"}, watch);
   // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
   const bool is_small = p.ops.size() <= kFew;
@@ -344,6 +340,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
                             "--micro-batches",
                             tried.missing_bytes));
   tried.result.notes.insert(tried.result.notes.end(), notes.begin(), notes.end());
+  add_bound(bounds, tried.result);
   return std::move(tried.result);
 }
 

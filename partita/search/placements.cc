@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/placement/baechi.h"
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
@@ -25,7 +26,7 @@ std::vector<int> framework_ranks(const PlacementProblem& problem) {
   return rank;
 }
 
-std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+std::string ms(int64_t ns) { return time_text(static_cast<double>(ns)); }
 
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name) {
@@ -48,6 +49,15 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   result.notes.push_back(fmt::format("{} ops, {} transfers; a step of {} where nothing waits for memory", on,
                                      schedule.transfers.size(), ms(schedule.end)));
   return result;
+}
+
+void add_bound(const PlacementBounds& bounds, SearchResult& result) {
+  result.lower_bound_step_ns = bounds.ns();
+  result.notes.push_back(fmt::format(
+      "no schedule of whole operations takes less than {} (load {}, longest path {}; with heads and tails: path {}, "
+      "work {}, links {}, cut {})",
+      ms(bounds.ns()), ms(bounds.load_ns), ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns),
+      ms(bounds.links_ns), ms(bounds.cut_ns)));
 }
 
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result) {
@@ -173,8 +183,10 @@ SearchResult expert(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
   const std::vector<int> by_op = expert_devices(problem.graph, problem.cluster.compute_count);
-  return placed_result(problem, placed, of_devices(placed_as(placed, by_op)), problem.options.at("order"),
-                       "expert-placement");
+  SearchResult result = placed_result(problem, placed, of_devices(placed_as(placed, by_op)),
+                                      problem.options.at("order"), "expert-placement");
+  add_bound(placement_bounds(placed.problem), result);
+  return result;
 }
 
 SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
@@ -186,6 +198,7 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   SearchResult result =
       placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
   expect_fits(lacking_bytes(problem, result), "baechi-mtopo");
+  add_bound(placement_bounds(placed.problem), result);
   return result;
 }
 
@@ -198,6 +211,7 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
   expect_fits(lacking_bytes(problem, result), "baechi-metf");
+  add_bound(placement_bounds(placed.problem), result);
   return result;
 }
 
@@ -231,6 +245,7 @@ SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
       favourites.child.size() - static_cast<size_t>(std::count(favourites.child.begin(), favourites.child.end(), -1)),
       favourites.child.size(), ms(std::llround(favourites.relaxed_ns))));
   expect_fits(lacking_bytes(problem, result), "baechi-msct");
+  add_bound(placement_bounds(placed.problem), result);
   return result;
 }
 

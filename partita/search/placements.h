@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "partita/placement/bounds.h"
 #include "partita/search/placed_graph.h"
 
 namespace partita {
@@ -25,6 +26,9 @@ std::vector<int> framework_ranks(const PlacementProblem& problem);
 // fits or not.
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
+
+// Says what no schedule of whole operations takes less than, and in a note why.
+void add_bound(const PlacementBounds& bounds, SearchResult& result);
 
 // What the result's plan lacks on the device that lacks most, in whichever order counts of it (bytes; 0: it fits).
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result);

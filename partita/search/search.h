@@ -113,6 +113,8 @@ struct SearchResult {
   // Lower bounds, proved for every plan of the search's space: one for each objective. The second bounds serial_ns
   // (partita/cost/alone.h), not the time of the step.
   std::optional<int64_t> lower_bound_comm_bytes, lower_bound_serial_ns;
+  // Of searches that place operations whole: no schedule of them takes less (partita/placement/bounds.h).
+  std::optional<int64_t> lower_bound_step_ns;
   std::shared_ptr<BoundProof> proof;  // where Problem::prove asks for one (partita/search/bound_proof.h)
   std::vector<SearchPoint> trail;     // of searches that go from plan to plan: each time that the best became better
   std::map<std::string, double> counters;  // what the search looked at, by name

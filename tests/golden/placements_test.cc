@@ -7,7 +7,9 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/physical/use.h"
 #include "partita/pipeline.h"
+#include "partita/search/placed_explain.h"
 #include "partita/search/placed_groups.h"
 
 namespace partita {
@@ -252,6 +254,80 @@ TEST(Placements, BranchesAreBesideEachOther) {
   for (const OpChoice& choice : p.plan.ops) ++on[choice.mesh.devices[0].value];
   EXPECT_GT(on[0], 20);
   EXPECT_GT(on[1], 20);
+}
+
+// What is shown of a plan adds up to what the simulator and the plan say.
+TEST(Placements, WhatIsShownAddsUp) {
+  for (const char* search : {"placement", "expert-placement", "baechi-metf"}) {
+    SCOPED_TRACE(search);
+    const Planned p = planned("zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8", search);
+    constexpr size_t kRows = 12;
+    const StepUse use = use_of(p.predicted, p.physical, p.training, kRows);
+    EXPECT_EQ(use.step_ns, p.step_time_ns());
+    EXPECT_LE(use.rows.size(), kRows);
+    ASSERT_EQ(use.devices.size(), 2u);
+    std::vector<int64_t> of_rows(2, 0), busy(2, 0);
+    int ops = 0;
+    for (const RowUse& row : use.rows) {
+      ops += row.ops;
+      for (size_t d = 0; d < 2; ++d) of_rows[d] += row.compute_ns[d];
+      const std::string chart = chart_of(row, use.step_ns, 50);
+      for (char d : {'0', '1'})
+        if (row.compute_ns[static_cast<size_t>(d - '0')] == 0) EXPECT_EQ(chart.find(d), std::string::npos) << chart;
+      EXPECT_NE(chart.find_first_of("01*"), std::string::npos);
+    }
+    std::vector<int> placed(2, 0);
+    for (const OpChoice& choice : p.plan.ops) ++placed[choice.mesh.devices[0].index()];
+    for (const Event& e : p.predicted.events)
+      if (const Queue& queue = p.physical.queues[p.physical.task(e.task).queue.index()];
+          queue.kind == QueueKind::kCompute)
+        busy[queue.device.index()] += e.end_ns - e.start_ns;
+    EXPECT_EQ(ops, placed[0] + placed[1]);
+    for (size_t d = 0; d < 2; ++d) {
+      EXPECT_EQ(of_rows[d], busy[d]);
+      EXPECT_EQ(use.devices[d].compute_ns, busy[d]);
+      EXPECT_EQ(use.devices[d].ops, placed[d]);
+    }
+    int64_t crossing = 0;
+    for (const LinkUse& link : use.links)
+      if (link.name.find("gpu0=>") != std::string::npos || link.name.find("gpu1=>") != std::string::npos)
+        crossing += link.bytes;
+    EXPECT_EQ(crossing, p.report.comm_bytes);
+  }
+}
+
+// The step of a plan whose transfers are sent as they come, planned and simulated by what follows every search.
+int64_t step_without_transfers(const Planned& of, Plan plan) {
+  Planned p = of;
+  p.plan = std::move(plan);
+  p.plan.transfers.reset();
+  p.order.reset();
+  Runner runner;
+  finish(p, runner);
+  return p.step_time_ns();
+}
+
+// What an operation elsewhere would do to the step is, about, what lowered plans differ by.
+TEST(Placements, AlternativesAreWhatTheirPlansTake) {
+  const Planned p = planned("zoo:transformer?hidden=256,steps=32,layers=2,vocabulary=500,batch=16", "placement");
+  const auto explainer = PlacedExplainer::of(p.training, p.cluster, p.plan);
+  ASSERT_TRUE(explainer.has_value());
+  EXPECT_EQ(explainer->bounds().ns(), p.search.lower_bound_step_ns);
+  EXPECT_LE(explainer->bounds().ns(), p.step_time_ns());
+  const int64_t now_ns = step_without_transfers(p, p.plan);
+  int compared = 0, near = 0;
+  for (size_t i = 0; i < p.training.ops.size(); i += 5) {
+    if (explainer->together(OpId(i)).size() > 1) continue;
+    const std::vector<PlacedAlternative> others = explainer->alternatives(OpId(i));
+    ASSERT_EQ(others.size(), 1u);
+    Plan plan = p.plan;
+    plan.ops[i].mesh.devices = {others[0].device};
+    const auto step_ns = static_cast<double>(step_without_transfers(p, plan));
+    ++compared;
+    near += std::abs(static_cast<double>(now_ns + others[0].change_ns) - step_ns) < 0.06 * step_ns;
+  }
+  EXPECT_GT(compared, 20);
+  EXPECT_GE(near, 0.8 * compared) << near << " of " << compared;
 }
 
 }  // namespace

@@ -1,0 +1,56 @@
+// What devices and links do in a step, and which operations they do when: for a reader of a plan that has operations on
+// different devices.
+//
+// Example: a (1 ms) on gpu0, b (2 ms) on gpu1, which reads what a made, 0.5 ms away. Devices: gpu0 computes for 1 ms,
+// gpu1 for 2. One link, busy for 0.5 ms. Rows: a from 0 to 1 ms on gpu0, b from 1.5 to 3.5 on gpu1.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partita/graph/graph.h"
+#include "partita/physical/trace.h"
+
+namespace partita {
+
+struct DeviceUse {
+  DeviceId device;
+  int ops = 0;  // that have a kernel here
+  int64_t compute_ns = 0, peak_bytes = 0;
+};
+
+struct LinkUse {
+  std::string name;  // of its queue: "gpu0-gpu1"
+  int transfers = 0;
+  int64_t bytes = 0, busy_ns = 0;
+};
+
+// Operations whose names begin alike (partita/graph/name_groups.h). Those of one device are one row where they can be.
+struct RowUse {
+  std::string name;
+  int ops = 0;
+  std::vector<int64_t> compute_ns;   // by device of StepUse::devices
+  int64_t start_ns = 0, end_ns = 0;  // of its first kernel, of its last
+  struct Run {
+    int device = 0;  // of StepUse::devices
+    int64_t start_ns = 0, end_ns = 0;
+  };
+  std::vector<Run> runs;  // of its kernels, by start
+};
+
+struct StepUse {
+  int64_t step_ns = 0;
+  std::vector<DeviceUse> devices;  // all compute devices, and other devices that have kernels
+  std::vector<LinkUse> links;      // that transfers stand on, the busiest first
+  std::vector<RowUse> rows;        // in the graph's order; at most `rows`
+};
+
+// Of a trace of one step of all devices. `rows` is at least 2.
+StepUse use_of(const Trace& trace, const PhysicalGraph& physical, const Graph& graph, size_t rows);
+
+// Where in the step a row is computed: a letter for each of `columns` equal parts of the step, '0' .. '9', 'a' .. 'z'
+// for the place of its device in StepUse::devices ('?' from the 36th on), '*' where there are several, '.' where it is
+// none.
+std::string chart_of(const RowUse& row, int64_t step_ns, int columns);
+
+}  // namespace partita

@@ -1,0 +1,44 @@
+// What else could be done with a plan that places operations whole.
+//
+// Example: a (2 ns), b (2 ns) and c (1 ns), which reads both, 5 ns away from each other; all on gpu0: 5 ns. With b on
+// gpu1 c would begin at 7: 3 ns more.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/placement/bounds.h"
+#include "partita/search/placed_graph.h"
+
+namespace partita {
+
+// Whether each operation runs whole on one device, and not all on the same.
+bool places_whole_ops(const Plan& plan);
+
+struct PlacedAlternative {
+  DeviceId device;
+  // By how much the step would be longer in the problem's measure (placed_graph.h), by lists in the plan's order.
+  int64_t change_ns = 0;
+  int64_t missing_bytes = 0;  // on the device that would lack most
+};
+
+class PlacedExplainer {
+ public:
+  // None where the step is not such a problem: several hosts, a batch in parts, or too large to be lowered.
+  static std::optional<PlacedExplainer> of(const Graph& graph, const Cluster& cluster, const Plan& plan);
+
+  // No schedule of whole operations takes less, whatever it keeps together (partita/placement/bounds.h).
+  PlacementBounds bounds() const { return placement_bounds(placed_.problem); }
+  // The graph's operations that stay where this one is, itself among them.
+  std::vector<OpId> together(OpId op) const;
+  // Every other device on which it can run, with all that stays with it.
+  std::vector<PlacedAlternative> alternatives(OpId op) const;
+
+ private:
+  explicit PlacedExplainer(PlacedGraph placed) : placed_(std::move(placed)) {}
+
+  PlacedGraph placed_;
+  std::vector<int> device_, order_;  // of the plan, by operation of the problem and by place
+  int64_t end_ns_ = 0;               // of its schedule by lists
+};
+
+}  // namespace partita
