@@ -7,7 +7,6 @@
 #include "partita/cli/explanation.h"
 #include "partita/cli/progress.h"
 #include "partita/physical/use.h"
-#include "partita/sim/simulate.h"
 
 namespace partita {
 
