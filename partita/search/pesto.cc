@@ -130,6 +130,7 @@ SearchEntry pesto_search() {
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = 60,
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }

@@ -243,6 +243,7 @@ SearchEntry expert_placement_search() {
           .options = {{"order", {"critical", "framework"}}},
           .search = expert,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
@@ -254,6 +255,7 @@ SearchEntry baechi_mtopo_search() {
           .options = {{"order", {"framework", "critical"}}},
           .search = mtopo,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
@@ -265,6 +267,7 @@ SearchEntry baechi_metf_search() {
           .options = {{"order", {"framework", "critical", "own"}}},
           .search = metf,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
@@ -279,6 +282,7 @@ SearchEntry baechi_msct_search() {
           .search = msct,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = kProgramSeconds,
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
