@@ -173,8 +173,14 @@ SearchResult expert(const Problem& problem, const Budget& budget, Rng&) {
   const CostModel cost(problem.cluster);
   const PlacedGraph placed = placed_graph(problem, cost, budget.watch());
   const std::vector<int> by_op = expert_devices(problem.graph, problem.cluster.compute_count);
-  return placed_result(problem, placed, of_devices(placed_as(placed, by_op)), problem.options.at("order"),
-                       "expert-placement");
+  SearchResult result = placed_result(problem, placed, of_devices(placed_as(placed, by_op)),
+                                      problem.options.at("order"), "expert-placement");
+  const std::set<int> used(by_op.begin(), by_op.end());
+  note_idle(
+      problem.cluster, used, "expert-placement",
+      has_branches(problem.graph) ? only(used.size(), "branch", "branches") : only(used.size(), "layer", "layers"),
+      result);
+  return result;
 }
 
 SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {

@@ -51,5 +51,31 @@ TEST(CliPlacement, PestoKeepsTheTimeLimit) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 3.5);
 }
 
+// Rules that put layers on devices say where they leave some empty, and what does not.
+TEST(CliPlacement, RulesSayWhichDevicesAreEmpty) {
+  const auto notes = [](const std::string& model, const char* batch, const std::string& search) {
+    return partita(
+               {"plan", model, "--batch", batch, "--cluster", "flexflow-p100", "--devices", "4", "--search", search})
+        .err;
+  };
+  const std::string rest = "; placement and baechi-metf place operations one by one, auto divides them\n";
+  EXPECT_NE(notes(data("recurrent.onnx"), "6", "expert-placement")
+                .find("expert-placement: one layer only, so 3 of 4 devices run nothing (node0.gpu1, node0.gpu2, "
+                      "node0.gpu3)" +
+                      rest),
+            std::string::npos);
+  EXPECT_NE(notes("zoo:mlp?layers=3", "8", "expert-placement")
+                .find("expert-placement: 3 layers only, so 1 of 4 devices runs nothing (node0.gpu3)" + rest),
+            std::string::npos);
+  EXPECT_NE(
+      notes("zoo:mlp?layers=1", "8", "layer-placement").find("layer-placement: one layer only, so 3 of 4 devices"),
+      std::string::npos);
+  EXPECT_NE(
+      notes("zoo:mlp?layers=3,width=3", "2", "expert").find("expert: no layer has as many samples or units, so 2 of"),
+      std::string::npos);
+  for (const char* search : {"expert-placement", "layer-placement", "expert"})
+    EXPECT_EQ(notes("zoo:mlp?layers=4", "8", search).find("run nothing"), std::string::npos) << search;
+}
+
 }  // namespace
 }  // namespace partita
