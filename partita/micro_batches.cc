@@ -12,13 +12,6 @@ namespace {
 
 constexpr int kMicroBatchesAStage = 4;  // a bubble of at most a fifth of the step
 
-std::string searches_that_share() {
-  std::vector<std::string> names;
-  for (const SearchEntry& entry : searches())
-    if (entry.sharing) names.push_back(entry.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 MicroBatchChoice of_size(int64_t size, int64_t batch, const Sharing& sharing) {
   const int64_t replicas = sharing.replicas;
   if (size > batch || batch % (replicas * size) != 0) {
@@ -57,12 +50,6 @@ MicroBatchChoice micro_batches_to_try(const Request& request, const Graph& whole
   if (request.micro_batches) return {{*request.micro_batches}, false, ""};
   const SearchChoice search = parse_search(request.search);
   const auto batch = find_batch(whole);
-  if (request.micro_batch_size && !search.entry->sharing)
-    throw Error(
-        ExitCode::kUsage,
-        fmt::format("--micro-batch-size: the options of search '{}' do not say among how many replicas a batch is "
-                    "shared; give --micro-batches, or one of these searches: {}",
-                    search.entry->name, searches_that_share()));
   if (request.micro_batch_size && !batch)
     fail("--micro-batch-size: model '{}' has no input with samples along axis 0; give --micro-batches", whole.name);
   if (!search.entry->sharing || !batch) return {{1}, false, ""};

@@ -91,6 +91,26 @@ int64_t batch_norm_groups_of(const Request& request) {
   return groups;
 }
 
+namespace {
+
+void expect_parts(const SearchChoice& choice, const Request& request) {
+  if (request.micro_batches.value_or(1) > 1 && choice.entry->whole_batch)
+    throw Error(ExitCode::kUsage, fmt::format("search '{}' plans a step on the whole batch, not in {} micro-batches; "
+                                              "leave micro-batches out, or take another search, such as auto",
+                                              choice.entry->name, *request.micro_batches));
+  if (!request.micro_batch_size || choice.entry->sharing) return;
+  std::vector<std::string> names;
+  for (const SearchEntry& entry : searches())
+    if (entry.sharing) names.push_back(entry.name);
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("--micro-batch-size: the options of search '{}' do not say among how many replicas a batch is "
+                  "shared; give --micro-batches, or one of these searches: {}",
+                  choice.entry->name, fmt::join(names, ", ")));
+}
+
+}  // namespace
+
 Request with_search_options(Request request) {
   const SearchChoice choice = parse_search(request.search);
   if (request.micro_batches && request.micro_batch_size)
@@ -102,6 +122,7 @@ Request with_search_options(Request request) {
   }
   if (choice.recompute) request.recompute = *choice.recompute;
   if (choice.bucket_bytes) request.bucket_bytes = choice.bucket_bytes;
+  expect_parts(choice, request);
   return request;
 }
 

@@ -62,7 +62,7 @@ int64_t batch_norm_groups_of(const Request& request);
 
 // The request with what its search's own options say in place of --micro-batches, --micro-batch-size, --recompute and
 // --bucket.
-// Usage error where both of the first two are given.
+// Usage error where both of the first two are given, or the search cannot do what they say, which its name says.
 Request with_search_options(Request request);
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
 SearchChoice search_of(const Request& request);

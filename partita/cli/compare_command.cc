@@ -110,9 +110,16 @@ class Rows {
   Json rows_ = Json::array();
 };
 
-Planned plan_of(const Arguments& a, const std::string& search, Runner& runner) {
+Request request_for(const Arguments& a, const std::string& search) {
   Request request = a.request;
   request.search = search;
+  return request;
+}
+
+// `begun`: whether a search began, with a model, a cluster and pins that are right.
+Planned plan_of(const Arguments& a, const std::string& search, Runner& runner, bool& begun) {
+  Request request = request_for(a, search);
+  request.before_search = [&] { begun = true; };
   request.budget.deadline.reset();  // each has its own time
   if (!request.from_file.empty() && !parse_search(search).entry->warm) {
     fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
@@ -157,21 +164,24 @@ Measurement measured(const Arguments& a, const std::string& search, Planned& p, 
   return m;
 }
 
+bool is_wrong(const Error& e) { return e.code() == ExitCode::kUsage || e.code() == ExitCode::kBadInput; }
+
 }  // namespace
 
 int compare_command(const Arguments& a) {
   expect_local(a);
   expect_writable(a.trace);
+  for (const std::string& search : a.searches) with_search_options(request_for(a, search));
   const CatchInterrupt caught;  // the rows so far are kept
   Rows rows(a);
-  bool any = false;
+  bool any = false, begun = false;
   std::optional<Error> without;
   std::vector<NamedTrace> traces;
   Cluster cluster;
   for (const std::string& search : a.searches) {
     Runner runner;
     try {
-      Planned p = plan_of(a, search, runner);
+      Planned p = plan_of(a, search, runner, begun);
       if (!any) warn_of_profile(p.cluster);
       std::optional<Measurement> step;
       if (a.measure) step = measured(a, search, p, runner, traces);
@@ -179,15 +189,17 @@ int compare_command(const Arguments& a) {
       cluster = p.cluster;
       any = true;
     } catch (const Error& e) {
-      // One search without a plan that fits is a row that says so; the others still count.
-      if (e.code() == ExitCode::kBug || e.code() == ExitCode::kUsage || e.code() == ExitCode::kBadInput) throw;
-      without = e;
+      // One search without a plan is a row that says so; the others still count. What is wrong before any search began
+      // is so for all of them.
+      if (e.code() == ExitCode::kBug || (is_wrong(e) && !begun)) throw;
+      if (!without || !is_wrong(*without)) without = e;
       rows.without_plan(search, e);
     }
   }
   rows.end();
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(traces, cluster));
-  return !without || (any && !interrupted) ? 0 : static_cast<int>(without->code());
+  if (!without || (any && !interrupted && !is_wrong(*without))) return 0;
+  return static_cast<int>(without->code());
 }
 
 }  // namespace partita

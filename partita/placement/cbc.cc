@@ -228,53 +228,85 @@ std::string last_lines(const std::string& log) {
 
 }  // namespace
 
-CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const std::vector<double>& start, double gap,
-                  double seconds, const Watch& watch) {
-  const Watch::Clock::time_point begun = Watch::Clock::now();
-  const Folder folder;
-  const std::string problem = folder.file("program.mps"), begin = folder.file("start"), log_file = folder.file("log");
-  const std::string solution = folder.file("solution");
-  {
-    std::ofstream out(problem), values(begin);
-    write_mps(out, program);
-    for (size_t c = 0; c < start.size(); ++c)
-      fmt::print(values, "{} {} {}\n", c, program.columns[c].name, number(start[c]));
-    if (!out.flush() || !values.flush())
-      fail("{}: the files of cbc cannot be written; point TMPDIR elsewhere", problem);
-  }
-  if (const auto left = watch.left()) seconds = std::min(seconds, *left);
-  std::vector<std::string> arguments = {
-      cbc, problem, "-timeMode", "elapsed", "-sec", number(std::max(seconds, 0.1)), "-allowableGap", number(gap)};
-  if (!start.empty()) arguments.insert(arguments.end(), {"-mipstart", begin});
-  arguments.insert(arguments.end(), {"-solve", "-solution", solution, "-quit"});
-  // It looks at its clock between nodes and rounds of cuts alone, and later where others take the processor.
-  const auto after = [&](double grace) {
-    return begun + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds + grace));
-  };
-  const double grace = std::max(1.0, 0.1 * seconds);
-  const auto ask = after(grace), kill = after(3 * grace);
-  Child child(arguments, log_file);
+namespace {
+
+constexpr double kPartOfLeft = 0.9;      // of the time to a deadline
+constexpr double kStoppedSeconds = 0.5;  // to leave what it has
+
+Watch::Clock::time_point later(Watch::Clock::time_point from, double seconds) {
+  return from + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+void write_files(const std::string& problem, const std::string& begin, const PlacementProgram& program,
+                 const std::vector<double>& start) {
+  std::ofstream out(problem), values(begin);
+  write_mps(out, program);
+  for (size_t c = 0; c < start.size(); ++c)
+    fmt::print(values, "{} {} {}\n", c, program.columns[c].name, number(start[c]));
+  if (!out.flush() || !values.flush()) fail("{}: the files of cbc cannot be written; point TMPDIR elsewhere", problem);
+}
+
+struct Ended {
   bool asked = false, killed = false;
+};
+
+// Asked at one moment, or when the watch is stopped; killed at another, or soon after that.
+Ended wait_for(Child& child, Watch::Clock::time_point ask, Watch::Clock::time_point kill, const Watch& watch) {
+  Ended ended;
+  bool stopped = false;
   for (std::chrono::microseconds nap(200); !child.ended();) {
-    if (!asked && (watch.ended() || Watch::Clock::now() > ask)) {
-      child.ask_to_end();
-      asked = true;
+    const Watch::Clock::time_point now = Watch::Clock::now();
+    if (watch.stopped() && !stopped) {
+      stopped = true;
+      ask = now;
+      kill = std::min(kill, later(now, kStoppedSeconds));
     }
-    killed = watch.stopped() || Watch::Clock::now() > kill;
-    if (killed) child.end();
+    if (!ended.asked && now >= ask) {
+      child.ask_to_end();
+      ended.asked = true;
+    }
+    ended.killed = now >= kill;
+    if (ended.killed) child.end();
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 2, std::chrono::microseconds(20000));
   }
-  if (watch.stopped()) watch.give_up("while the integer program was solved");
+  return ended;
+}
+
+}  // namespace
+
+CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const std::vector<double>& start, double gap,
+                  double seconds, const Watch& watch) {
+  const Folder folder;
+  const std::string problem = folder.file("program.mps"), begin = folder.file("start"), log_file = folder.file("log");
+  const std::string solution = folder.file("solution");
+  write_files(problem, begin, program, start);
+  if (watch.ended()) return {};
+  const Watch::Clock::time_point begun = Watch::Clock::now();
+  const std::optional<double> left = watch.left();
+  if (left) seconds = std::min(seconds, kPartOfLeft * *left);
+  std::vector<std::string> arguments = {
+      cbc, problem, "-timeMode", "elapsed", "-sec", number(std::max(seconds, 0.05)), "-allowableGap", number(gap)};
+  if (!start.empty()) arguments.insert(arguments.end(), {"-mipstart", begin});
+  arguments.insert(arguments.end(), {"-solve", "-solution", solution, "-quit"});
+  // It looks at its clock between nodes and rounds of cuts alone, and later where others take the processor.
+  const double grace = std::max(1.0, 0.1 * seconds);
+  Watch::Clock::time_point ask = later(begun, seconds + grace), kill = later(begun, seconds + 3 * grace);
+  if (left) {
+    ask = std::min(ask, later(begun, kPartOfLeft * *left));
+    kill = std::min(kill, *watch.deadline);
+  }
+  Child child(arguments, log_file);
+  const Ended ended = wait_for(child, ask, kill, watch);
   const std::string log = read(log_file);
   if (child.crashed()) {
     CbcAnswer answer;
     answer.crashed = true;
     return answer;
   }
-  if (!asked && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));
-  CbcAnswer answer = read_answer(log, killed ? "" : solution, program, gap);
-  if (answer.status != CbcAnswer::Status::kInfeasible && answer.values.empty() && !killed && !asked &&
+  if (!ended.asked && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));
+  CbcAnswer answer = read_answer(log, ended.killed ? "" : solution, program, gap);
+  if (answer.status != CbcAnswer::Status::kInfeasible && answer.values.empty() && !ended.killed && !ended.asked &&
       log.find("topped on") == std::string::npos)
     fail("{} left no solution. Its last lines: {}", cbc, last_lines(log));
   return answer;

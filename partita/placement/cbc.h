@@ -31,10 +31,11 @@ struct CbcAnswer {
   double bound = 0;            // no solution has a smaller objective
 };
 
-// Runs the program at `cbc` for so many seconds at most, and to the watch's deadline. Where it does not look at its
-// clock in a tenth more, it is asked to end, and killed after three tenths: then it leaves nothing. It is killed at
-// once when the watch is stopped; then this throws. `start` are the values of a solution, by column, or none; `gap` is
-// how much better a solution has to be to be looked for. Throws, with its last lines, where it fails.
+// Runs the program at `cbc` for so many seconds at most. Where it does not look at its clock in a tenth more, it is
+// asked to end, and killed after three tenths: then it leaves nothing. Of the time to the watch's deadline it gets nine
+// tenths, is asked then, and killed at the deadline. When the watch is stopped it is asked at once, and killed half a
+// second later. `start` are the values of a solution, by column, or none; `gap` is how much better a solution has to be
+// to be looked for. Throws, with its last lines, where it fails.
 CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const std::vector<double>& start, double gap,
                   double seconds, const Watch& watch);
 

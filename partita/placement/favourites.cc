@@ -120,8 +120,10 @@ FavouriteChildren favourite_children(const PlacementProblem& problem, double sec
   const std::string cbc = find_cbc(std::getenv("PATH"));
   const std::vector<Edge> edges = edges_of(problem);
   const LinearProgram lp(problem, edges);
+  const bool hurried = watch.left().value_or(seconds) < seconds;
   const CbcAnswer answer = run_cbc(cbc, lp.program(), {}, kNotAtAll, seconds, watch);
-  if (answer.values.empty()) watch.poll("while the linear program of favourite children was solved");
+  if (answer.values.empty() && (hurried || watch.stopped()))
+    watch.give_up("while the linear program of favourite children was solved");
   if (answer.values.empty())
     fail("{} did not solve the linear program of favourite children, {} rows, in {} s", cbc, lp.program().rows.size(),
          seconds);

@@ -46,7 +46,8 @@ struct Item {
 
 class ProgramMaker {
  public:
-  ProgramMaker(const PlacementProblem& problem, int64_t horizon_ns, bool congestion) : p_(problem) {
+  ProgramMaker(const PlacementProblem& problem, int64_t horizon_ns, bool congestion, const Watch& watch)
+      : p_(problem), watch_(watch) {
     out_.congestion = congestion;
     out_.unit_ns = std::max(1.0, static_cast<double>(horizon_ns) / kLongestHorizon);
     horizon_ = time(horizon_ns);
@@ -241,6 +242,7 @@ class ProgramMaker {
 
   void make_transfers() {
     for (size_t v = 0; v < p_.values.size(); ++v) {
+      watch_.poll("while the integer program was made");
       const PlacedValue& value = p_.values[v];
       if (!value.moves()) continue;
       std::set<int> to;
@@ -410,10 +412,12 @@ class ProgramMaker {
   template <typename Before>
   void make_overlaps(const std::vector<Item>& items, const Before& before) {
     const int offset = &items == &op_items_ ? 0 : static_cast<int>(p_.ops.size());
-    for (size_t i = 0; i < items.size(); ++i)
+    for (size_t i = 0; i < items.size(); ++i) {
+      watch_.poll("while the integer program was made");
       for (size_t j = i + 1; j < items.size(); ++j)
         if (!before(i, j) && !before(j, i))
           make_pair(items[i], items[j], static_cast<int>(i) + offset, static_cast<int>(j) + offset);
+    }
   }
   void make_pair(const Item& a, const Item& b, int a_number, int b_number) {
     if (a.latest_end <= b.earliest || b.latest_end <= a.earliest) return;
@@ -488,6 +492,7 @@ class ProgramMaker {
   }
 
   const PlacementProblem& p_;
+  const Watch& watch_;
   PlacementProgram out_;
   double horizon_ = 0;
   int c_ = 0;
@@ -501,9 +506,10 @@ class ProgramMaker {
 
 }  // namespace
 
-PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion) {
+PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion,
+                              const Watch& watch) {
   verify(problem);
-  return ProgramMaker(problem, horizon_ns, congestion).make();
+  return ProgramMaker(problem, horizon_ns, congestion, watch).make();
 }
 
 }  // namespace partita

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/watch.h"
 #include "partita/placement/problem.h"
 
 namespace partita {
@@ -81,8 +82,9 @@ struct PlacementProgram {
 };
 
 // All schedules that end at `horizon_ns` or before, up to the exchange of equal devices. Without congestion transfers
-// of one queue may be at the same time.
-PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion);
+// of one queue may be at the same time. Throws where the watch ends.
+PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion,
+                              const Watch& watch = {});
 
 // When everything starts in a schedule's order, all as early as that allows; without congestion no transfer waits for
 // another, and the checker may refuse it.

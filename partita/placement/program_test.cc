@@ -388,16 +388,57 @@ TEST(Cbc, IsKilledWhenTheWatchIsStopped) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     stop = true;
   });
-  const double seconds = seconds_of([&] {
-    try {
-      run_cbc(sleeper, program, {}, 0.9, 60, watch);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::kInterrupted);
-    }
-  });
+  CbcAnswer answer;
+  const double seconds = seconds_of([&] { answer = run_cbc(sleeper, program, {}, 0.9, 60, watch); });
   soon.join();
   EXPECT_LT(seconds, 10);
+  EXPECT_TRUE(answer.values.empty());
+  EXPECT_EQ(answer.status, CbcAnswer::Status::kStopped);
+  EXPECT_TRUE(run_cbc("/nowhere/cbc", program, {}, 0.9, 60, watch).values.empty()) << "begun after it was stopped";
+}
+
+// Deaf to the request to end, it is killed at the deadline, also where it was to have longer.
+TEST(Cbc, IsKilledAtTheDeadline) {
+  const std::string deaf = script("deaf", "trap '' INT\nexec sleep 60");
+  const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
+  for (const double seconds : {0.1, 60.}) {
+    Watch watch;
+    watch.deadline = Watch::Clock::now() + std::chrono::milliseconds(500);
+    CbcAnswer answer;
+    EXPECT_LT(seconds_of([&] { answer = run_cbc(deaf, program, {}, 0.9, seconds, watch); }), 1.5);
+    EXPECT_TRUE(answer.values.empty());
+  }
+}
+
+// Interrupted, or at a deadline, the solver's start is what comes back, and a deadline before the program is made says
+// so by its rows.
+TEST(Cbc, KeepsItsStartWhenItIsToEnd) {
+  if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
+  constexpr uint64_t kSeed = 48;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  const PlacementProblem p = random_problem(rng, {.ops = 60, .devices = 2, .most_ns = 1000000});
+  std::string why;
+  const auto start = best_list_schedule(p, {}, why);
+  ASSERT_TRUE(start);
+  std::atomic<bool> stop{false};
+  Watch watch;
+  watch.stop = &stop;
+  std::thread soon([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    stop = true;
+  });
+  ProgramResult result;
+  EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, {}, watch); }), 10);
+  soon.join();
+  EXPECT_EQ(why_not(p, result.schedule), "");
+  EXPECT_LE(result.schedule.end, start->end);
+  EXPECT_GT(result.rows, 0U);
+  watch.stop = nullptr;
+  watch.deadline = Watch::Clock::now();
+  result = solve_program(p, *start, {}, watch);
+  EXPECT_EQ(result.schedule.end, start->end);
+  EXPECT_EQ(result.rows, 0U);
 }
 
 TEST(Cbc, ItsFailureIsTold) {

@@ -125,7 +125,7 @@ size_t free_bits(const PlacementProgram& program) {
 void solve(const PlacementProblem& problem, const std::string& cbc, bool congestion,
            const std::optional<Window>& window, double seconds, const Watch& watch, ProgramResult& result) {
   const PlacedSchedule start = timed(problem, narrowed(problem, result.schedule), congestion);
-  PlacementProgram program = make_program(problem, start.end, congestion);
+  PlacementProgram program = make_program(problem, start.end, congestion, watch);
   result.rows = program.rows.size();
   result.columns = program.columns.size();
   result.bits = free_bits(program);
@@ -163,8 +163,8 @@ void solve_windows(const PlacementProblem& problem, const std::string& cbc, cons
       better = false;
       for (size_t begin = 0; begin + size / 2 < n; begin += size / 2) {
         const double passed = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
-        const double left = std::min(kWindowsPart * options.seconds - passed, watch.left().value_or(options.seconds));
-        if (result.proved || left < 0.1) return;
+        const double left = kWindowsPart * options.seconds - passed;
+        if (result.proved || left < 0.1 || watch.ended()) return;
         const int64_t before = result.objective_ns;
         solve(problem, cbc, options.congestion, Window{begin, std::min(n, begin + size)},
               std::min(left, options.seconds * kWindowPart), watch, result);
@@ -175,8 +175,10 @@ void solve_windows(const PlacementProblem& problem, const std::string& cbc, cons
 
 }  // namespace
 
-ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedule& start, const ProgramOptions& options,
+ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedule& start, const ProgramOptions& asked,
                             const Watch& watch) {
+  ProgramOptions options = asked;
+  options.seconds = std::min(options.seconds, watch.left().value_or(options.seconds));
   const Watch::Clock::time_point begun = Watch::Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Watch::Clock::now() - begun).count(); };
   const std::string cbc = find_cbc(std::getenv("PATH"));
@@ -186,9 +188,13 @@ ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedul
   result.schedule = pushed_left(problem, start);
   result.objective_ns = timed(problem, start, options.congestion).end;
   result.only_start = true;
-  solve_windows(problem, cbc, options, begun, watch, result);
-  if (!result.proved && !watch.ended())
-    solve(problem, cbc, options.congestion, std::nullopt, std::max(1.0, options.seconds - passed()), watch, result);
+  try {
+    solve_windows(problem, cbc, options, begun, watch, result);
+    if (!result.proved && !watch.ended())
+      solve(problem, cbc, options.congestion, std::nullopt, std::max(1.0, options.seconds - passed()), watch, result);
+  } catch (const Error& error) {  // the watch ended while the program was made
+    if (error.code() != ExitCode::kTimeLimit && error.code() != ExitCode::kInterrupted) throw;
+  }
   result.seconds = passed();
   return result;
 }

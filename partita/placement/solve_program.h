@@ -38,8 +38,8 @@ struct ProgramResult {
 std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& problem,
                                                  const std::vector<std::vector<int>>& placements, std::string& why);
 
-// Never worse than `start`, which why_not() accepts. At the watch's deadline it returns what it has; when the watch is
-// stopped it throws. Throws where there is no program `cbc`.
+// Never worse than `start`, which why_not() accepts. At the watch's deadline, and when the watch is stopped, it returns
+// what it has; rows are 0 where that was before the program was made. Throws where there is no program `cbc`.
 ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedule& start, const ProgramOptions& options,
                             const Watch& watch);
 

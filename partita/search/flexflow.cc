@@ -201,6 +201,7 @@ SearchEntry flexflow_search() {
                   {"granularity", {"unit", "op"}},
                   {"simulator", {"replay", "full", "delta"}}},
       .search = search,
+      .whole_batch = true,
       .measure = Objective::kTime};
 }
 

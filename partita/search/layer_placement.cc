@@ -108,6 +108,25 @@ std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts) {
   return run;
 }
 
+void note_idle(const Cluster& cluster, const std::set<int>& used, std::string_view search, const std::string& why,
+               SearchResult& result) {
+  constexpr size_t kNamed = 4;
+  std::vector<std::string> idle;
+  for (int d = 0; d < cluster.compute_count; ++d)
+    if (!used.contains(d)) idle.push_back(cluster.devices[static_cast<size_t>(d)].name);
+  if (idle.empty()) return;
+  const size_t count = idle.size();
+  if (count > kNamed) idle.resize(kNamed), idle.emplace_back("..");
+  result.notes.push_back(
+      fmt::format("{}: {}, so {} of {} devices {} nothing ({}); placement and baechi-metf place operations one by one, "
+                  "auto divides them",
+                  search, why, count, cluster.compute_count, count == 1 ? "runs" : "run", fmt::join(idle, ", ")));
+}
+
+std::string only(size_t count, const char* one, const char* many) {
+  return count == 1 ? fmt::format("one {} only", one) : fmt::format("{} {} only", count, many);
+}
+
 namespace {
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
@@ -117,6 +136,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const std::vector<int> layer = layers_of(graph);
   const int layers = graph.ops.empty() ? 0 : 1 + *std::max_element(layer.begin(), layer.end());
   std::vector<int> place(layers);
+  std::set<int> used;
   for (int l = 0; l < layers; ++l) place[l] = l % p;
   if (problem.options.at("assign") == "contiguous") {
     std::vector<double> flops(layers, 0);
@@ -132,6 +152,8 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   result.plan = planner.finish("layer-placement");
   result.counters["layers"] = layers;
   result.notes.push_back(fmt::format("{} layers on {} devices", layers, std::min(layers, p)));
+  for (int at : place) used.insert(devices[static_cast<size_t>(at)].value);
+  note_idle(problem.cluster, used, "layer-placement", only(used.size(), "layer", "layers"), result);
   return result;
 }
 

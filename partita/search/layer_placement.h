@@ -5,6 +5,9 @@
 // relu behind a product, its backward ops and the update of its weight have its layer. Round-robin puts the layers on
 // devices 0, 1, 0. contiguous_parts({3, 1, 1}, 2) is {0, 1, 1}: the largest sum is 3.
 #pragma once
+#include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "partita/search/searches.h"
@@ -30,5 +33,13 @@ std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> lay
 // Cuts costs into `parts` runs of at least one element (as many as there are elements, if those are fewer), the largest
 // sum as small as can be: by element, its run. Of equals the earliest cuts.
 std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts);
+
+// What a rule that puts layers on devices says where it leaves some empty: "expert-placement: one layer only, so 1 of 2
+// devices runs nothing (gpu1); ..", with searches that use them. Nothing where it leaves none. `used`: compute devices
+// that it puts something on; `why`: "one layer only".
+void note_idle(const Cluster& cluster, const std::set<int>& used, std::string_view search, const std::string& why,
+               SearchResult& result);
+// "one layer only", "2 layers only"
+std::string only(size_t count, const char* one, const char* many);
 
 }  // namespace partita

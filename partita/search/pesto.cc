@@ -57,11 +57,15 @@ void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedS
   const ProgramResult& program = solved.program;
   result.notes.push_back(fmt::format("coarsened to {} vertices of at most 8% of the time and 12% of the memory",
                                      solved.coarse.problem.ops.size()));
-  result.notes.push_back(
-      fmt::format("program of {} rows, {} columns, {} of them bits: {}{}; bound of the coarse problem {}{}",
-                  program.rows, program.columns, program.bits, ms(program.objective_ns),
-                  program.only_start ? ", which is its start: the solver found nothing better" : "",
-                  ms(program.bound_ns), program.proved ? ", proved" : ", which is none of the step"));
+  if (program.rows == 0)
+    result.notes.push_back(fmt::format("the time was over before the program was made: {}, the best by list scheduling",
+                                       ms(program.objective_ns)));
+  else
+    result.notes.push_back(
+        fmt::format("program of {} rows, {} columns, {} of them bits: {}{}; bound of the coarse problem {}{}",
+                    program.rows, program.columns, program.bits, ms(program.objective_ns),
+                    program.only_start ? ", which is its start: the solver found nothing better" : "",
+                    ms(program.bound_ns), program.proved ? ", proved" : ", which is none of the step"));
   result.notes.push_back(fmt::format("the same on all operations: {}", ms(schedule.end)));
   add_bound(placement_bounds(fine), result);
   result.counters["vertices"] = static_cast<double>(solved.coarse.problem.ops.size());
@@ -76,14 +80,25 @@ void take_memory(PlacementProblem& problem, int64_t missing_bytes) {
     d.memory_bytes -= std::clamp(missing_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
 }
 
+// Less what the plan takes to be lowered: about as long as the step on one device took, half of what is left at most.
+Watch before_the_plan(Watch watch, Watch::Clock::duration lowering) {
+  if (watch.deadline) {
+    const Watch::Clock::duration left = *watch.deadline - Watch::Clock::now();
+    *watch.deadline -= std::max(Watch::Clock::duration(0), std::min(lowering, left / 2));
+  }
+  return watch;
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const Watch watch = budget.watch();
   const CostModel cost(problem.cluster);
+  const Watch::Clock::time_point begun = Watch::Clock::now();
   const PlacedGraph placed = placed_graph(problem, cost, watch);
+  const Watch of_solver = before_the_plan(watch, Watch::Clock::now() - begun);
   const std::string& order = problem.options.at("order");
   PlacementProblem fine = with_footprints(placed);
   for (int tries = 1;; ++tries) {
-    const Solved solved = solve(problem, fine, watch);
+    const Solved solved = solve(problem, fine, of_solver);
     const PlacedSchedule schedule = expanded(placed.problem, solved, order == "own");
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
@@ -91,6 +106,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     const int64_t missing = lacking_bytes(problem, result);
     if (missing <= 0) return result;
     if (tries == kTries) expect_fits(missing, "pesto");
+    watch.poll("before a placement was found that fits");
     // Footprints are what all of a device's operations keep together; the planner knows what is there when.
     take_memory(fine, missing);
     if (problem.tell)
@@ -113,6 +129,7 @@ SearchEntry pesto_search() {
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = 60,
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }

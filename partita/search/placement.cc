@@ -354,6 +354,7 @@ SearchEntry placement_search() {
               "and on the step itself",
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }

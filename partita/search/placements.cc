@@ -186,6 +186,11 @@ SearchResult expert(const Problem& problem, const Budget& budget, Rng&) {
   SearchResult result = placed_result(problem, placed, of_devices(placed_as(placed, by_op)),
                                       problem.options.at("order"), "expert-placement");
   add_bound(placement_bounds(placed.problem), result);
+  const std::set<int> used(by_op.begin(), by_op.end());
+  note_idle(
+      problem.cluster, used, "expert-placement",
+      has_branches(problem.graph) ? only(used.size(), "branch", "branches") : only(used.size(), "layer", "layers"),
+      result);
   return result;
 }
 
@@ -258,6 +263,7 @@ SearchEntry expert_placement_search() {
           .options = {{"order", {"critical", "framework"}}},
           .search = expert,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
@@ -269,6 +275,7 @@ SearchEntry baechi_mtopo_search() {
           .options = {{"order", {"framework", "critical"}}},
           .search = mtopo,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
@@ -280,6 +287,7 @@ SearchEntry baechi_metf_search() {
           .options = {{"order", {"framework", "critical", "own"}}},
           .search = metf,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }
@@ -294,6 +302,7 @@ SearchEntry baechi_msct_search() {
           .search = msct,
           .sharing = [](const Problem&) { return Sharing{}; },
           .seconds = kProgramSeconds,
+          .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
 }

@@ -56,6 +56,7 @@ struct SearchEntry {
   bool rule = false;    // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
   bool warm = false;    // begins with Problem::from
   bool proves = false;  // its lower bound has a proof
+  bool whole_batch = false;  // plans a step on the whole batch alone, not in micro-batches
   bool places = false;  // operations whole, each on a device that its type allows, groups of them together
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run

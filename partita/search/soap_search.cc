@@ -504,6 +504,7 @@ SearchEntry soap_search() {
                       {"exact", {"no", "yes"}},
                       {"granularity", {"unit", "op"}}},
           .search = search,
+          .whole_batch = true,
           .measure = Objective::kTime};
 }
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
+#include "partita/search/layer_placement.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_order.h"
 
@@ -176,9 +178,16 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const Watch watch = budget.watch();
   watch.poll("before the expert's plan was made");
   SearchResult result;
-  result.plan = soap_plan(problem.graph, problem.cluster, units,
-                          expert_configurations(problem.graph, problem.cluster, units), "expert", problem.pins, watch);
-  if (is_recurrent(problem.graph)) {
+  const std::vector<SoapConfiguration> configurations = expert_configurations(problem.graph, problem.cluster, units);
+  result.plan = soap_plan(problem.graph, problem.cluster, units, configurations, "expert", problem.pins, watch);
+  const bool recurrent = is_recurrent(problem.graph);
+  std::set<int> used;
+  for (const SoapConfiguration& c : configurations)
+    for (DeviceId d : c.devices) used.insert(d.value);
+  note_idle(problem.cluster, used, "expert",
+            recurrent ? "layers are less deep than a node has devices" : "no layer has as many samples or units",
+            result);
+  if (recurrent) {
     const int node = node_size(problem.cluster);
     result.notes.push_back(fmt::format("layers are {} deep, on {} devices of each of {} nodes",
                                        1 + std::ranges::max(depths_of(problem.graph, units)), node,

@@ -269,7 +269,7 @@ TEST(CliErrors, Usage) {
                  {fmt::format("option 'beta' is a whole number from 1 to 999999, not '{}'", beta)});
   for (const char* search : {"flexflow", "soap"})
     expect_error({"plan", "zoo:mlp", "--devices", "2", "--search", search, "--micro-batches", "2"}, 2,
-                 {"flexflow and soap", "not in 2 micro-batches", "auto"});
+                 {fmt::format("'{}'", search), "not in 2 micro-batches", "auto"});
   expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
   expect_error({"plan", "zoo:mlp", "--search", "small-batch", "-o", scratch("none.json")}, 2,
                {"'small-batch'", "no plan"});

@@ -1,0 +1,56 @@
+// `partita compare`: what is wrong with one search costs the others nothing.
+#include <gtest/gtest.h>
+
+#include "program.h"
+
+namespace partita {
+namespace {
+
+TEST(CliCompare, OptionsAreCheckedBeforeTheFirstSearch) {
+  const auto refused = [](const std::string& searches, const Words& more, const Words& parts) {
+    Words words = {"compare", "zoo:mlp", "--devices", "2", "--search", searches};
+    words.insert(words.end(), more.begin(), more.end());
+    expect_error(words, 2, parts);
+  };
+  for (const char* search : {"placement", "pesto", "baechi-metf", "expert-placement", "soap", "flexflow"}) {
+    refused(fmt::format("single,{}?micro-batches=2", search), {},
+            {fmt::format("'{}'", search), "not in 2 micro-batches"});
+    refused(fmt::format("single,{}", search), {"--micro-batches", "2"}, {fmt::format("'{}'", search)});
+  }
+  refused("single,exact?micro-batch-size=2", {}, {"--micro-batch-size", "'exact'", "data-parallel"});
+  refused("single,zero?stage=9", {}, {"'zero'", "'stage'"});
+  refused("single,zero?recompute=some", {}, {"'zero'", "'recompute'"});
+}
+
+TEST(CliCompare, WhatASearchRefusesLaterIsARow) {
+  const Words words = {"compare", "zoo:mlp", "--batch", "8", "--devices", "4", "--search"};
+  const auto rows = [&](const std::string& searches, int code) {
+    Words all = words;
+    all.insert(all.end(), {searches, "--json"});
+    const Outcome o = partita(all);
+    EXPECT_EQ(o.code, code) << o.err;
+    return Json::parse(o.out).at("rows");
+  };
+  Json found = rows("single,exact?mesh=2x3,placement?micro-batch-size=4,data-parallel", 2);
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_NE(found[1]["reason"].get<std::string>().find("mesh 2x3 is of 6 devices"), std::string::npos) << found[1];
+  EXPECT_NE(found[2]["reason"].get<std::string>().find("not in 2 micro-batches"), std::string::npos) << found[2];
+  for (int i : {0, 3}) EXPECT_GT(found[static_cast<size_t>(i)]["step_time_us"], 0.0) << i;
+  found = rows("exact?mesh=2x3,single", 2);  // also where it is the first
+  EXPECT_TRUE(found[0].contains("reason"));
+  EXPECT_GT(found[1]["step_time_us"], 0.0);
+  found = rows("single,data-parallel?micro-batch-size=3,zero", 3);
+  EXPECT_NE(found[1]["reason"].get<std::string>().find("--batch 12"), std::string::npos) << found[1];
+  EXPECT_GT(found[2]["step_time_us"], 0.0);
+}
+
+// What is wrong for all of them is said once.
+TEST(CliCompare, AWrongModelIsSaidOnce) {
+  const Outcome o = partita({"compare", scratch("none.onnx"), "--devices", "2", "--search", "single,data-parallel"});
+  EXPECT_EQ(o.code, 3);
+  EXPECT_NE(o.err.find("none.onnx: cannot be read"), std::string::npos) << o.err;
+  EXPECT_EQ(o.out.find("no plan"), std::string::npos) << o.out;
+}
+
+}  // namespace
+}  // namespace partita
