@@ -114,9 +114,10 @@ namespace {
 // what could begin at that time on any device.
 class Etf {
  public:
-  Etf(const PlacementProblem& problem, const std::vector<int>& favourite)
+  Etf(const PlacementProblem& problem, const std::vector<int>& favourite, bool congestion)
       : p_(problem),
         favourite_(favourite),
+        congestion_(congestion),
         units_(problem),
         missing_(problem.ops.size()),
         end_(problem.ops.size(), 0),
@@ -176,7 +177,8 @@ class Etf {
     const Way& way = p_.ways[static_cast<size_t>(s_.device[producer])][static_cast<size_t>(d)];
     if (way.queue < 0) return INT64_MAX / 2;
     int64_t& free = queue_free_[static_cast<size_t>(way.queue)];
-    const int64_t start = std::max(free, end_[producer]), end = start + p_.transfer_ns(way, value.bytes);
+    const int64_t start = std::max(congestion_ ? free : 0, end_[producer]),
+                  end = start + p_.transfer_ns(way, value.bytes);
     if (send) {
       free = end;
       came_[static_cast<size_t>(v)].emplace_back(d, end);
@@ -227,6 +229,7 @@ class Etf {
 
   const PlacementProblem& p_;
   const std::vector<int>& favourite_;
+  const bool congestion_;
   Units units_;
   std::vector<int> missing_;
   std::vector<int64_t> end_, device_free_, queue_free_, tail_;
@@ -239,14 +242,14 @@ class Etf {
 
 }  // namespace
 
-std::optional<PlacedSchedule> earliest_task_first(const PlacementProblem& problem, std::string& why) {
+std::optional<PlacedSchedule> earliest_task_first(const PlacementProblem& problem, std::string& why, bool congestion) {
   const std::vector<int> none;
-  return Etf(problem, none).run(why);
+  return Etf(problem, none, congestion).run(why);
 }
 
 std::optional<PlacedSchedule> favourites_first(const PlacementProblem& problem, const std::vector<int>& favourite,
                                                std::string& why) {
-  return Etf(problem, favourite).run(why);
+  return Etf(problem, favourite, true).run(why);
 }
 
 }  // namespace partita

@@ -18,8 +18,11 @@ namespace partita {
 std::optional<std::vector<int>> topological_placement(const PlacementProblem& problem, std::string& why);
 
 // m-ETF: of all operations that are ready and devices that have room, the pair that can start first is taken next; of
-// equals what has the longest way to the end. What it reads is sent behind all that the links have.
-std::optional<PlacedSchedule> earliest_task_first(const PlacementProblem& problem, std::string& why);
+// equals what has the longest way to the end. What it reads is sent behind all that the links have; without
+// `congestion` it believes that transfers of a link are at the same time, and its schedule is in the order that this
+// leads to.
+std::optional<PlacedSchedule> earliest_task_first(const PlacementProblem& problem, std::string& why,
+                                                  bool congestion = true);
 
 // m-SCT: the same with favourite children (favourites.h), by operation; -1: none. A device that has run an operation is
 // kept for its favourite child until the child could have what the operation made on any other device too. Until then

@@ -292,7 +292,7 @@ TEST(PlacementProgram, WithoutCongestionTransfersOverlap) {
   ASSERT_TRUE(start);
   EXPECT_EQ(solve_program(p, *start, {.congestion = true}, {}).objective_ns, 15);
   p.ops[3].ns = {-1, 1};  // first: 2 + 4 + 1, and then the other
-  const ProgramResult off = solve_program(p, *best_list_schedule(p, {}, why), {.congestion = false}, {});
+  const ProgramResult off = solve_program(p, *best_list_schedule(p, {}, why, false), {.congestion = false}, {});
   EXPECT_EQ(off.objective_ns, 11);
   EXPECT_TRUE(off.proved);
   EXPECT_EQ(why_not(p, off.schedule), "");

@@ -52,11 +52,16 @@ bool has_ways(const PlacementProblem& p, const std::vector<int>& device) {
 }  // namespace
 
 std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& p,
-                                                 const std::vector<std::vector<int>>& placements, std::string& why) {
+                                                 const std::vector<std::vector<int>>& placements, std::string& why,
+                                                 bool congestion) {
   std::optional<PlacedSchedule> best;
+  int64_t best_ns = 0;
   const auto offer = [&](PlacedSchedule s) {
     s = pushed_left(p, s);
-    if ((!best || s.end < best->end) && why_not(p, s).empty()) best = std::move(s);
+    const int64_t ns = congestion ? s.end : timed(p, s, false).end;
+    if ((best && ns >= best_ns) || !why_not(p, s).empty()) return;
+    best = std::move(s);
+    best_ns = ns;
   };
   std::vector<int> plain(p.ops.size());
   std::iota(plain.begin(), plain.end(), 0);
@@ -75,7 +80,7 @@ std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& p,
   for (size_t d = 0; d < p.devices.size(); ++d) place(all_on(p, units, static_cast<int>(d)));
   for (const std::vector<int>& device : placements) place(device);
   if (const auto device = topological_placement(p, why)) place(*device);
-  if (const auto s = earliest_task_first(p, why); s && has_ways(p, s->device)) offer(*s), place(s->device);
+  if (const auto s = earliest_task_first(p, why, congestion); s && has_ways(p, s->device)) offer(*s), place(s->device);
   return best;
 }
 

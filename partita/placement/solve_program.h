@@ -34,9 +34,11 @@ struct ProgramResult {
 };
 
 // The best of the list schedules of some placements: all that can on one device, by Baechi's rules, and those given.
-// Those that do not fit are passed over; nothing: none fits, and `why` says what Baechi's rules lack.
+// Those that do not fit are passed over; nothing: none fits, and `why` says what Baechi's rules lack. Without
+// `congestion` the best where transfers of a link may be at the same time.
 std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& problem,
-                                                 const std::vector<std::vector<int>>& placements, std::string& why);
+                                                 const std::vector<std::vector<int>>& placements, std::string& why,
+                                                 bool congestion = true);
 
 // Never worse than `start`, which why_not() accepts. At the watch's deadline, and when the watch is stopped, it returns
 // what it has; rows are 0 where that was before the program was made. Throws where there is no program `cbc`.

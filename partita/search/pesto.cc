@@ -31,13 +31,13 @@ Solved solve(const Problem& problem, const PlacementProblem& fine, const Watch& 
   PlacementProblem& p = solved.coarse.problem;
   if (problem.options.at("balance") == "yes") p = balanced(p);
   std::string why;
-  const auto start = best_list_schedule(p, {}, why);
+  ProgramOptions options;
+  options.congestion = problem.options.at("congestion") == "yes";
+  const auto start = best_list_schedule(p, {}, why, options.congestion);
   if (!start) throw Error(ExitCode::kInfeasible, "pesto: " + why);
   if (problem.tell)
     problem.tell(fmt::format("pesto: {} operations as {} vertices and {} values; {} by list scheduling",
                              fine.ops.size(), p.ops.size(), p.values.size(), ms(start->end)));
-  ProgramOptions options;
-  options.congestion = problem.options.at("congestion") == "yes";
   options.seconds = std::stod(problem.options.at("seconds"));
   solved.program = solve_program(p, *start, options, watch);
   return solved;
