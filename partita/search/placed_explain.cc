@@ -35,6 +35,13 @@ std::vector<int> devices_of(const PlacedGraph& placed, const Plan& plan) {
   return device;
 }
 
+// What the plan has on a host is a cpu op: pins said so.
+Graph with_types_of(Graph graph, const Cluster& cluster, const Plan& plan) {
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    if (plan.ops[i].mesh.devices[0].value >= cluster.compute_count) graph.ops[i].device_type = DeviceType::kCpu;
+  return graph;
+}
+
 // Starts and loads, operations in the plan's order, outputs.
 std::vector<int> order_of(const PlacedGraph& placed, const Plan& plan) {
   const PlacementProblem& p = placed.problem;
@@ -56,14 +63,15 @@ std::vector<int> order_of(const PlacedGraph& placed, const Plan& plan) {
 
 }  // namespace
 
-std::optional<PlacedExplainer> PlacedExplainer::of(const Graph& graph, const Cluster& cluster, const Plan& plan) {
+std::optional<PlacedExplainer> PlacedExplainer::of(const Graph& of_model, const Cluster& cluster, const Plan& plan) {
+  const Graph graph = with_types_of(of_model, cluster, plan);
   const Problem problem{.graph = graph, .cluster = cluster};
   if (!can_be_placed(problem)) return std::nullopt;
   PlacedExplainer e(placed_graph(problem, CostModel(cluster), {}));
   const PlacementProblem& p = e.placed_.problem;
   e.device_ = devices_of(e.placed_, plan);
   for (size_t o = 0; o < p.ops.size(); ++o)
-    if (p.ops[o].ns[static_cast<size_t>(e.device_[o])] <= 0) return std::nullopt;  // pinned to a host, for example
+    if (p.ops[o].ns[static_cast<size_t>(e.device_[o])] <= 0) return std::nullopt;  // edited by hand
   e.order_ = order_of(e.placed_, plan);
   e.end_ns_ = list_schedule(p, e.device_, e.order_, true).end;
   return e;

@@ -23,7 +23,7 @@ struct PlacedAlternative {
 
 class PlacedExplainer {
  public:
-  // None where the step is not such a problem: several hosts, a batch in parts, or too large to be lowered.
+  // None where the step is not such a problem (several hosts, a batch in parts), or something runs where it cannot.
   static std::optional<PlacedExplainer> of(const Graph& graph, const Cluster& cluster, const Plan& plan);
 
   // No schedule of whole operations takes less, whatever it keeps together (partita/placement/bounds.h).
