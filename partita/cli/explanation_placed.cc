@@ -121,8 +121,11 @@ void print_placed_op(Explained& e, OpId id) {
     fmt::print(" from {} to {} of a step of {}", ns_text(span->first), ns_text(span->second),
                ns_text(p.predicted.step_time_ns));
   fmt::print("{}\n", together_text(p.training, e.placed->together(id), id));
-  fmt::print("  on another device, in the plan's order, the step of whole operations would be:\n");
-  for (const PlacedAlternative& other : e.placed->alternatives(id))
+  const std::vector<PlacedAlternative> others = e.placed->alternatives(id);
+  fmt::print("  {}\n", others.empty()
+                           ? "no other device can run it"
+                           : "on another device, in the plan's order, the step of whole operations would be:");
+  for (const PlacedAlternative& other : others)
     fmt::print("  {:>18}  {}\n", name_of(p, other.device), change_text(other));
 }
 
