@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/placement/baechi.h"
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
@@ -25,7 +26,7 @@ std::vector<int> framework_ranks(const PlacementProblem& problem) {
   return rank;
 }
 
-std::string ms(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+std::string ms(int64_t ns) { return time_text(static_cast<double>(ns)); }
 
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name) {
