@@ -14,7 +14,6 @@ Prints a table, the mean absolute error, the largest, and Kendall's tau of the o
 whose measured times differ by more than 5% (of --soap 10%).
 --spread: of the models of --place, instead, how far each operation's time varies from step to step (Pesto's Figure 4a).
 """
-import argparse
 import itertools
 import json
 import statistics
@@ -24,6 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import words
 from traces import computing
 
 # Models of several kinds, none larger than a laptop trains in a second a step.
@@ -85,18 +85,17 @@ SETS = {
 
 
 def compared(partita, model, devices, searches, profile, seconds, options):
-    """Rows of `compare --measure`; a search that the model cannot be planned with is told of and left out."""
+    """Rows of `compare --measure`, and of a search that the model cannot be planned with its reason, which is told."""
     command = [partita, "compare", *model, "--devices", str(devices), "--search", ",".join(searches), "--measure",
                "--seconds", str(seconds), "--profile", profile, "--json", *options]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if result.returncode in (0, 4):
-        return json.loads(result.stdout)["rows"]
-    if result.returncode != 3:
+    if result.returncode not in (0, 3, 4) or not result.stdout.strip():
         sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
-    if len(searches) == 1:
-        print(f"{model[0]}, {searches[0]}: {result.stderr.strip().splitlines()[-1]}", file=sys.stderr)
-        return []
-    return [row for s in searches for row in compared(partita, model, devices, [s], profile, seconds, options)]
+    rows = json.loads(result.stdout)["rows"]
+    for row in rows:
+        if "reason" in row:
+            print(f"{model[0]}, {row['search']}: {row['reason']}", file=sys.stderr)
+    return rows
 
 
 def rows_of(args, name, model, kind, profile):
@@ -132,6 +131,8 @@ def table(rows, least):
     for r in rows:
         lines.append(f"| {r['model']} | {r['devices']} | {r['search']} | {r['step_time_us'] / 1e3:.2f} ms "
                      f"| {r['measured_step_time_us'] / 1e3:.2f} ms | {100 * r['error']:+.0f}% | {r['drift']:.2f} |")
+    if not rows:
+        sys.exit("no plan was measured")
     errors = [abs(r["error"]) for r in rows]
     corrected = [abs(r["corrected_error"]) for r in rows]
     tau = kendall(rows, least)
@@ -146,8 +147,7 @@ def trained(partita, model, folder):
     """Microseconds of each operation on one device, by its name: lists of 90 steps, the first of each run left out."""
     runs, trace, times = 10, str(Path(folder) / "trace.json"), {}
     for _ in range(runs):
-        subprocess.run([partita, "train", *model, "--devices", "1", "--search", "single", "--steps", "10", "--trace",
-                        trace], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        words.run([partita, "train", *model, "--devices", "1", "--search", "single", "--steps", "10", "--trace", trace])
         for e in computing(trace):
             if e["args"]["step"] > 0:
                 times.setdefault(e["name"], []).append(e["dur"])
@@ -179,8 +179,7 @@ def measured(args, kind):
     with tempfile.TemporaryDirectory() as folder:
         profile = args.profile or str(Path(folder) / "profile.json")
         for model in models.values():
-            subprocess.run([args.partita, "profile", *model, "--devices", str(kind.profiled), "-o", profile], check=True,
-                           stdout=subprocess.DEVNULL)
+            words.run([args.partita, "profile", *model, "--devices", kind.profiled, "-o", profile])
         rows = []
         for name, model in models.items():
             rows += rows_of(args, name, model, kind, profile)
@@ -189,17 +188,17 @@ def measured(args, kind):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partita", default="build/release/partita")
-    parser.add_argument("--profile", help="the profile's file; what it lacks is measured and added")
+    parser = words.Parser(__doc__)
+    parser.add_argument("--partita", type=words.program, default="build/release/partita")
+    parser.add_argument("--profile", type=words.output, help="the profile's file; what it lacks is measured and added")
     which = parser.add_mutually_exclusive_group()
     for name in ("all", "more", "soap", "place"):
         which.add_argument(f"--{name}", action="store_const", dest="kind", const=name, default="quick")
     which.add_argument("--spread", action="store_true")
-    parser.add_argument("--models", type=int, default=len(MODELS), help="the first so many")
-    parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--tries", type=int, default=1, help="of a plan beside which other programs work")
-    parser.add_argument("-o", dest="output")
+    parser.add_argument("--models", type=words.count, default=len(MODELS), help="the first so many")
+    parser.add_argument("--seconds", type=words.positive, default=1.5)
+    parser.add_argument("--tries", type=words.count, default=1, help="of a plan beside which other programs work")
+    parser.add_argument("-o", dest="output", type=words.output)
     args = parser.parse_args()
     text = spread(args.partita, dict(list(PLACE_MODELS.items())[:args.models])) if args.spread else measured(
         args, SETS[args.kind])

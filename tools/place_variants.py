@@ -11,7 +11,6 @@ NMT-2 alone: congestion (Figure 5), and devices and links of other speeds (Figur
 are how long (Table 1), how long placement takes (Table 2), and placement + steps as a part of what the expert's steps
 take (Table 3), each beside the paper's.
 """
-import argparse
 import json
 import re
 import statistics
@@ -20,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import words
 from traces import computing
 
 FINE = "fine=1"
@@ -56,13 +56,6 @@ OF_TABLES_2_AND_3 = {
 }
 
 
-def positive(text):
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return number
-
-
 def rows_of(partita, model, searches, options, cluster="dgx-1"):
     """The rows of `partita compare`, by search; one without a plan has a `reason`."""
     command = [partita, "compare", model, "--optimizer", "sgd?fine=1", "--cluster", str(cluster), "--devices", "2",
@@ -89,7 +82,7 @@ def less(step, other):
 
 def steps_of(args, name):
     """The rows of a variant and what they say, ms; None where nothing has a plan."""
-    options, pesto = [], f"pesto?seconds={args.seconds:g}"
+    options, pesto = [], f"pesto?seconds={args.seconds}"
     if args.limit:
         single = rows_of(args.partita, VARIANTS[name], ["single"], ["--memory-limit", "1TB"])["single"]
         options = ["--memory-limit", str(int(args.limit * single["least_memory_bytes"]))]
@@ -136,8 +129,7 @@ def table(args):
 def dgx_1(partita, folder):
     """What the cluster is, as the text of a file."""
     plan = Path(folder) / "plan.json"
-    subprocess.run([partita, "plan", "zoo:mlp", "--cluster", "dgx-1", "--devices", "2", "--search", "single", "-o",
-                    str(plan)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words.run([partita, "plan", "zoo:mlp", "--cluster", "dgx-1", "--devices", "2", "--search", "single", "-o", plan])
     plan_json = json.loads(plan.read_text())
     return plan_json["cluster"] if isinstance(plan_json["cluster"], str) else plan_json["cluster"]["text"]
 
@@ -161,7 +153,7 @@ def scaled_cluster(partita, compute, links, folder):
 
 def sweeps(args):
     name, model = "RNNLM-2-2048", VARIANTS["RNNLM-2-2048"]
-    both = [f"pesto?seconds={args.seconds:g}", f"pesto?seconds={args.seconds:g},congestion=no"]
+    both = [f"pesto?seconds={args.seconds}", f"pesto?seconds={args.seconds},congestion=no"]
     rows = rows_of(args.partita, model, both, [])
     print(f"{name}, Pesto with congestion {ms(best(rows, both[:1]))} ms, without {ms(best(rows, both[1:]))} ms")
     print("\n| model | compute | links | expert | ours | ours shorter by |\n|---|---|---|---|---|---|")
@@ -180,7 +172,7 @@ def durations(partita, model, folder):
     Path(cluster).write_text(scaled(r"(memory_gibytes: )([0-9.]+)", 100, dgx_1(partita, folder)))
     for command in (["plan", model, "--optimizer", "sgd?fine=1", "--cluster", cluster, "--devices", "1", "--search",
                      "single", "-o", plan], ["simulate", plan, "--trace", trace]):
-        subprocess.run([partita, *command], check=True, stdout=subprocess.DEVNULL)
+        words.run([partita, *command])
     return [e["dur"] for e in computing(trace)]
 
 
@@ -202,7 +194,7 @@ def effort(row, steps):
 
 
 def placement_times(args):
-    pesto = f"pesto?seconds={args.seconds:g}"
+    pesto = f"pesto?seconds={args.seconds}"
     print("\n| model | Baechi: minutes | Pesto | ours | the paper's Baechi, Pesto | steps | effort: Baechi | Pesto | ours "
           "| the paper's Baechi, Pesto |\n|---|---|---|---|---|---|---|---|---|---|")
     for name, (steps, minutes, efforts) in OF_TABLES_2_AND_3.items():
@@ -222,17 +214,22 @@ def placement_times(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partita", default="build/release/partita")
-    parser.add_argument("--seconds", type=positive, default=60)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--limit", type=positive)
-    parser.add_argument("--sweeps", action="store_true")
-    parser.add_argument("--tables", action="store_true")
+    parser = words.Parser(__doc__)
+    parser.add_argument("--partita", type=words.program, default="build/release/partita")
+    parser.add_argument("--seconds", type=words.count, default=60)
+    parser.add_argument("--only", type=words.some_of(VARIANTS, "model"))
+    parser.add_argument("--limit", type=words.positive)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--sweeps", action="store_true")
+    which.add_argument("--tables", action="store_true")
     args = parser.parse_args()
-    unknown = [name for name in args.only if name not in VARIANTS]
-    if unknown:
-        parser.error(f"no model is named {', '.join(unknown)}; there are: {', '.join(VARIANTS)}")
+    if args.limit and (args.sweeps or args.tables):
+        parser.error("--limit is of the plain table; leave it out beside --sweeps and --tables")
+    if args.sweeps and args.only:
+        parser.error("--sweeps is of RNNLM-2 and NMT-2; leave --only out")
+    tabled = [*OF_TABLE_1, *OF_TABLES_2_AND_3]
+    if args.tables and args.only and not set(args.only) & set(tabled):
+        parser.error(f"--only: no table has {', '.join(args.only)}; they have: {', '.join(dict.fromkeys(tabled))}")
     if args.tables:
         sizes_of_operations(args)
         placement_times(args)

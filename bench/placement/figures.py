@@ -28,8 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(Path(__file__).resolve().parent)]
 import judge  # noqa: E402
 import place_variants  # noqa: E402
+import words  # noqa: E402
 
-PARTS = ("coarsen", "variants", "instances")
+PROGRAMS = {"coarsen": "partita_coarsen_bench", "variants": "partita", "instances": "partita_certify_bench"}
+PARTS = tuple(PROGRAMS)
 COARSEN_S, OVER_PESTO, PROVED_S, ENOUGH, CERTIFIED, GOAL = 0.15, 0.92, 10, 0.05, 10, 13
 RANDOM, RANDOM_SECONDS = 200, 30
 
@@ -142,8 +144,6 @@ def verdict(args, problems, judged_results):
 def instances(args):
     folder = args.write or Path(tempfile.mkdtemp(prefix="partita-instances-"))
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        sys.exit(f"{folder} has files already")
     if judge.cp_model:
         try:
             random_problems(args, folder / "random")
@@ -170,20 +170,34 @@ def instances(args):
     return contradictions == 0
 
 
+def counts(text):
+    return ",".join(str(words.count(item)) for item in text.split(","))
+
+
+def empty_folder(text):
+    folder = Path(text)
+    if not text or (folder.exists() and not folder.is_dir()):
+        raise argparse.ArgumentTypeError(f"'{text}' is no folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise argparse.ArgumentTypeError(f"'{text}' has files already; give an empty folder, or a new one")
+    return folder
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = words.Parser(__doc__)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help="has the programs")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS))
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--solver-seconds", type=int, default=30)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--vertices", default="50,100,150,200")
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--only", type=words.some_of(PARTS, "part"), default=list(PARTS))
+    parser.add_argument("--seconds", type=words.positive, default=60)
+    parser.add_argument("--solver-seconds", type=words.count, default=30)
+    parser.add_argument("--models", type=words.some_of(place_variants.VARIANTS, "model"))
+    parser.add_argument("--vertices", type=counts, default="50,100,150,200")
+    parser.add_argument("--write", type=empty_folder)
     args = parser.parse_args()
-    unknown = [part for part in args.only if part not in PARTS] + [
-        model for model in args.models if model not in place_variants.VARIANTS]
-    if unknown:
-        parser.error(f"there is no {', '.join(unknown)}")
+    for part in args.only:
+        try:
+            words.program(str(args.build / PROGRAMS[part]))
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"--build: {part}: {error}")
     right = True
     for part in (part for part in PARTS if part in args.only):
         begun = time.monotonic()

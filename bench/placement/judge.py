@@ -17,6 +17,9 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import words  # noqa: E402
+
 try:
     from ortools.sat.python import cp_model
 except ImportError:
@@ -261,18 +264,28 @@ HEAD = (f"{'instance':<22} {'vertices':>8} {'ours':>9} {'bound':>9} {'gap':>7} {
         f"{'CP-SAT':>9} {'bound':>9} {'gap':>7} {'s':>6}")
 
 
+def problem(text):
+    """Of a file that partita_certify_bench --write wrote."""
+    try:
+        p = json.loads(Path(text).read_text())
+        if not p.keys() >= {"name", "devices", "queues", "ways", "ops", "values", "ours"}:
+            raise ValueError("it has not all of a problem's keys")
+        return p
+    except (OSError, ValueError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no problem of partita_certify_bench --write: {error}") from error
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("files", nargs="+", type=Path)
+    parser = words.Parser(__doc__)
+    parser.add_argument("--seconds", type=words.positive, default=60)
+    parser.add_argument("--workers", type=words.count, default=8)
+    parser.add_argument("problems", metavar="files", nargs="+", type=problem)
     args = parser.parse_args()
     if cp_model is None:
         sys.exit(MISSING)
     print(HEAD)
     contradictions = 0
-    for file in args.files:
-        p = json.loads(file.read_text())
+    for p in args.problems:
         try:
             found = judge(p, args.seconds, args.workers)
         except Contradiction as error:

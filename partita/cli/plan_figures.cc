@@ -259,6 +259,14 @@ Json trail_json(const std::vector<SearchPoint>& trail) {
   return points;
 }
 
+// What the plan was looked for by: a search by time goes by it whatever was asked for.
+std::string objective_of(const Planned& p) {
+  const std::string name = p.plan.search.substr(0, p.plan.search.find('?'));
+  for (const SearchEntry& entry : searches())
+    if (entry.name == name && entry.measure == Objective::kTime) return text_of(Objective::kTime);
+  return p.plan.objective;
+}
+
 }  // namespace
 
 std::optional<double> gap_of_placement(const Planned& p) {
@@ -272,7 +280,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"cluster", p.cluster.name},
                {"devices", p.cluster.compute_count},
                {"search", p.plan.search},
-               {"objective", p.plan.objective},
+               {"objective", objective_of(p)},
                {"comm_bytes", p.report.comm_bytes},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};

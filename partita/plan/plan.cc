@@ -334,20 +334,76 @@ std::string parse_cluster_text(std::string_view text) {
 
 namespace {
 
-OpId op_of_pins(const std::string& name, const Graph& graph) {
-  const OpId id = graph.find_op(name);
-  if (!id.valid()) fail("pins: op '{}' is not in model '{}'", name, graph.name);
-  return id;
+// An op's own name is no pattern, stars or not.
+bool is_pattern(const std::string& name, const Graph& graph) {
+  return name.find('*') != std::string::npos && !graph.find_op(name).valid();
+}
+
+// A star stands for any characters, or none.
+bool matches(std::string_view pattern, std::string_view name) {
+  size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++from;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+// The op of that name, or all that a pattern matches.
+std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph) {
+  if (const OpId id = graph.find_op(name); id.valid()) return {id};
+  const auto like = [&](const std::string& pattern) {
+    std::vector<OpId> ops;
+    for (size_t i = 0; i < graph.ops.size(); ++i)
+      if (matches(pattern, graph.ops[i].name)) ops.emplace_back(i);
+    return ops;
+  };
+  if (!is_pattern(name, graph))
+    fail("pins: op '{}' is not in model '{}'{}", name, graph.name,
+         like(name + ".*").empty() ? "" : fmt::format("; '{}.*' names the ops of that layer", name));
+  std::vector<OpId> ops = like(name);
+  if (ops.empty()) fail("pins: no op of model '{}' is named like '{}'", graph.name, name);
+  return ops;
+}
+
+// What an object of names says of ops, each read by `read`. An op's own name counts more than patterns, which agree.
+template <typename Read>
+auto read_by_op(const Json& object, const Graph& graph, const Read& read) {
+  std::map<OpId, std::decay_t<decltype(read("", object))>> values;
+  std::map<OpId, std::string> pattern_of;
+  for (const bool patterns : {true, false})
+    for (const auto& [name, json] : object.items()) {
+      if (is_pattern(name, graph) != patterns) continue;
+      const auto value = read(name, json);
+      for (OpId id : ops_of_pins(name, graph)) {
+        const auto [known, fresh] = values.try_emplace(id, value);
+        if (patterns && !fresh && !(known->second == value))
+          fail("pins: op '{}' is pinned in two ways, by '{}' and by '{}'; pin it by its own name, which counts more",
+               graph.op(id).name, pattern_of.at(id), name);
+        known->second = value;
+        pattern_of.try_emplace(id, name);
+      }
+    }
+  return values;
 }
 
 void read_device_types(Fields& in, const Graph& graph, Pins& pins) {
   if (!in.optional("device_types")) return;
-  for (const auto& [name, value] : in.object("device_types").items()) {
+  pins.device_types = read_by_op(in.object("device_types"), graph, [](const std::string& name, const Json& value) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     const auto type = device_type_of(text);
     if (!type) fail("pins: op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
-    pins.device_types[op_of_pins(name, graph)] = *type;
-  }
+    return *type;
+  });
 }
 
 void read_colocation(Fields& in, const Graph& graph, Pins& pins) {
@@ -357,10 +413,11 @@ void read_colocation(Fields& in, const Graph& graph, Pins& pins) {
     if (!names.is_array()) fail("pins: colocation group '{}' is a list of ops", group);
     for (const Json& name : names) {
       if (!name.is_string()) fail("pins: colocation group '{}' is a list of ops; {} is no name", group, name.dump());
-      const OpId id = op_of_pins(name.get<std::string>(), graph);
-      const auto [known, fresh] = pins.colocation.emplace(id, group);
-      if (!fresh && known->second != group)
-        fail("pins: op '{}' is in two colocation groups, '{}' and '{}'", graph.op(id).name, known->second, group);
+      for (OpId id : ops_of_pins(name.get<std::string>(), graph)) {
+        const auto [known, fresh] = pins.colocation.emplace(id, group);
+        if (!fresh && known->second != group)
+          fail("pins: op '{}' is in two colocation groups, '{}' and '{}'", graph.op(id).name, known->second, group);
+      }
     }
   }
 }
@@ -381,9 +438,9 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));
   if (in.optional("ops"))
-    for (const auto& [name, value] : in.object("ops").items()) {
-      pins.ops[op_of_pins(name, graph)] = read_choice(value, meshes, fmt::format("pins: op '{}'", name));
-    }
+    pins.ops = read_by_op(in.object("ops"), graph, [&](const std::string& name, const Json& value) {
+      return read_choice(value, meshes, fmt::format("pins: op '{}'", name));
+    });
   if (in.optional("kept"))
     for (const auto& [name, value] : in.object("kept").items()) {
       TensorId id = graph.find_tensor(name);

@@ -100,7 +100,8 @@ ModelReference parse_model_reference(std::string_view json);  // of a plan, befo
 std::string parse_cluster_text(std::string_view json);
 
 // A part of a plan that a person fixes; a search fills in the rest. The same JSON as a plan's meshes, ops and kept; and
-// for searches that place whole ops, "device_types": {OP: "cpu"}, "colocation": {GROUP: [OP, ..]}.
+// for searches that place whole ops, "device_types": {OP: "cpu"}, "colocation": {GROUP: [OP, ..]}. In names of ops a
+// star stands for any characters: "rnn_l0.*".
 struct Pins {
   std::map<OpId, OpChoice> ops;
   std::map<TensorId, Placement> kept;

@@ -234,6 +234,29 @@ class Maker {
     for (size_t d = 0; d < ns.size(); ++d)
       if (DeviceId(d) != pinned->second.mesh.devices[0]) ns[d] = -1;
   }
+  // Of the group's pins the first and one on another device; and what keeps them together.
+  [[noreturn]] void refuse_pins(int group) const {
+    const auto on = [&](DeviceId at) { return fmt::format("on device {}, '{}'", at.value, cluster_.device(at).name); };
+    std::string first, other;
+    DeviceId of_first;
+    for (const auto& [id, choice] : problem_.pins.ops) {
+      const DeviceId at = choice.mesh.devices[0];
+      if (group_[id.index()] != group) continue;
+      if (first.empty()) first = fmt::format("op '{}' is pinned {}", graph_.op(id).name, on(at)), of_first = at;
+      else if (at != of_first && other.empty()) other = fmt::format("op '{}' {}", graph_.op(id).name, on(at));
+    }
+    std::set<std::string> why;
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (group_[i] != group) continue;
+      if (const std::string& name = graph_.ops[i].colocation; !name.empty())
+        why.insert(fmt::format("colocation group '{}'", name));
+      for (TensorId t : graph_.ops[i].results)
+        if (const TensorId old = graph_.tensor(t).replaces; old.valid() && graph_.tensor(old).role == Role::kParameter)
+          why.insert(fmt::format("the update of '{}'", graph_.tensor(old).name));
+    }
+    fail("pins: {}, and {}, but what is of {} runs on one device; pin both on one, or one alone", first, other,
+         fmt::join(why, ", "));
+  }
   // A pin of one is one of its group.
   void keep_groups_together() {
     std::map<int, std::vector<char>> runs;
@@ -245,8 +268,7 @@ class Maker {
     for (PlacedOp& op : placed_.problem.ops) {
       if (op.group < 0) continue;
       const std::vector<char>& all = runs.at(op.group);
-      if (std::find(all.begin(), all.end(), true) == all.end())
-        fail("pins: '{}' is pinned on another device than what stays with it", op.name);
+      if (std::find(all.begin(), all.end(), true) == all.end()) refuse_pins(op.group);
       for (size_t d = 0; d < all.size(); ++d)
         if (!all[d]) op.ns[d] = -1;
     }

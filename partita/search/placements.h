@@ -17,7 +17,7 @@ std::vector<int> expert_devices(const Graph& graph, int devices);
 // By operation of the problem: groups follow their update; what runs on hosts alone stays there.
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op);
 
-std::string ms(int64_t ns);  // "3.68 ms"
+std::string ms(int64_t ns);  // time_text(): "3.68 ms", "57.5 us"
 
 // The framework's order, by operation of the problem.
 std::vector<int> framework_ranks(const PlacementProblem& problem);

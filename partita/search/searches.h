@@ -52,12 +52,12 @@ struct SearchEntry {
   Searcher* search = nullptr;
   AutoBegin begins_auto = {};
   Sharing (*sharing)(const Problem&) = nullptr;  // null: the plan alone says it
-  double seconds = 0;   // that it takes even for a small model, where nothing limits it; 0: as long as it has to
-  bool rule = false;    // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
-  bool warm = false;    // begins with Problem::from
-  bool proves = false;  // its lower bound has a proof
+  double seconds = 0;        // that it takes even for a small model, where nothing limits it; 0: as long as it has to
+  bool rule = false;         // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
+  bool warm = false;         // begins with Problem::from
+  bool proves = false;       // its lower bound has a proof
   bool whole_batch = false;  // plans a step on the whole batch alone, not in micro-batches
-  bool places = false;  // operations whole, each on a device that its type allows, groups of them together
+  bool places = false;       // operations whole, each on a device that its type allows, groups of them together
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run
 };

@@ -6,6 +6,21 @@
 namespace partita {
 namespace {
 
+// How many micro-batches there are is said where nobody gave them.
+TEST(CliCompare, SaysMicroBatchesThatWereNotGiven) {
+  const Words mlp = {"compare", "zoo:mlp?layers=4,width=64", "--batch", "64", "--devices", "2"};
+  const auto said = [&](const Words& more) {
+    Words words = mlp;
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = partita(words);
+    EXPECT_EQ(o.code, 0) << o.err;
+    return o.err.find(" micro-batches\n") != std::string::npos;
+  };
+  EXPECT_TRUE(said({"--search", "pipeline?stages=2"}));
+  EXPECT_FALSE(said({"--search", "pipeline?stages=2,micro-batches=8"}));
+  EXPECT_FALSE(said({"--search", "pipeline?stages=2", "--micro-batches", "8"}));
+}
+
 TEST(CliCompare, OptionsAreCheckedBeforeTheFirstSearch) {
   const auto refused = [](const std::string& searches, const Words& more, const Words& parts) {
     Words words = {"compare", "zoo:mlp", "--devices", "2", "--search", searches};

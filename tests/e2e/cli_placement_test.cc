@@ -1,6 +1,7 @@
 // Searches that place operations whole, as a user meets them: interrupted, in little time, with pins.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <regex>
@@ -75,6 +76,81 @@ TEST(CliPlacement, RulesSayWhichDevicesAreEmpty) {
       std::string::npos);
   for (const char* search : {"expert-placement", "layer-placement", "expert"})
     EXPECT_EQ(notes("zoo:mlp?layers=4", "8", search).find("run nothing"), std::string::npos) << search;
+}
+
+// {"mesh": "gpu1", "strategy": []}, with meshes of one device each.
+Json pinned_on(int device) { return {{"mesh", fmt::format("gpu{}", device)}, {"strategy", Json::array()}}; }
+std::string pin_file(const Json& ops, const Json& colocation = {}) {
+  Json pins = {{"ops", ops}};
+  for (int d : {0, 1}) pins["meshes"][fmt::format("gpu{}", d)] = {{"extents", Json::array()}, {"devices", {d}}};
+  if (!colocation.is_null()) pins["colocation"] = colocation;
+  return put("pins.json", pins.dump());
+}
+
+// The example of docs/plan.md.
+TEST(CliPlacement, PinsLayersByTheirNames) {
+  const std::string plan = scratch("plan.json");
+  for (const char* search : {"placement", "expert-placement", "baechi-metf"}) {
+    const Json pins = {{"rnn_l0.*", pinned_on(0)}, {"rnn_l1.*", pinned_on(1)}};
+    json_of(with({"plan", "--search", search, "--pin", pin_file(pins), "-o", plan}, kLanguageModel));
+    const Json made = Json::parse(contents(plan));
+    int on[2] = {0, 0};
+    for (const auto& [name, choice] : made["ops"].items())
+      for (int layer : {0, 1})
+        if (name.starts_with(fmt::format("rnn_l{}.", layer))) {
+          EXPECT_EQ(made["meshes"][choice["mesh"].get<std::string>()]["devices"], Json({layer})) << name;
+          ++on[layer];
+        }
+    EXPECT_GT(on[0], 100) << search;
+    EXPECT_GT(on[1], 100) << search;
+  }
+}
+
+TEST(CliPlacement, AnOpsOwnNameCountsMoreThanStars) {
+  const std::string plan = scratch("plan.json");
+  const Json pins = {{"rnn_l1.3.*", pinned_on(1)}, {"rnn_l1.3.input", pinned_on(0)}, {"*.3.gates", pinned_on(1)}};
+  json_of(with({"plan", "--search", "baechi-metf", "--pin", pin_file(pins), "-o", plan}, kLanguageModel));
+  const Json made = Json::parse(contents(plan));
+  const auto device = [&](const char* op) {
+    return made["meshes"][made["ops"][op]["mesh"].get<std::string>()]["devices"][0].get<int>();
+  };
+  EXPECT_EQ(device("rnn_l1.3.input"), 0);
+  for (const char* op : {"rnn_l1.3.hidden", "rnn_l1.3.gates", "rnn_l0.3.gates"}) EXPECT_EQ(device(op), 1) << op;
+  const auto refused = [&](const std::string& file, const Words& parts) {
+    expect_error(with({"plan", "--search", "baechi-metf", "--pin", file}, kLanguageModel), 3, parts);
+  };
+  refused(pin_file({{"rnn_l1.3.*", pinned_on(1)}, {"*.3.gates", pinned_on(0)}}),
+          {"op 'rnn_l1.3.gates' is pinned in two ways", "'rnn_l1.3.*'", "'*.3.gates'"});
+  refused(pin_file({{"rnn_l7.*", pinned_on(0)}}), {"no op of model 'rnnlm' is named like 'rnn_l7.*'"});
+  refused(pin_file({{"outputs.step.", pinned_on(0)}}), {"op 'outputs.step.' is not in model"});
+  refused(pin_file({{"rnn_l1", pinned_on(0)}}),
+          {"op 'rnn_l1' is not in model", "'rnn_l1.*' names the ops of that layer"});
+}
+
+TEST(CliPlacement, PinsThatContradictAreNamed) {
+  const auto refused = [&](const std::string& file, Words more, const Words& parts) {
+    more.insert(more.end(), {"plan", "--search", "placement", "--pin", file});
+    std::rotate(more.begin(), more.end() - 5, more.end());
+    expect_error(with(more, kLanguageModel), 3, parts);
+  };
+  refused(pin_file({{"rnn_l0.0.input", pinned_on(1)}, {"rnn_l1.2.input", pinned_on(0)}},
+                   {{"tied", {"rnn_l0.0.input", "rnn_l1.*.input"}}}),
+          {},
+          {"op 'rnn_l0.0.input' is pinned on device 1, 'node0.gpu1'", "op 'rnn_l1.2.input' on device 0, 'node0.gpu0'",
+           "colocation group 'tied'"});
+  refused(pin_file({{"decoder.bias.update.add", pinned_on(1)}, {"decoder.bias.update.sqrt", pinned_on(0)}}),
+          {"--optimizer", "adam?fine=1"},
+          {"op 'decoder.bias.update.add' is pinned on device 1", "op 'decoder.bias.update.sqrt' on device 0",
+           "the update of 'decoder.bias'"});
+}
+
+// A search by time says so, whatever the objective; steps of microseconds have three digits.
+TEST(CliPlacement, SaysWhatItGoesBy) {
+  const Words mlp = {"plan", "zoo:mlp?layers=1", "--batch", "8", "--cluster", "flexflow-p100", "--devices", "2"};
+  EXPECT_EQ(json_of(with(mlp, {"--search", "expert-placement"}))["objective"], "time");
+  EXPECT_EQ(json_of(with(mlp, {"--search", "soybean"}))["objective"], "comm");
+  const std::string notes = partita(with(mlp, {"--search", "expert-placement"})).err;
+  EXPECT_TRUE(std::regex_search(notes, std::regex("a step of [0-9]{2}\\.[0-9] us where nothing waits"))) << notes;
 }
 
 }  // namespace
