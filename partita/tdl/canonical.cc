@@ -7,6 +7,7 @@
 #include "partita/base/rng.h"
 #include "partita/tdl/affine.h"
 #include "partita/tdl/analysis.h"
+#include "partita/tdl/factor.h"
 #include "partita/tdl/make_expr.h"
 #include "partita/tdl/text.h"
 
@@ -332,7 +333,7 @@ bool has_opaque(const Expr& e) {
 }  // namespace
 
 std::string canonical(const Bound& bound) {
-  Bound plain_bound = bound;
+  Bound plain_bound = as_stored(bound);
   const bool empty =
       std::any_of(bound.indices.begin(), bound.indices.end(), [](const Index& i) { return i.extent == 0; });
   const WithoutUnits units(bound);
