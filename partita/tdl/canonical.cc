@@ -358,13 +358,18 @@ std::optional<Expr> plain_comparison(const Expr& e) {
   return make_binary(op, sum_of(left), sum_of(right));
 }
 
-// Index arithmetic as sums of terms, comparisons of it, and guards one inside the other as one.
+// Index arithmetic as sums of terms, comparisons of it and of values in one direction, and guards one inside the other
+// as one.
 Expr plain(Expr e) {
   const bool operation = e.kind == ExprKind::kBinary || e.kind == ExprKind::kUnary;
   if (operation)
     if (const auto form = affine_of(e)) return sum_of(*form);
   if (e.kind == ExprKind::kBinary)
     if (auto comparison = plain_comparison(e)) return *comparison;
+  if (e.kind == ExprKind::kBinary && (e.function == ">" || e.function == ">=")) {
+    std::swap(e.args[0], e.args[1]);
+    e.function = e.function == ">" ? "<" : "<=";
+  }
   for (Expr& a : e.args) a = plain(std::move(a));
   if (e.kind == ExprKind::kIf && is_number(e.args[2], 0) && e.args[1].kind == ExprKind::kIf &&
       is_number(e.args[1].args[2], 0)) {
