@@ -84,12 +84,12 @@ bool find_operand(const KernelRequest& r, int operand, const WindowPlan& plan, s
   return operand < r.bound.operand_count && find_real(r, operand, 4, plan.grouped, channels, to);
 }
 
-// What the first stage computes, and what it reads of an operand (its last access), over the axes that the kernel
-// knows; nothing where that is no box. A gradient that was derived has names of its own for its operands and for its
-// indices: they are found by their places here.
+// What the last stage computes, and what the first one reads of an operand (its last access), over the axes that the
+// kernel knows; nothing where that is no box. A gradient that was derived has names of its own for its operands and for
+// its indices: they are found by their places here.
 std::optional<Box> along_result(const KernelRequest& r, const WindowPlan& plan, size_t channels) {
-  const int t = r.bound.stages[0].tensor;
-  return regrouped(stage_box(r.bound, 0, r.ranges), r.bound.tensors[t].factored,
+  const int t = r.bound.stages[r.last_stage - 1].tensor;
+  return regrouped(stage_box(r.bound, r.last_stage - 1, r.ranges), r.bound.tensors[t].factored,
                    window_axes(r, t, plan.grouped, channels));
 }
 std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const WindowTensor& operand, size_t channels) {
