@@ -60,6 +60,7 @@ class Colours {
 
   // The indices that have the least colour of those that several have.
   std::vector<int> tied() const {
+    if (classes_ == used_) return {};
     std::map<Key, std::vector<int>> classes;
     for (size_t i = 0; i < colour_.size(); ++i)
       if (!seen_[i].empty()) classes[colour_[i]].push_back(static_cast<int>(i));
@@ -113,22 +114,24 @@ class Colours {
   }
 
  private:
+  // Until no colour is divided any more.
   void settle() {
-    size_t classes = 0, before = 0;
+    size_t before = 0;
     do {
-      before = classes;
+      before = classes_;
       refine();
-      classes = distinct();
-    } while (classes > before);
+      count();
+    } while (classes_ > before && classes_ < used_);
   }
 
-  // Colours of indices that occur.
-  size_t distinct() const {
+  // Indices that occur, and their colours.
+  void count() {
     std::vector<Key> sorted;
     for (size_t i = 0; i < colour_.size(); ++i)
       if (!seen_[i].empty()) sorted.push_back(colour_[i]);
     std::sort(sorted.begin(), sorted.end());
-    return static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+    used_ = sorted.size();
+    classes_ = static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
   }
 
   void occurs(int index, Key where) { seen_[index].push_back(where); }
@@ -166,6 +169,7 @@ class Colours {
   const Bound& bound_;
   std::vector<Key> colour_;
   std::vector<std::vector<Key>> seen_;
+  size_t used_ = 0, classes_ = 0;
 };
 
 // The formula with its indices numbered as they occur, what commutes being in the order of its colours.
