@@ -33,14 +33,21 @@ struct WindowAxis {
   int64_t input(int64_t o, int64_t k) const { return o * stride + k * dilation - before; }
 };
 
+// A tensor of the formula, and what is held of it over the axes that the kernels know: those as stored, with channels
+// split into groups where there are groups. Formulas factor them in other ways (TDL.md rule 4).
+struct WindowTensor {
+  int tensor = -1;
+  Part part;
+};
+
 struct WindowPlan {
-  int x = -1, w = -1, g = -1, b = -1;  // tensors of the formula, as the kernel names them
-  Part input;  // of x, over [n, (groups,) channels, rows, columns]: the formula may have factored its axes
-  int result = -1, index = -1;  // written: the result, and max_pool's index
+  WindowTensor x, w, g, b;     // operands, as the kernel names them
+  WindowTensor result, index;  // written; max_pool_grad reads the index
   WindowAxis rows, columns;
   Interval n, q, c, o;  // q: groups, [0, 1) where there are none
   bool grouped = false;
-  int64_t block = 1;             // rows of the result, or channels, that are done at once
+  bool depthwise = false;        // groups of one input channel and few others: no products of matrices
+  int64_t block = 1;             // rows of the result, channels, or groups (depthwise) that are done at once
   int64_t window_columns = 0;    // of a whole window of pooling
   DType real = DType::kFloat32;  // what is computed in: operands of another dtype are copied, so is the result
   int64_t workspace_bytes = 0;

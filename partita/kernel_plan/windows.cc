@@ -3,6 +3,7 @@
 
 #include "partita/kernel_plan/first_fit.h"
 #include "partita/kernel_plan/registered.h"
+#include "partita/tdl/affine.h"
 
 namespace partita {
 
@@ -15,6 +16,7 @@ Interval WindowAxis::outs(int64_t k) const {
 namespace {
 
 constexpr int64_t kBudgetBytes = int64_t{1} << 20;  // of a block of columns: a core's cache holds it
+constexpr int64_t kFewOutputs = 4;                  // of a group of one input channel: products are no faster
 
 int64_t attribute(const KernelRequest& r, const char* name) { return static_cast<int64_t>(r.attributes.at(name)); }
 
@@ -35,28 +37,6 @@ Interval range(const KernelRequest& r, const char* name) {
   return i < 0 ? Interval{0, 1} : r.ranges[i];
 }
 
-// One range a subscript; nothing where one is no plain index.
-std::vector<Interval> ranges_of(const KernelRequest& r, const std::vector<tdl::Affine>& forms) {
-  std::vector<Interval> result;
-  for (const tdl::Affine& form : forms) {
-    const int i = form.plain_index();
-    if (i < 0 && (!form.terms.empty() || form.constant != 0)) return {};
-    result.push_back(i < 0 ? Interval{0, 1} : r.ranges[i]);
-  }
-  return result;
-}
-
-// A gradient that was derived has names of its own for its operands and for some of its indices: they are found by
-// their places, along the first stage's result and along an operand.
-std::vector<Interval> along_result(const KernelRequest& r) { return ranges_of(r, r.bound.stages[0].lhs); }
-std::vector<Interval> along(const KernelRequest& r, int operand) {
-  std::vector<Interval> result;
-  tdl::for_each_read(r.bound.stages[0].body, [&](const tdl::Expr& read) {
-    if (read.tensor == operand) result = ranges_of(r, read.subscripts);
-  });
-  return result;
-}
-
 WindowAxis row_axis(const KernelRequest& r, Interval out, Interval at, Interval window) {
   return {attribute(r, "sh"), attribute(r, "dh"), attribute(r, "pt"), out, at, window};
 }
@@ -66,47 +46,69 @@ WindowAxis column_axis(const KernelRequest& r, Interval out, Interval at, Interv
 
 // ---------------------------------------------------------------- tensors
 
-const Part& part(const KernelRequest& r, int t) { return *r.held.parts[t]; }
 int64_t element_bytes(const KernelRequest& r) { return bytes_of(r.held.real); }
 
 // Real numbers, stored as the kernel computes or in two bytes.
-bool is_real(const KernelRequest& r, DType dtype) { return is_float(dtype) && computed_in(dtype) == r.held.real; }
-bool is_real(const KernelRequest& r, int t, size_t rank) {
-  return r.held.parts[t] && is_real(r, part(r, t).dtype) && part(r, t).box.size() == rank;
-}
-// `t` where it is an operand of real numbers of this rank, else -1.
-int real_operand(const KernelRequest& r, int t, size_t rank) {
-  return t < r.bound.operand_count && is_real(r, t, rank) ? t : -1;
+bool is_real(const KernelRequest& r, const WindowTensor& t) {
+  return is_float(t.part.dtype) && computed_in(t.part.dtype) == r.held.real;
 }
 
 // Scratch for `elements` of a tensor where it must be copied to be computed with.
-int64_t copy_bytes(const KernelRequest& r, int t, int64_t elements) {
-  return part(r, t).dtype == r.held.real ? 0 : scratch_size(elements * element_bytes(r));
+int64_t copy_bytes(const KernelRequest& r, const WindowTensor& t, int64_t elements) {
+  return t.part.dtype == r.held.real ? 0 : scratch_size(elements * element_bytes(r));
 }
 
-// Finds x, over its axes as stored, but for its channels in groups. False where that is no box, or nothing is held.
-bool find_input(const KernelRequest& r, int operand, WindowPlan& plan) {
-  plan.x = operand;
-  const std::optional<Part>& held = r.held.parts[operand];
-  if (!held || !is_real(r, held->dtype) || is_empty(held->box)) return false;
-  Shape axes = r.bound.tensors[operand].shape;
-  if (plan.grouped) {
-    const int64_t groups = attribute(r, "groups");
-    axes[1] /= groups;
-    axes.insert(axes.begin() + 1, groups);
-  }
-  const auto input = try_over_axes(*held, r.bound.tensors[operand].factored, axes);
-  if (input) plan.input = *input;
-  return input.has_value();
+// The axes of a tensor as stored, `channels` of them split into groups.
+Shape window_axes(const KernelRequest& r, int tensor, bool grouped, size_t channels) {
+  Shape axes = r.bound.tensors[tensor].shape;
+  if (!grouped) return axes;
+  const int64_t groups = attribute(r, "groups");
+  axes[channels] /= groups;
+  axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(channels), groups);
+  return axes;
+}
+
+// What is held of a tensor of this rank. False where that is nothing, or no box over the kernel's axes.
+bool find(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
+  const std::optional<Part>& held = r.held.parts[tensor];
+  if (r.bound.tensors[tensor].shape.size() != rank || !held || is_empty(held->box)) return false;
+  auto part = try_over_axes(*held, r.bound.tensors[tensor].factored, window_axes(r, tensor, grouped, channels));
+  if (!part) return false;
+  to = {tensor, std::move(*part)};
+  return true;
+}
+bool find_real(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
+  return find(r, tensor, rank, grouped, channels, to) && is_real(r, to);
+}
+bool find_operand(const KernelRequest& r, int operand, const WindowPlan& plan, size_t channels, WindowTensor& to) {
+  return operand < r.bound.operand_count && find_real(r, operand, 4, plan.grouped, channels, to);
+}
+
+// What the last stage computes, and what the first one reads of an operand (its last access), over the axes that the
+// kernel knows; nothing where that is no box. A gradient that was derived has names of its own for its operands and for
+// its indices: they are found by their places here.
+std::optional<Box> along_result(const KernelRequest& r, const WindowPlan& plan, size_t channels) {
+  const int t = r.bound.stages[r.last_stage - 1].tensor;
+  return regrouped(stage_box(r.bound, r.last_stage - 1, r.ranges), r.bound.tensors[t].factored,
+                   window_axes(r, t, plan.grouped, channels));
+}
+std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const WindowTensor& operand, size_t channels) {
+  Box box;
+  tdl::for_each_read(r.bound.stages[0].body, [&](const tdl::Expr& read) {
+    if (read.tensor != operand.tensor) return;
+    box.clear();
+    for (const tdl::Affine& form : read.subscripts) box.push_back(tdl::range_of(form, r.ranges));
+  });
+  return regrouped(box, r.bound.tensors[operand.tensor].factored,
+                   window_axes(r, operand.tensor, plan.grouped, channels));
 }
 
 // Whether axes [from, to) of a tensor lie as one over the box, and the elements of the innermost one after another.
 // Strides are without the axis of groups.
-bool is_dense(const KernelRequest& r, int t, const WindowPlan& plan, const Box& box, size_t from, size_t to) {
-  const Shape& strides = part(r, t).strides;
+bool is_dense(const WindowTensor& t, const WindowPlan& plan, const Box& box, size_t from, size_t to) {
   int64_t stride = 1;
   for (size_t a = to; a-- > from;) {
-    if (box[a].size() != 1 && strides[a + plan.grouped] != stride) return false;
+    if (box[a].size() != 1 && t.part.strides[a + plan.grouped] != stride) return false;
     stride *= box[a].size();
   }
   return true;
@@ -120,11 +122,36 @@ std::optional<Plan> begin_plan(const KernelRequest& r, int last_stage) {
   Plan plan;
   plan.grouped = is_grouped(r);
   plan.real = r.held.real;
-  plan.result = r.bound.stages[last_stage - 1].tensor;
   return plan;
 }
 
-size_t rank_of(const WindowPlan& plan) { return plan.grouped ? 5 : 4; }
+// The ranges of a weight [(q), o, c, r, t] but for those of its window.
+void take_channels(WindowPlan& plan, const Box& weight) {
+  plan.q = plan.grouped ? weight[0] : Interval{0, 1};
+  plan.o = weight[plan.grouped];
+  plan.c = weight[plan.grouped + 1];
+  plan.depthwise = plan.grouped && plan.c.size() == 1 && plan.o.size() <= kFewOutputs;
+}
+
+int64_t pixels(Interval rows, Interval columns) { return rows.size() * columns.size(); }
+
+// As many groups at once as the cache holds, and copies of the planes of a sample in them.
+void plan_depthwise(const KernelRequest& r, WindowPlan& plan) {
+  const int64_t outs = plan.o.size() * pixels(plan.rows.out, plan.columns.out),
+                ins = pixels(plan.rows.at, plan.columns.at),
+                weights = plan.q.size() * plan.o.size() * pixels(plan.rows.window, plan.columns.window);
+  plan.block = std::clamp<int64_t>(kBudgetBytes / ((outs + ins) * element_bytes(r)), 1, plan.q.size());
+  auto add = [&](const WindowTensor& t, int64_t elements) {
+    if (t.tensor >= 0) plan.workspace_bytes += copy_bytes(r, t, elements);
+  };
+  const bool of_data = plan.x.tensor < 0, of_weight = plan.w.tensor < 0;
+  add(plan.w, weights);
+  add(plan.x, plan.block * ins);
+  add(plan.g, plan.block * outs);
+  add(plan.b, plan.q.size() * plan.o.size());
+  add(plan.result, of_weight ? weights : plan.block * (of_data ? ins : outs));
+  if (of_weight) plan.workspace_bytes += scratch_size(plan.columns.out.size() * element_bytes(r));  // a row of sums
+}
 
 }  // namespace
 
@@ -136,28 +163,31 @@ std::optional<Conv2d> Conv2d::plan(const KernelRequest& r) {
   auto begun = begin_plan<Conv2d>(r, biased ? 2 : 1);
   if (!begun) return std::nullopt;
   Conv2d& plan = *begun;
-  const size_t rank = rank_of(plan);
-  plan.w = real_operand(r, 1, rank);
-  if (biased) plan.b = real_operand(r, 2, rank - 3);
-  if (!find_input(r, 0, plan) || plan.w < 0 || !is_real(r, plan.result, rank) || (biased && plan.b < 0))
+  const size_t row = plan.grouped ? 3 : 2, column = row + 1;
+  const int result = r.bound.stages[r.last_stage - 1].tensor;
+  if (!find_operand(r, 0, plan, 1, plan.x) || !find_operand(r, 1, plan, 0, plan.w) ||
+      !find_real(r, result, 4, plan.grouped, 1, plan.result) ||
+      (biased && !find_real(r, 2, 1, plan.grouped, 0, plan.b)))
     return std::nullopt;
   if (biased && r.held.written[r.bound.stages[0].tensor]) return std::nullopt;
-  const std::vector<Interval> of_result = along_result(r), of_w = along(r, plan.w);
-  if (of_result.size() != rank || of_w.size() != rank) return std::nullopt;  // [n, (q), o, y, z], [(q), o, c, r, t]
-  plan.n = of_result[0];
-  plan.q = plan.grouped ? of_w[0] : Interval{0, 1};
-  plan.o = of_w[rank - 4];
-  plan.c = of_w[rank - 3];
-  const Box& x = plan.input.box;
-  plan.rows = row_axis(r, of_result[rank - 2], x[rank - 2], of_w[rank - 2]);
-  plan.columns = column_axis(r, of_result[rank - 1], x[rank - 1], of_w[rank - 1]);
+  const auto of_result = along_result(r, plan, 1), of_w = along(r, plan, plan.w, 0);
+  if (!of_result || !of_w) return std::nullopt;  // [n, (q), o, y, z], [(q), o, c, r, t]
+  plan.n = (*of_result)[0];
+  take_channels(plan, *of_w);
+  const Box& x = plan.x.part.box;
+  plan.rows = row_axis(r, (*of_result)[row], x[row], (*of_w)[row]);
+  plan.columns = column_axis(r, (*of_result)[column], x[column], (*of_w)[column]);
+  if (plan.depthwise) {
+    plan_depthwise(r, plan);
+    return plan;
+  }
   const Box w_box{plan.o, plan.c, plan.rows.window, plan.columns.window},
       out_box{plan.n, plan.o, plan.rows.out, plan.columns.out};
-  if (!is_dense(r, plan.w, plan, w_box, 1, 4) || !is_dense(r, plan.result, plan, out_box, 2, 4)) return std::nullopt;
-  const int64_t row =
+  if (!is_dense(plan.w, plan, w_box, 1, 4) || !is_dense(plan.result, plan, out_box, 2, 4)) return std::nullopt;
+  const int64_t row_bytes =
       plan.c.size() * plan.rows.window.size() * plan.columns.window.size() * plan.columns.out.size() * element_bytes(r);
-  plan.block = std::clamp<int64_t>(kBudgetBytes / row, 1, plan.rows.out.size());
-  plan.workspace_bytes = scratch_size(row * plan.block) + copy_bytes(r, plan.w, volume(w_box) * plan.q.size()) +
+  plan.block = std::clamp<int64_t>(kBudgetBytes / row_bytes, 1, plan.rows.out.size());
+  plan.workspace_bytes = scratch_size(row_bytes * plan.block) + copy_bytes(r, plan.w, volume(w_box) * plan.q.size()) +
                          copy_bytes(r, plan.result, plan.o.size() * plan.block * plan.columns.out.size()) +
                          (biased ? copy_bytes(r, plan.b, plan.o.size()) : 0);
   return plan;
@@ -168,23 +198,24 @@ std::optional<Conv2dDataGrad> Conv2dDataGrad::plan(const KernelRequest& r) {
   auto begun = begin_plan<Conv2dDataGrad>(r, 1);
   if (!begun) return std::nullopt;
   Conv2dDataGrad& plan = *begun;
-  const size_t rank = rank_of(plan);
-  plan.g = real_operand(r, 0, rank);
-  plan.w = real_operand(r, 1, rank);
-  if (plan.g < 0 || plan.w < 0 || !is_real(r, plan.result, rank)) return std::nullopt;
-  const std::vector<Interval> of_result = along_result(r), of_w = along(r, plan.w);
-  if (of_result.size() != rank || of_w.size() != rank) return std::nullopt;  // [n, (q), c, u, v], [(q), o, c, r, t]
-  plan.n = of_result[0];
-  plan.q = plan.grouped ? of_w[0] : Interval{0, 1};
-  plan.o = of_w[rank - 4];
-  plan.c = of_w[rank - 3];
-  const Box& g = part(r, plan.g).box;
-  if (is_empty(g)) return std::nullopt;
-  plan.rows = row_axis(r, g[rank - 2], of_result[rank - 2], of_w[rank - 2]);
-  plan.columns = column_axis(r, g[rank - 1], of_result[rank - 1], of_w[rank - 1]);
+  const size_t row = plan.grouped ? 3 : 2, column = row + 1;
+  if (!find_operand(r, 0, plan, 1, plan.g) || !find_operand(r, 1, plan, 0, plan.w) ||
+      !find_real(r, r.bound.stages[0].tensor, 4, plan.grouped, 1, plan.result))
+    return std::nullopt;
+  const auto of_result = along_result(r, plan, 1), of_w = along(r, plan, plan.w, 0);
+  if (!of_result || !of_w) return std::nullopt;  // [n, (q), c, u, v], [(q), o, c, r, t]
+  plan.n = (*of_result)[0];
+  take_channels(plan, *of_w);
+  const Box& g = plan.g.part.box;
+  plan.rows = row_axis(r, g[row], (*of_result)[row], (*of_w)[row]);
+  plan.columns = column_axis(r, g[column], (*of_result)[column], (*of_w)[column]);
+  if (plan.depthwise) {
+    plan_depthwise(r, plan);
+    return plan;
+  }
   const Box g_box{plan.n, plan.o, plan.rows.out, plan.columns.out},
       w_box{plan.o, plan.c, plan.rows.window, plan.columns.window};
-  if (!is_dense(r, plan.g, plan, g_box, 2, 4) || !is_dense(r, plan.w, plan, w_box, 1, 4)) return std::nullopt;
+  if (!is_dense(plan.g, plan, g_box, 2, 4) || !is_dense(plan.w, plan, w_box, 1, 4)) return std::nullopt;
   const int64_t channel = plan.rows.window.size() * plan.columns.window.size() * plan.rows.out.size() *
                           plan.columns.out.size() * element_bytes(r);
   plan.block = std::clamp<int64_t>(kBudgetBytes / channel, 1, plan.c.size());
@@ -199,25 +230,28 @@ std::optional<Conv2dWeightGrad> Conv2dWeightGrad::plan(const KernelRequest& r) {
   auto begun = begin_plan<Conv2dWeightGrad>(r, 1);
   if (!begun) return std::nullopt;
   Conv2dWeightGrad& plan = *begun;
-  const size_t rank = rank_of(plan);
-  plan.g = real_operand(r, 0, rank);
-  if (plan.g < 0 || !find_input(r, 1, plan) || !is_real(r, plan.result, rank)) return std::nullopt;
-  const std::vector<Interval> of_result = along_result(r), of_g = along(r, plan.g);
-  if (of_result.size() != rank || of_g.size() != rank) return std::nullopt;  // [(q), o, c, r, t], [n, (q), o, y, z]
-  plan.n = of_g[0];
-  plan.q = plan.grouped ? of_result[0] : Interval{0, 1};
-  plan.o = of_result[rank - 4];
-  plan.c = of_result[rank - 3];
-  const Box& x = plan.input.box;
-  plan.rows = row_axis(r, of_g[rank - 2], x[rank - 2], of_result[rank - 2]);
-  plan.columns = column_axis(r, of_g[rank - 1], x[rank - 1], of_result[rank - 1]);
+  const size_t row = plan.grouped ? 3 : 2, column = row + 1;
+  if (!find_operand(r, 0, plan, 1, plan.g) || !find_operand(r, 1, plan, 1, plan.x) ||
+      !find_real(r, r.bound.stages[0].tensor, 4, plan.grouped, 0, plan.result))
+    return std::nullopt;
+  const auto of_result = along_result(r, plan, 0), of_g = along(r, plan, plan.g, 1);
+  if (!of_result || !of_g) return std::nullopt;  // [(q), o, c, r, t], [n, (q), o, y, z]
+  plan.n = (*of_g)[0];
+  take_channels(plan, *of_result);
+  const Box& x = plan.x.part.box;
+  plan.rows = row_axis(r, (*of_g)[row], x[row], (*of_result)[row]);
+  plan.columns = column_axis(r, (*of_g)[column], x[column], (*of_result)[column]);
+  if (plan.depthwise) {
+    plan_depthwise(r, plan);
+    return plan;
+  }
   const Box g_box{plan.n, plan.o, plan.rows.out, plan.columns.out},
       out_box{plan.o, plan.c, plan.rows.window, plan.columns.window};
-  if (!is_dense(r, plan.g, plan, g_box, 2, 4) || !is_dense(r, plan.result, plan, out_box, 1, 4)) return std::nullopt;
+  if (!is_dense(plan.g, plan, g_box, 2, 4) || !is_dense(plan.result, plan, out_box, 1, 4)) return std::nullopt;
   const int64_t depth = plan.c.size() * plan.rows.window.size() * plan.columns.window.size();
-  const int64_t row = depth * plan.columns.out.size() * element_bytes(r);
-  plan.block = std::clamp<int64_t>(kBudgetBytes / row, 1, plan.rows.out.size());
-  plan.workspace_bytes = scratch_size(row * plan.block) +
+  const int64_t row_bytes = depth * plan.columns.out.size() * element_bytes(r);
+  plan.block = std::clamp<int64_t>(kBudgetBytes / row_bytes, 1, plan.rows.out.size());
+  plan.workspace_bytes = scratch_size(row_bytes * plan.block) +
                          copy_bytes(r, plan.g, plan.o.size() * plan.block * plan.columns.out.size()) +
                          copy_bytes(r, plan.result, plan.o.size() * depth);
   return plan;
@@ -231,14 +265,14 @@ std::optional<MaxPool> MaxPool::plan(const KernelRequest& r) {
   if (!begun) return std::nullopt;
   MaxPool& plan = *begun;
   plan.grouped = false;
-  plan.index = plan.result;
-  plan.result = r.bound.stages[0].tensor;
-  if (!find_input(r, 0, plan) || !is_real(r, plan.result, 4) || part(r, plan.result).dtype != plan.input.dtype ||
-      !r.held.written[plan.result] || !r.held.written[plan.index] || part(r, plan.index).dtype != DType::kInt64)
+  const int result = r.bound.stages[0].tensor, index = r.bound.stages[1].tensor;
+  if (!find_operand(r, 0, plan, 1, plan.x) || !find_real(r, result, 4, false, 1, plan.result) ||
+      plan.result.part.dtype != plan.x.part.dtype || !r.held.written[result] || !r.held.written[index] ||
+      !find(r, index, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64)
     return std::nullopt;
   plan.n = range(r, "n"), plan.c = range(r, "c");
-  plan.rows = row_axis(r, range(r, "y"), plan.input.box[2], range(r, "r"));
-  plan.columns = column_axis(r, range(r, "z"), plan.input.box[3], range(r, "t"));
+  plan.rows = row_axis(r, range(r, "y"), plan.x.part.box[2], range(r, "r"));
+  plan.columns = column_axis(r, range(r, "z"), plan.x.part.box[3], range(r, "t"));
   plan.window_columns = attribute(r, "kw");
   if (plan.rows.window != Interval{0, attribute(r, "kh")} || plan.columns.window != Interval{0, plan.window_columns})
     return std::nullopt;
@@ -253,11 +287,10 @@ std::optional<MaxPoolGrad> MaxPoolGrad::plan(const KernelRequest& r) {
   if (!begun) return std::nullopt;
   MaxPoolGrad& plan = *begun;
   plan.grouped = false;
-  plan.g = real_operand(r, 1, 4);
-  plan.index = 0;
-  const std::optional<Part>& index = r.held.parts[plan.index];
-  if (plan.g < 0 || !index || index->dtype != DType::kInt64 || !is_real(r, plan.result, 4)) return std::nullopt;
-  const Box box = intersect(part(r, plan.g).box, index->box);
+  if (!find(r, 0, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64 ||
+      !find_operand(r, 1, plan, 1, plan.g) || !find_real(r, r.bound.stages[0].tensor, 4, false, 1, plan.result))
+    return std::nullopt;
+  const Box box = intersect(plan.g.part.box, plan.index.part.box);
   if (is_empty(box)) return std::nullopt;
   plan.n = range(r, "n"), plan.c = range(r, "c");
   plan.rows = row_axis(r, box[2], range(r, "u"), range(r, "r"));

@@ -1,4 +1,6 @@
 // The kernels of convolutions and pooling: a block of columns at a time, and a matrix product.
+#include "partita/kernels/windows.h"
+
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/gt.h>
@@ -8,10 +10,15 @@
 
 #include <limits>
 
-#include "partita/kernel_plan/registered.h"
-#include "partita/kernels/tensors.h"
-
 namespace partita {
+
+Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory) {
+  if (held.part.dtype == real) return held;
+  memory = new_tensor(real, extents(box));
+  memory.copy_(held.tensor(box));
+  return {{real, box, dense_strides(extents(box))}, static_cast<std::byte*>(memory.data_ptr())};
+}
+
 namespace {
 
 // The part of a tensor in a box, group q and sample n of which are given where it has such axes.
@@ -37,22 +44,10 @@ at::Tensor among(const at::Tensor& result, Interval rows, Interval outs_r, Inter
       .slice(-1, outs_t.lo - columns.lo, outs_t.hi - columns.lo);
 }
 
-// f(r, t, the windows that have this element)
-template <typename F>
-void each_element(const WindowPlan& plan, Interval rows, F f) {
-  for (int64_t r = plan.rows.window.lo; r < plan.rows.window.hi; ++r) {
-    const Interval outs_r = intersect(plan.rows.outs(r), rows);
-    for (int64_t t = plan.columns.window.lo; t < plan.columns.window.hi; ++t) {
-      const Interval outs_t = plan.columns.outs(t);
-      f(r, t, outs_r, outs_t);
-    }
-  }
-}
-
 // Sample n of the input of a convolution, in group q: [c, rows, columns].
 at::Tensor input_of(const WindowPlan& plan, const std::vector<Held>& held, int64_t n, int64_t q) {
   const Box box{{n, n + 1}, plan.c, plan.rows.at, plan.columns.at};
-  return part_of(Held{plan.input, held[plan.x].data}, box, plan.grouped, 1, q).select(0, 0);
+  return part_of(held_of(plan.x, held), box, plan.grouped, 1, q).select(0, 0);
 }
 
 // [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has none. They
@@ -70,13 +65,6 @@ at::Tensor columns_of(const at::Tensor& memory, const at::Tensor& x, const Windo
   return columns;
 }
 
-// The part of a tensor in a box, in the dtype that is computed in: its own memory, or a copy.
-Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory) {
-  if (held.part.dtype == real) return held;
-  memory = new_tensor(real, extents(box));
-  memory.copy_(held.tensor(box));
-  return {{real, box, dense_strides(extents(box))}, static_cast<std::byte*>(memory.data_ptr())};
-}
 Box with_groups(Box box, const WindowPlan& plan, size_t axis) {
   if (plan.grouped) box.insert(box.begin() + static_cast<std::ptrdiff_t>(axis), plan.q);
   return box;
@@ -95,20 +83,22 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), w_copy, copy, b_copy;
-  const Held weights = computed(
-      held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
-  const bool wide = held[plan.result].part.dtype != plan.real;
+  const Held weights =
+      computed(held_of(plan.w, held), with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
+               plan.real, w_copy);
+  const bool wide = plan.result.part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
-  if (plan.b >= 0 && held[plan.b].part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
+  if (plan.b.tensor >= 0 && plan.b.part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
       const at::Tensor x = input_of(plan, held, n, q);
       const at::Tensor w =
           part_of(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
       const at::Tensor out =
-          part_of(held[plan.result], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+          part_of(held_of(plan.result, held), {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q)
+              .select(0, 0);
       at::Tensor b;
-      if (plan.b >= 0) b = part_of(held[plan.b], {plan.o}, plan.grouped, 0, q);
+      if (plan.b.tensor >= 0) b = part_of(held_of(plan.b, held), {plan.o}, plan.grouped, 0, q);
       if (b_copy.defined()) b = b_copy.copy_(b);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
@@ -127,16 +117,18 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
 void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const int64_t pixels = plan.rows.out.size() * plan.columns.out.size(), window = window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {plan.block * window * pixels}), w_copy, g_copy, copy;
-  const Held weights = computed(
-      held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
-  if (held[plan.g].part.dtype != plan.real)
+  const Held weights =
+      computed(held_of(plan.w, held), with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
+               plan.real, w_copy);
+  if (plan.g.part.dtype != plan.real)
     g_copy = new_tensor(plan.real, {plan.o.size(), plan.rows.out.size(), plan.columns.out.size()});
-  const bool wide = held[plan.result].part.dtype != plan.real;
+  const bool wide = plan.result.part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.block * plan.rows.at.size() * plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
       at::Tensor g =
-          part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q).select(0, 0);
+          part_of(held_of(plan.g, held), {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q)
+              .select(0, 0);
       if (g_copy.defined()) g = g_copy.copy_(g);
       for (int64_t c = plan.c.lo; c < plan.c.hi; c += plan.block) {
         const Interval channels{c, std::min(c + plan.block, plan.c.hi)};
@@ -148,9 +140,9 @@ void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held)
                    matrix(g, plan.o.size(), pixels, g.stride(0)));
         columns = columns.view({channels.size(), plan.rows.window.size(), plan.columns.window.size(),
                                 plan.rows.out.size(), plan.columns.out.size()});
-        at::Tensor result =
-            part_of(held[plan.result], {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
-                .select(0, 0);
+        at::Tensor result = part_of(held_of(plan.result, held), {{n, n + 1}, channels, plan.rows.at, plan.columns.at},
+                                    plan.grouped, 1, q)
+                                .select(0, 0);
         at::Tensor out = wide ? copy.slice(0, 0, result.numel()).view(result.sizes()) : result;
         out.fill_(0);
         each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
@@ -167,18 +159,18 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), g_copy, copy;
-  if (held[plan.g].part.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
-  const bool wide = held[plan.result].part.dtype != plan.real;
+  if (plan.g.part.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
+  const bool wide = plan.result.part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size(), depth});
   for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-    const at::Tensor whole =
-        part_of(held[plan.result], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+    const at::Tensor whole = part_of(held_of(plan.result, held),
+                                     {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
     at::Tensor out = wide ? copy : matrix(whole, plan.o.size(), depth, whole.stride(0));
     bool first = true;
     for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
       const at::Tensor x = input_of(plan, held, n, q);
       const at::Tensor g =
-          part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+          part_of(held_of(plan.g, held), {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
         const at::Tensor columns = columns_of(memory, x, plan, rows);
@@ -204,9 +196,9 @@ void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
   at::Tensor memory = new_tensor(DType::kBool, {plan.c.size() * plan.rows.out.size() * plan.columns.out.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
-    const at::Tensor x =
-        Held{plan.input, held[plan.x].data}.tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
-    at::Tensor largest = held[plan.result].tensor(box).select(0, 0), index = held[plan.index].tensor(box).select(0, 0);
+    const at::Tensor x = held_of(plan.x, held).tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    at::Tensor largest = held_of(plan.result, held).tensor(box).select(0, 0),
+               index = held_of(plan.index, held).tensor(box).select(0, 0);
     largest.fill_(-std::numeric_limits<double>::infinity());
     index.fill_(0);
     each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
@@ -225,12 +217,14 @@ void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
   at::Tensor masks = new_tensor(DType::kBool, {elements}), gradients = new_tensor(plan.real, {elements}), copy;
   const at::Tensor zero = constant_tensor(plan.real, 0);
-  const bool copied = held[plan.g].part.dtype != plan.real, wide = held[plan.result].part.dtype != plan.real;
+  const bool copied = plan.g.part.dtype != plan.real, wide = plan.result.part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.c.size(), plan.rows.at.size(), plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
-    const at::Tensor g = held[plan.g].tensor(box).select(0, 0), index = held[plan.index].tensor(box).select(0, 0);
-    at::Tensor result = held[plan.result].tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    const at::Tensor g = held_of(plan.g, held).tensor(box).select(0, 0),
+                     index = held_of(plan.index, held).tensor(box).select(0, 0);
+    at::Tensor result =
+        held_of(plan.result, held).tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
     at::Tensor out = wide ? copy : result;
     out.fill_(0);
     each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
@@ -249,9 +243,15 @@ void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held) {
 
 }  // namespace
 
-void Conv2d::run(const KernelMemory& given) const { run_conv2d(*this, given.held); }
-void Conv2dDataGrad::run(const KernelMemory& given) const { run_conv2d_data_grad(*this, given.held); }
-void Conv2dWeightGrad::run(const KernelMemory& given) const { run_conv2d_weight_grad(*this, given.held); }
+void Conv2d::run(const KernelMemory& given) const {
+  depthwise ? run_depthwise(*this, given.held) : run_conv2d(*this, given.held);
+}
+void Conv2dDataGrad::run(const KernelMemory& given) const {
+  depthwise ? run_depthwise_data_grad(*this, given.held) : run_conv2d_data_grad(*this, given.held);
+}
+void Conv2dWeightGrad::run(const KernelMemory& given) const {
+  depthwise ? run_depthwise_weight_grad(*this, given.held) : run_conv2d_weight_grad(*this, given.held);
+}
 void MaxPool::run(const KernelMemory& given) const { run_max_pool(*this, given.held); }
 void MaxPoolGrad::run(const KernelMemory& given) const { run_max_pool_grad(*this, given.held); }
 

@@ -115,7 +115,9 @@ void declare_conv(OpRegistry& registry) {
       .example({{2, 3, 11, 9}, {3, 3, 3, 3}},
                {{"sh", 2}, {"sw", 2}, {"dh", 2}, {"dw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}})
       .example({{3, 2, 6, 7}, {3, 2, 2, 3}, {3}}, {{"sh", 2}, {"pt", 1}, {"pr", 2}})
-      .example({{2, 6, 5, 4}, {6, 2, 3, 3}}, {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}});
+      .example({{2, 6, 5, 4}, {6, 2, 3, 3}}, {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}})
+      .example({{2, 4, 7, 6}, {8, 1, 3, 3}, {8}},
+               {{"groups", 4}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}});
   with_attributes(declare(registry, "conv2d_data_grad", "gradient of conv2d with respect to x [.., height, width]"))
       .low_precision()
       .formula(conv2d_data_grad)
@@ -134,7 +136,16 @@ void declare_conv(OpRegistry& registry) {
                                               {"height", 11},
                                               {"width", 9}})
       .example({{2, 6, 5, 4}, {6, 2, 3, 3}},
-               {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"height", 5}, {"width", 4}});
+               {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"height", 5}, {"width", 4}})
+      .example({{2, 8, 4, 3}, {8, 1, 3, 3}}, {{"groups", 4},
+                                              {"sh", 2},
+                                              {"sw", 2},
+                                              {"pt", 1},
+                                              {"pl", 1},
+                                              {"pb", 1},
+                                              {"pr", 1},
+                                              {"height", 7},
+                                              {"width", 6}});
   with_attributes(declare(registry, "conv2d_weight_grad", "gradient of conv2d with respect to w [.., kh, kw]"))
       .formula(conv2d_weight_grad)
       .required("kh")
@@ -152,7 +163,9 @@ void declare_conv(OpRegistry& registry) {
                                                {"kh", 3},
                                                {"kw", 3}})
       .example({{2, 6, 5, 4}, {2, 6, 5, 4}},
-               {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"kh", 3}, {"kw", 3}});
+               {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"kh", 3}, {"kw", 3}})
+      .example({{2, 8, 4, 3}, {2, 4, 7, 6}},
+               {{"groups", 4}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"kh", 3}, {"kw", 3}});
   declare(registry, "channel_sum", "sum over all axes but the second")
       .formula("channel_sum(g)[c] = sum(n, ..s) g[n, c, ..s]")
       .match()

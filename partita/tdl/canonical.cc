@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/tdl/affine.h"
 #include "partita/tdl/analysis.h"
+#include "partita/tdl/factor.h"
 #include "partita/tdl/make_expr.h"
 #include "partita/tdl/text.h"
 
@@ -47,15 +50,28 @@ std::vector<const Expr*> children(const Expr& e) {
 }
 
 // Colours indices by where they occur, refined until nothing is told apart any more, as in testing graphs for
-// isomorphism (Weisfeiler and Leman): indices of one colour play the same part, or differ only in name.
+// isomorphism (Weisfeiler and Leman): indices of one colour play the same part, or almost.
 class Colours {
  public:
   explicit Colours(const Bound& bound) : bound_(bound) {
     for (const Index& index : bound.indices) colour_.push_back(mix(1, static_cast<Key>(index.extent)));
-    for (size_t classes = 0; classes < distinct();) {
-      classes = distinct();
-      refine();
-    }
+    settle();
+  }
+
+  // The indices that have the least colour of those that several have.
+  std::vector<int> tied() const {
+    if (classes_ == used_) return {};
+    std::map<Key, std::vector<int>> classes;
+    for (size_t i = 0; i < colour_.size(); ++i)
+      if (!seen_[i].empty()) classes[colour_[i]].push_back(static_cast<int>(i));
+    for (auto& entry : classes)
+      if (entry.second.size() > 1) return std::move(entry.second);
+    return {};
+  }
+  // Gives one index a colour of its own, and refines the others by it.
+  void single_out(int index) {
+    colour_[index] = mix(8, colour_[index]);
+    settle();
   }
 
   Key of(int index) const { return colour_[index]; }
@@ -98,10 +114,24 @@ class Colours {
   }
 
  private:
-  size_t distinct() const {
-    std::vector<Key> sorted = colour_;
+  // Until no colour is divided any more.
+  void settle() {
+    size_t before = 0;
+    do {
+      before = classes_;
+      refine();
+      count();
+    } while (classes_ > before && classes_ < used_);
+  }
+
+  // Indices that occur, and their colours.
+  void count() {
+    std::vector<Key> sorted;
+    for (size_t i = 0; i < colour_.size(); ++i)
+      if (!seen_[i].empty()) sorted.push_back(colour_[i]);
     std::sort(sorted.begin(), sorted.end());
-    return static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+    used_ = sorted.size();
+    classes_ = static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
   }
 
   void occurs(int index, Key where) { seen_[index].push_back(where); }
@@ -139,11 +169,14 @@ class Colours {
   const Bound& bound_;
   std::vector<Key> colour_;
   std::vector<std::vector<Key>> seen_;
+  size_t used_ = 0, classes_ = 0;
 };
 
-class Canonical {
+// The formula with its indices numbered as they occur, what commutes being in the order of its colours.
+class Numbered {
  public:
-  explicit Canonical(const Bound& bound) : bound_(bound), colours_(bound), number_(bound.indices.size(), -1) {}
+  Numbered(const Bound& bound, Colours colours)
+      : bound_(bound), colours_(std::move(colours)), number_(bound.indices.size(), -1) {}
 
   Bound run() {
     Bound out;
@@ -169,6 +202,8 @@ class Canonical {
       out.indices[i] = {fmt::format("i{}", i), bound_.indices[order_[i]].extent, true};
     return out;
   }
+
+  int number_of(int index) const { return number_[index]; }
 
  private:
   void sort(Expr& e) {
@@ -239,6 +274,54 @@ class Canonical {
   std::vector<int> order_;
 };
 
+// Where indices have one colour, the least form over the orders of these (McKay 1981): one of them is singled out,
+// which tells others apart, until all differ. If two of them give the same form with the singled out ones at the same
+// places, one is a picture of the other, and is looked at no further: the formula is symmetric.
+class LeastForm {
+ public:
+  explicit LeastForm(const Bound& bound) : bound_(bound) {}
+
+  std::string of(const Colours& colours) {
+    const std::vector<int> tied = colours.tied();
+    if (tied.empty()) return written(colours);
+    std::string least;
+    std::set<std::string> pictures;
+    for (int index : tied) {
+      Colours one = colours;
+      one.single_out(index);
+      single_.push_back(index);
+      if (pictures.insert(picture(one)).second && (least.empty() || forms_ < kMostForms)) {
+        std::string form = of(one);
+        if (least.empty() || form < least) least = std::move(form);
+      }
+      single_.pop_back();
+    }
+    return least;
+  }
+
+ private:
+  // Formulas with symmetries that few of the pictures show are left at the least of so many.
+  static constexpr int kMostForms = 1000;
+
+  std::string written(const Colours& colours) {
+    ++forms_;
+    return to_text(Numbered(bound_, colours).run());
+  }
+  // The form where ties below are decided by position, and the numbers of what is singled out.
+  std::string picture(Colours colours) {
+    for (std::vector<int> tied = colours.tied(); !tied.empty(); tied = colours.tied()) colours.single_out(tied[0]);
+    ++forms_;
+    Numbered numbered(bound_, colours);
+    std::string text = to_text(numbered.run());
+    for (int index : single_) text += fmt::format(" {}", numbered.number_of(index));
+    return text;
+  }
+
+  const Bound& bound_;
+  std::vector<int> single_;  // singled out, in order
+  int forms_ = 0;
+};
+
 // A form as a sum of products, signs in the coefficients: nothing of it but the order of terms depends on indices'
 // numbers.
 Expr sum_of(const Affine& form) {
@@ -257,8 +340,9 @@ Expr sum_of(const Affine& form) {
   return std::move(*sum);
 }
 
-// A comparison of two index forms as `form >= 0`, `form == 0` or `form != 0`; empty if it is none.
-std::optional<Expr> compared_with_zero(const Expr& e) {
+// A comparison of two index forms as `form >= 0`, or as `form == form` or `form != form` without negative terms; empty
+// if it is none.
+std::optional<Expr> plain_comparison(const Expr& e) {
   const auto a = affine_of(e.args[0]), b = affine_of(e.args[1]);
   if (!a || !b) return std::nullopt;
   const std::string& op = e.function;
@@ -268,21 +352,28 @@ std::optional<Expr> compared_with_zero(const Expr& e) {
   if (op == ">") return make_binary(">=", sum_of(*a - *b - one), sum_of({}));
   if (op == ">=") return make_binary(">=", sum_of(*a - *b), sum_of({}));
   if (op != "==" && op != "!=") return std::nullopt;
-  // The sign that makes more terms positive is taken; if neither does, the one that makes the constant positive.
+  Affine left, right;  // what is positive and what is negative of the difference: either side may be first
   const Affine down = *a - *b;
-  int64_t sign = 0;
-  for (const auto& term : down.terms) sign += term.coefficient > 0 ? 1 : -1;
-  if (sign == 0) sign = down.constant;
-  return make_binary(op == "==" ? "==" : "!=", sum_of(sign < 0 ? *b - *a : down), sum_of({}));
+  for (const auto& term : down.terms) {
+    if (term.coefficient > 0) left.terms.push_back(term);
+    else right.terms.push_back({-term.coefficient, term.atom});
+  }
+  (down.constant > 0 ? left : right).constant = std::abs(down.constant);
+  return make_binary(op, sum_of(left), sum_of(right));
 }
 
-// Index arithmetic as sums of terms, comparisons of it with 0, and guards one inside the other as one.
+// Index arithmetic as sums of terms, comparisons of it and of values in one direction, and guards one inside the other
+// as one.
 Expr plain(Expr e) {
   const bool operation = e.kind == ExprKind::kBinary || e.kind == ExprKind::kUnary;
   if (operation)
     if (const auto form = affine_of(e)) return sum_of(*form);
   if (e.kind == ExprKind::kBinary)
-    if (auto comparison = compared_with_zero(e)) return *comparison;
+    if (auto comparison = plain_comparison(e)) return *comparison;
+  if (e.kind == ExprKind::kBinary && (e.function == ">" || e.function == ">=")) {
+    std::swap(e.args[0], e.args[1]);
+    e.function = e.function == ">" ? "<" : "<=";
+  }
   for (Expr& a : e.args) a = plain(std::move(a));
   if (e.kind == ExprKind::kIf && is_number(e.args[2], 0) && e.args[1].kind == ExprKind::kIf &&
       is_number(e.args[1].args[2], 0)) {
@@ -332,7 +423,7 @@ bool has_opaque(const Expr& e) {
 }  // namespace
 
 std::string canonical(const Bound& bound) {
-  Bound plain_bound = bound;
+  Bound plain_bound = as_stored(bound);
   const bool empty =
       std::any_of(bound.indices.begin(), bound.indices.end(), [](const Index& i) { return i.extent == 0; });
   const WithoutUnits units(bound);
@@ -343,11 +434,10 @@ std::string canonical(const Bound& bound) {
     }
     stage.body = plain(std::move(stage.body));
   }
-  const Bound c = Canonical(plain_bound).run();
   std::string shapes;
-  for (int t = 0; t < c.operand_count; ++t)
-    shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(c.tensors[t].shape, ","));
-  return shapes + "\n" + to_text(c);
+  for (int t = 0; t < plain_bound.operand_count; ++t)
+    shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(plain_bound.tensors[t].shape, ","));
+  return shapes + "\n" + LeastForm(plain_bound).of(Colours(plain_bound));
 }
 
 bool is_elementwise(const Bound& bound) {

@@ -150,6 +150,25 @@ void factor_axes(Bound& bound) {
   });
 }
 
+Bound as_stored(const Bound& bound) {
+  Bound out = bound;
+  for_each_access(out, [&](int tensor, std::vector<Affine>& subscripts, std::vector<bool>* whole) {
+    const std::vector<Shape>& axes = bound.tensors[tensor].radices;
+    if (whole && !whole->empty()) {
+      std::vector<bool> stored;  // an axis that is read whole has one radix
+      size_t digit = 0;
+      for (const Shape& r : axes) stored.push_back((*whole)[digit]), digit += r.size();
+      *whole = stored;
+    }
+    subscripts = joined(subscripts, axes);
+  });
+  for (BoundTensor& t : out.tensors) {
+    t.radices = unfactored(t.shape);
+    t.factored = t.shape;
+  }
+  return out;
+}
+
 namespace {
 
 // An index replaced by a form over the new indices, and all others by their new numbers.
@@ -194,23 +213,7 @@ Bound factor_index(const Bound& bound, std::string_view name, const Shape& radic
   if (radices.empty() || volume(radices) != bound.indices[factored].extent)
     fail("{}: {} has extent {}, and can't be factored into {}", bound.name, name, bound.indices[factored].extent,
          fmt::join(radices, " x "));
-  Bound out = bound;
-  // Axes as stored: they are factored again below.
-  for_each_access(out, [&](int tensor, std::vector<Affine>& subscripts, std::vector<bool>* whole) {
-    const std::vector<Shape>& axes = bound.tensors[tensor].radices;
-    if (whole && !whole->empty()) {
-      std::vector<bool> stored;  // an axis that is read whole has one radix
-      size_t digit = 0;
-      for (const Shape& r : axes) stored.push_back((*whole)[digit]), digit += r.size();
-      *whole = stored;
-    }
-    subscripts = joined(subscripts, axes);
-  });
-  for (BoundTensor& t : out.tensors) {
-    t.radices = unfactored(t.shape);
-    t.factored = t.shape;
-  }
-
+  Bound out = as_stored(bound);  // its axes are factored again below
   out.indices.clear();
   Renaming renaming;
   for (int i = 0; i < static_cast<int>(bound.indices.size()); ++i) {

@@ -118,8 +118,8 @@ std::vector<Affine> joined(const std::vector<Affine>& digits, const std::vector<
   std::vector<Affine> axes;
   size_t digit = 0;
   for (const Shape& r : radices) {
-    Affine axis;
-    for (int64_t radix : r) axis = scaled(axis, radix) + digits[digit++];
+    Affine axis = digits[digit++];
+    for (size_t i = 1; i < r.size(); ++i) axis = scaled(axis, r[i]) + digits[digit++];
     axes.push_back(std::move(axis));
   }
   return axes;

@@ -214,41 +214,84 @@ TEST(Registry, StrategiesInTwoBytes) {
   EXPECT_GT(count, 200);
 }
 
+// The backward ops that a training graph has of one convolution.
+std::vector<Instance> gradients_of_conv2d(const OpDefinition::Example& example,
+                                          const std::shared_ptr<const OpRegistry>& registry) {
+  GraphBuilder build("one", registry);
+  std::vector<TensorId> operands;
+  for (size_t k = 0; k < example.shapes.size(); ++k)
+    operands.push_back(build.parameter(fmt::format("a{}", k), example.shapes[k], 1, 0, DType::kFloat64));
+  const Graph training = add_backward(build.finish({build.op("conv2d", operands, example.attributes)}),
+                                      {.kind = "elementwise"}, {"sgd", 0.01});
+  std::vector<Instance> gradients;
+  for (const Op& op : training.ops) {
+    if (op.phase != Phase::kBackward) continue;
+    gradients.push_back({op.definition, op.bound, op.attributes, {DType::kFloat64}, {}});
+    for (TensorId t : op.operands)
+      gradients.back().operands.push_back(
+          normal_array(training.tensor(t).shape, static_cast<uint64_t>(10 * gradients.size() + t.value)));
+  }
+  return gradients;
+}
+
 // Gradients as a training graph has them: derived from the forward formula, with operands and indices of other names
 // than those of the definition whose name they take.
 TEST(Registry, DerivedConvolutionGradientsRunOnRegisteredKernels) {
   const auto registry = standard_ops();
   const auto kernels = make_aten_kernels();
-  int gradients = 0, on_registered = 0, strategies = 0;
-  std::vector<OpDefinition::Example> examples = registry->find("conv2d")->examples;
-  const tdl::Attributes padded{{"groups", 6}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}};
-  tdl::Attributes strided = padded;
-  strided["sh"] = strided["sw"] = 2;
-  for (const tdl::Attributes& attributes : {padded, strided})  // a channel a group
-    for (int64_t outputs : {6, 12}) examples.push_back({{{3, 6, 7, 6}, {outputs, 1, 3, 3}}, attributes});
-  for (const OpDefinition::Example& example : examples) {
-    GraphBuilder build("one", registry);
-    std::vector<TensorId> operands;
-    for (size_t k = 0; k < example.shapes.size(); ++k)
-      operands.push_back(build.parameter(fmt::format("a{}", k), example.shapes[k], 1, 0, DType::kFloat64));
-    const Graph training = add_backward(build.finish({build.op("conv2d", operands, example.attributes)}),
-                                        {.kind = "elementwise"}, {"sgd", 0.01});
-    for (const Op& op : training.ops) {
-      if (op.definition != "conv2d_data_grad" && op.definition != "conv2d_weight_grad") continue;
-      SCOPED_TRACE(fmt::format("{} #{}", op.definition, gradients++));
-      Instance instance{op.definition, op.bound, op.attributes, {DType::kFloat64}, {}};
-      for (TensorId t : op.operands)
-        instance.operands.push_back(
-            normal_array(training.tensor(t).shape, static_cast<uint64_t>(10 * gradients + t.value)));
+  int gradients = 0, strategies = 0;
+  for (const OpDefinition::Example& example : registry->find("conv2d")->examples)
+    for (const Instance& instance : gradients_of_conv2d(example, registry)) {
+      if (instance.operands.size() < 2) continue;  // that of a bias is a sum
+      SCOPED_TRACE(fmt::format("{} #{}", instance.name, gradients++));
       ScratchUse use;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "");
-      on_registered += use.registered_calls;
+      EXPECT_EQ(use.registered_calls, use.calls);
       for (int workers : {2, 3}) EXPECT_EQ(sharded(*kernels, instance, workers, strategies, use), "");
+      EXPECT_EQ(use.above, "");
     }
-  }
-  std::printf("%d gradients, %d of them on registered kernels, %d strategies\n", gradients, on_registered, strategies);
-  EXPECT_EQ(gradients, 12);      // four with respect to x keep a definition of their own
-  EXPECT_GE(on_registered, 10);  // where a group has one channel, some forms have no axis of groups
+  std::printf("%d gradients, %d strategies\n", gradients, strategies);
+  EXPECT_EQ(gradients, 2 * static_cast<int>(registry->find("conv2d")->examples.size()));
+}
+
+// Groups of one channel and of more, kernels, strides and paddings, images that a stride divides and others: each
+// gradient is known by the name of its definition and runs on its kernel.
+TEST(Registry, GradientsOfAGridOfGroupedConvolutionsRunOnRegisteredKernels) {
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels();
+  int gradients = 0;
+  struct Channels {
+    int64_t groups, inputs, outputs;  // those of a group
+  };
+  for (const Channels c : {Channels{4, 1, 1}, {3, 1, 2}, {2, 1, 5}, {2, 2, 1}, {2, 3, 2}, {1, 2, 3}, {1, 1, 1}})
+    for (const int64_t kernel : {3, 5, 7})
+      for (const int64_t stride : {1, 2})
+        for (const int64_t padding : {int64_t{0}, kernel / 2})
+          for (const int64_t rows : {8, 9})
+            for (const int64_t columns : {7, 8}) {
+              const auto s = static_cast<double>(stride), p = static_cast<double>(padding);
+              const OpDefinition::Example example{
+                  {{2, c.groups * c.inputs, rows, columns}, {c.groups * c.outputs, c.inputs, kernel, kernel}},
+                  {{"groups", static_cast<double>(c.groups)},
+                   {"sh", s},
+                   {"sw", s},
+                   {"pt", p},
+                   {"pl", p},
+                   {"pb", p},
+                   {"pr", p}}};
+              for (const Instance& instance : gradients_of_conv2d(example, registry)) {
+                ++gradients;
+                SCOPED_TRACE(
+                    fmt::format("{} of {} groups of {} -> {} channels, kernel {}, stride {}, padding {}, {}x{}",
+                                instance.name, c.groups, c.inputs, c.outputs, kernel, stride, padding, rows, columns));
+                EXPECT_TRUE(instance.name == "conv2d_data_grad" || instance.name == "conv2d_weight_grad");
+                ScratchUse use;
+                EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "");
+                EXPECT_EQ(use.registered_calls, use.calls);
+              }
+            }
+  std::printf("%d gradients\n", gradients);
+  EXPECT_EQ(gradients, 7 * 3 * 2 * 2 * 2 * 2 * 2);
 }
 
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }

@@ -1,0 +1,30 @@
+// What the kernels of windows share: the tensors of a plan, and walks over their windows' elements.
+#pragma once
+#include <vector>
+
+#include "partita/kernel_plan/registered.h"
+#include "partita/kernels/tensors.h"
+
+namespace partita {
+
+// A tensor of the plan over the axes that the kernels know.
+inline Held held_of(const WindowTensor& t, const std::vector<Held>& held) { return {t.part, held[t.tensor].data}; }
+
+// The part of a tensor in a box, in the dtype that is computed in: its own memory, or a copy.
+Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory);
+
+// f(r, t, the windows that have this element), of the windows in these rows of the result
+template <typename F>
+void each_element(const WindowPlan& plan, Interval rows, F f) {
+  for (int64_t r = plan.rows.window.lo; r < plan.rows.window.hi; ++r) {
+    const Interval outs_r = intersect(plan.rows.outs(r), rows);
+    for (int64_t t = plan.columns.window.lo; t < plan.columns.window.hi; ++t) f(r, t, outs_r, plan.columns.outs(t));
+  }
+}
+
+// Convolutions whose groups have one input channel (depthwise.cc).
+void run_depthwise(const WindowPlan& plan, const std::vector<Held>& held);
+void run_depthwise_data_grad(const WindowPlan& plan, const std::vector<Held>& held);
+void run_depthwise_weight_grad(const WindowPlan& plan, const std::vector<Held>& held);
+
+}  // namespace partita
