@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/rng.h"
 #include "partita/placement/batch.h"
 #include "partita/placement/slack.h"
 
@@ -123,7 +124,7 @@ class Coarsener {
   std::vector<int> vertex_;  // by operation
   // By vertex.
   std::vector<Load> load_;
-  std::vector<int> devices_, class_, placed_;
+  std::vector<int> devices_, class_, placed_;  // placed_: what is merged has the same
   // Values that leave their vertex, by producer: from made_[v] on.
   struct Value {
     int producer, first, last;  // of readers_
@@ -142,7 +143,11 @@ Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options
   std::map<int, int> class_of_group;
   ensure(options.placement.empty() || options.placement.size() == fine.ops.size(),
          "a placement of {} operations is kept in a problem of {}", options.placement.size(), fine.ops.size());
-  placed_ = options.placement.empty() ? std::vector<int>(fine.ops.size(), -1) : options.placement;
+  ensure(options.window.empty() || options.window.size() == fine.ops.size(),
+         "windows of {} operations are kept in a problem of {}", options.window.size(), fine.ops.size());
+  placed_ = options.placement.empty() ? std::vector<int>(fine.ops.size(), 0) : options.placement;
+  for (size_t o = 0; o < options.window.size(); ++o)
+    placed_[o] += options.window[o] * static_cast<int>(fine.devices.size());
   vertex_.resize(fine.ops.size());
   std::iota(vertex_.begin(), vertex_.end(), 0);
   std::vector<char> set;
@@ -170,12 +175,15 @@ Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options
 void Coarsener::read_values() {
   std::vector<MeanWay> way;
   for (const std::vector<char>& set : sets_.sets()) way.push_back(mean_way(fine_, set));
+  std::optional<Rng> drawn;
+  if (options_.seed) drawn.emplace(*options_.seed);
   for (const PlacedValue& value : fine_.values) {
     const int first = static_cast<int>(readers_.size());
     readers_.insert(readers_.end(), value.readers.begin(), value.readers.end());
     const MeanWay& w = way[at(devices_[at(value.producer)])];
-    values_.push_back({value.producer, first, static_cast<int>(readers_.size()),
-                       value.moves() ? w.latency_ns + w.ns_per_byte * static_cast<double>(value.bytes) : 0});
+    const double ns = value.moves() ? w.latency_ns + w.ns_per_byte * static_cast<double>(value.bytes) : 0;
+    values_.push_back(
+        {value.producer, first, static_cast<int>(readers_.size()), drawn ? ns * (1 + drawn->uniform()) : ns});
   }
   renumber_values(vertex_);
 }

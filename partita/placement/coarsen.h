@@ -12,6 +12,7 @@
 // once.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "partita/placement/problem.h"
@@ -31,6 +32,10 @@ struct CoarsenOptions {
   // By operation; none where it is empty. Only what it has on one device is merged, so that it is a placement of the
   // coarse problem too, from which a search there goes on.
   std::vector<int> placement = {};
+  // By operation; none where it is empty. Only what has the same is merged: a part of a schedule that is to be kept.
+  std::vector<int> window = {};
+  // What values weigh as edges is drawn by this seed, up to twice as much: other merges each time.
+  std::optional<uint64_t> seed = std::nullopt;
 };
 
 struct Coarse {

@@ -59,6 +59,42 @@ TEST(Coarsen, TheExample) {
   EXPECT_EQ(first_come(fine, expanded_placement(two, {1, 0}), {1, 0, 2, 3}).end, 5);  // b, its value 2, c, d
 }
 
+// Values weigh as the seed draws: the merges of a seed are the same, those of others are not.
+TEST(Coarsen, SeedsDrawMerges) {
+  constexpr uint64_t kSeed = 49;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  const PlacementProblem fine = random_problem(rng, {.ops = 200});
+  std::set<std::vector<int>> merges;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    CoarsenOptions options = kNoCaps;
+    options.seed = seed;
+    const Coarse coarse = coarsen(fine, 50, options);
+    verify(coarse.problem);
+    EXPECT_EQ(coarse.problem.ops.size(), 50U);
+    EXPECT_EQ(coarsen(fine, 50, options).vertex, coarse.vertex);
+    merges.insert(coarse.vertex);
+  }
+  EXPECT_EQ(merges.size(), 5U);
+}
+
+TEST(Coarsen, KeepsWindowsApart) {
+  constexpr uint64_t kSeed = 50;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  const PlacementProblem fine = random_problem(rng, {.ops = 200});
+  CoarsenOptions options = kNoCaps;
+  options.placement = random_placement(rng, fine);
+  for (size_t o = 0; o < fine.ops.size(); ++o) options.window.push_back(static_cast<int>(o) / 50);
+  const Coarse coarse = coarsen(fine, 20, options);
+  verify(coarse.problem);
+  EXPECT_LT(coarse.problem.ops.size(), 100U);
+  std::map<int, std::set<std::pair<int, int>>> of_vertex;
+  for (size_t o = 0; o < fine.ops.size(); ++o)
+    of_vertex[coarse.vertex[o]].insert({options.placement[o], options.window[o]});
+  for (const auto& [vertex, alike] : of_vertex) EXPECT_EQ(alike.size(), 1U) << vertex;
+}
+
 TEST(Coarsen, CapsTypesAndGroups) {
   PlacementProblem p = figure6();
   // {a, c}, b and d: together, b and d would need {a, c} and it them.

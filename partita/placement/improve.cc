@@ -41,7 +41,7 @@ class Walk {
     if (over_ > 0 && ++over_for_ % patience_ == 0) raise_price();
     if (!moves_.change(rng)) return;
     int64_t& before = late_[static_cast<size_t>(i) % late_.size()];
-    const int64_t limit = std::max(current_, before);
+    const int64_t limit = moves_.has_to_shorten() ? current_ - 1 : std::max(current_, before);
     const bool ends = moves_.most_work_ns() <= limit && decoder_.decode(moves_.device(), moves_.order(), limit);
     const int64_t over = ends ? memory_.over_bytes(decoder_.last()) : 0;
     if (ends && cost(decoder_.last().end, over) <= limit) {

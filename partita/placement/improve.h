@@ -2,8 +2,9 @@
 //
 // A state is a device for each unit (an operation, or a group) and an order of the operations; its schedule is
 // list_schedule() with gaps. Changes are those of moves.h. Those are kept that make the step no longer than it was some
-// changes ago (late acceptance: Burke and Bykov 2017); the best state is returned. What a device lacks of memory counts
-// as time (lacking_cost()), twice as much after each twentieth of the changes at which some lacked it.
+// changes ago (late acceptance: Burke and Bykov 2017), of orders by latest start those that make it shorter; the best
+// state is returned. What a device lacks of memory counts as time (lacking_cost()), twice as much after each twentieth
+// of the changes at which some lacked it.
 //
 // Example: a chain of four operations that starts on two devices in turn, three transfers; two changes bring all to
 // one.

@@ -7,6 +7,7 @@
 
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
+#include "partita/placement/justify.h"
 
 namespace partita {
 
@@ -128,7 +129,7 @@ Moves::Kind Moves::draw_kind(Rng& rng) const {
     drawn -= weight_[static_cast<size_t>(k)];
     if (drawn < 0) return static_cast<Kind>(k);
   }
-  return kByTail;
+  return kByLatest;
 }
 
 bool Moves::change(Rng& rng) {
@@ -143,9 +144,9 @@ bool Moves::change(Rng& rng) {
 
 bool Moves::apply(Kind kind, Rng& rng) {
   if (kind == kInOrder) return move_in_order(rng);
-  if (kind == kByTail) {
+  if (kind == kByTail || kind == kByLatest) {
     order_before_ = order_;
-    order_ = by_rank(critical_ranks(p_, device_));
+    order_ = kind == kByTail ? by_rank(critical_ranks(p_, device_)) : by_latest_start(p_, made_, device_, order_);
     return order_ != order_before_;
   }
   const int unit = any_unit(rng), from = at(unit), to = other_device(unit, rng);

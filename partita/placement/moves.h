@@ -4,8 +4,9 @@
 // A change moves to another device one unit (an operation, or a group); a unit and what it exchanges most with; units
 // that are alike, such as those of neighbouring time steps or layers; a cluster, grown from a unit along what is
 // exchanged most; or what stands together in the order. Or it exchanges two units, moves an operation in the order as
-// far as what it reads and what reads it allow, or orders all by the longest way to the end. Units are drawn by their
-// time half of the time, and kinds of changes that have made the step shorter more often.
+// far as what it reads and what reads it allow, or orders all by the longest way to the end or by latest start
+// (justify.h). Units are drawn by their time half of the time, and kinds of changes that have made the step shorter
+// more often.
 //
 // Example: 40 time steps of a layer are on gpu1, which has more work than gpu0. A change of units that are alike moves
 // the weight gradients of eight of them to gpu0 at once.
@@ -34,10 +35,12 @@ class Moves {
   bool change(Rng& rng);
   // What change() did stays, or is taken back; `shorter`: it made the step shorter.
   void keep(bool shorter);
+  // What change() did is of no use unless the step is shorter: an order by latest start, which undoes what others drew.
+  bool has_to_shorten() const { return kind_ == kByLatest; }
   void take_back();
 
  private:
-  enum Kind { kOne, kNearest, kExchange, kAlike, kCluster, kWindow, kInOrder, kByTail, kKinds };
+  enum Kind { kOne, kNearest, kExchange, kAlike, kCluster, kWindow, kInOrder, kByTail, kByLatest, kKinds };
 
   void find_neighbours();
   void find_alike();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <set>
@@ -41,6 +42,44 @@ TEST(Placements, OursIsNoLongerThanARule) {
       SCOPED_TRACE(rule);
       EXPECT_LE(ours, planned(model, rule).predicted.step_time_ns);
     }
+  }
+}
+
+// With a limit passes are made until it is over; without one the same seed gives the same plan.
+TEST(Placements, PassesKeepATimeLimit) {
+  Request request;
+  request.model = "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=16";
+  request.cluster = "dgx-1";
+  request.devices = 2;
+  request.search = "placement";
+  request.objective = Objective::kTime;
+  Runner runner;
+  const Planned one = plan_model(request, runner), again = plan_model(request, runner);
+  EXPECT_EQ(one.plan, again.plan);
+  const auto begin = Watch::Clock::now();
+  request.budget.seconds = 3;
+  const Planned limited = plan_model(request, runner);
+  EXPECT_LT(Watch::Clock::now() - begin, std::chrono::seconds(6));
+  EXPECT_LE(limited.predicted.step_time_ns, one.predicted.step_time_ns * 101 / 100);
+  EXPECT_TRUE(std::any_of(limited.search.notes.begin(), limited.search.notes.end(), [](const std::string& note) {
+    return note.find("passes, the first to") != std::string::npos;
+  }));
+}
+
+// Where CBC is there, favourite children are a start too; without it the notes say so.
+TEST(Placements, OursIsNoLongerThanFavouriteChildren) {
+  for (const char* model : {"zoo:mlp", "zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8"}) {
+    SCOPED_TRACE(model);
+    const Planned ours = planned(model, "placement");
+    const bool without = std::any_of(ours.search.notes.begin(), ours.search.notes.end(), [](const std::string& note) {
+      return note.find("baechi-msct is no start") != std::string::npos;
+    });
+    if (without) {
+      EXPECT_THROW(planned(model, "baechi-msct"), Error);
+      continue;
+    }
+    for (const char* rule : {"baechi-msct", "baechi-msct?order=own", "baechi-msct?order=framework"})
+      EXPECT_LE(ours.predicted.step_time_ns, planned(model, rule).predicted.step_time_ns) << rule;
   }
 }
 
