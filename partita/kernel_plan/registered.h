@@ -46,7 +46,7 @@ struct WindowPlan {
   WindowAxis rows, columns;
   Interval n, q, c, o;  // q: groups, [0, 1) where there are none
   bool grouped = false;
-  bool depthwise = false;        // groups of one input channel and few others: no products of matrices
+  bool depthwise = false;        // groups of one input channel and few outputs: no products of matrices
   int64_t block = 1;             // rows of the result, channels, or groups (depthwise) that are done at once
   int64_t window_columns = 0;    // of a whole window of pooling
   DType real = DType::kFloat32;  // what is computed in: operands of another dtype are copied, so is the result

@@ -16,7 +16,9 @@ Interval WindowAxis::outs(int64_t k) const {
 namespace {
 
 constexpr int64_t kBudgetBytes = int64_t{1} << 20;  // of a block of columns: a core's cache holds it
-constexpr int64_t kFewOutputs = 4;                  // of a group of one input channel: products are no faster
+// Of a group of one input channel. Measured (32 groups, 3 x 3 in 56 x 56, ms, without and with products): 2.3 and 3.6
+// for one output, 4.7 and 4.0 for two, whose weight's gradient takes 3.3 and 8.2, 9 and 4 for four.
+constexpr int64_t kFewOutputs = 2;
 
 int64_t attribute(const KernelRequest& r, const char* name) { return static_cast<int64_t>(r.attributes.at(name)); }
 

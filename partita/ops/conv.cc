@@ -99,13 +99,12 @@ std::function<tdl::Attributes(const tdl::Attributes&, const Shape&)> from_conv2d
   };
 }
 
-}  // namespace
+Declaration& with_attributes(Declaration&& declaration) {
+  for (const auto& [name, value] : kAttributes) declaration.attribute(name, value);
+  return declaration;
+}
 
-void declare_conv(OpRegistry& registry) {
-  auto with_attributes = [](Declaration&& declaration) -> Declaration& {
-    for (const auto& [name, value] : kAttributes) declaration.attribute(name, value);
-    return declaration;
-  };
+void declare_conv2d(OpRegistry& registry) {
   with_attributes(
       declare(registry, "conv2d",
               "convolution of x [n, c, h, w] with w [o, c/groups, r, t], plus a bias [o] where there is one"))
@@ -118,6 +117,9 @@ void declare_conv(OpRegistry& registry) {
       .example({{2, 6, 5, 4}, {6, 2, 3, 3}}, {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}})
       .example({{2, 4, 7, 6}, {8, 1, 3, 3}, {8}},
                {{"groups", 4}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}});
+}
+
+void declare_gradients(OpRegistry& registry) {
   with_attributes(declare(registry, "conv2d_data_grad", "gradient of conv2d with respect to x [.., height, width]"))
       .low_precision()
       .formula(conv2d_data_grad)
@@ -166,6 +168,13 @@ void declare_conv(OpRegistry& registry) {
                {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"kh", 3}, {"kw", 3}})
       .example({{2, 8, 4, 3}, {2, 4, 7, 6}},
                {{"groups", 4}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}, {"kh", 3}, {"kw", 3}});
+}
+
+}  // namespace
+
+void declare_conv(OpRegistry& registry) {
+  declare_conv2d(registry);
+  declare_gradients(registry);
   declare(registry, "channel_sum", "sum over all axes but the second")
       .formula("channel_sum(g)[c] = sum(n, ..s) g[n, c, ..s]")
       .match()
