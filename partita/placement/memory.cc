@@ -88,7 +88,7 @@ int64_t PlacedMemory::over_bytes(const PlacedSchedule& schedule) {
   int64_t over = 0;
   for (size_t d = 0; d < changes_.size(); ++d) {
     const int64_t has = p_.devices[d].memory_bytes;
-    if (stays_[d] + comes_[d] > has) over = std::max(over, peak(d) - has);
+    if (stays_[d] + comes_[d] > has) over += std::max<int64_t>(0, peak(d) - has);
   }
   return over;
 }

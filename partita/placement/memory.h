@@ -17,7 +17,8 @@ class PlacedMemory {
 
   // Bytes, by device: what it holds at its fullest.
   std::vector<int64_t> peaks(const PlacedSchedule& schedule);
-  // By how many bytes the device that lacks most is over its memory; 0: the schedule fits.
+  // By how many bytes devices are over their memory, added up: what frees one of two that are full counts. 0: the
+  // schedule fits.
   int64_t over_bytes(const PlacedSchedule& schedule);
 
  private:

@@ -98,7 +98,10 @@ std::vector<PlacedAlternative> PlacedExplainer::alternatives(OpId op) const {
     for (size_t o = 0; o < p.ops.size(); ++o)
       if (p.ops[number].group >= 0 && p.ops[o].group == p.ops[number].group) device[o] = static_cast<int>(d);
     const PlacedSchedule schedule = list_schedule(p, device, order_, true);
-    all.push_back({DeviceId(d), schedule.end - end_ns_, memory.over_bytes(schedule)});
+    const std::vector<int64_t> peaks = memory.peaks(schedule);
+    int64_t missing = 0;
+    for (size_t at = 0; at < peaks.size(); ++at) missing = std::max(missing, peaks[at] - p.devices[at].memory_bytes);
+    all.push_back({DeviceId(d), schedule.end - end_ns_, missing});
   }
   return all;
 }

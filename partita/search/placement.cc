@@ -21,7 +21,7 @@ namespace partita {
 
 namespace {
 
-constexpr int kTries = 6;               // with less memory, where the planner's registers need more than the schedule
+constexpr int kTries = 10;              // with less memory, where the planner's registers need more than the schedule
 constexpr size_t kFew = 2000;           // operations, of which all rules' plans are lowered and simulated
 constexpr size_t kFavoured = 1000;      // operations whose favourite children are looked for: parts of a second
 constexpr double kProgramSeconds = 60;  // of their linear program, which none so small takes
@@ -181,27 +181,35 @@ void expect_room_for_what_stays(const PlacementProblem& p) {
 }
 
 // The planner leaves room between registers that the problem has not, of one schedule more than of another. Where its
-// step waits for memory, or does not fit, other schedules are made with less memory, some times.
-Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, const PlacedSchedule& best,
+// step waits for memory, or does not fit, other schedules are made, some times: of the one so far that is nearest to
+// fitting, with as much less memory as that lacks, more each time, by twice as many changes where nothing was found.
+Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, PlacedSchedule nearest,
               Tried tried, const Budget& budget, Rng& rng, const Watch& watch) {
-  constexpr int64_t kPartLess = 64, kSchedules = 3, kPartOfChanges = 6;
+  constexpr int64_t kLeast = 512, kMost = 64, kPartOfChanges = 6;  // parts of the memory, of the changes
+  constexpr int kMostIdle = 3;
   const int64_t most = most_changes(p.ops.size());
-  const ImproveOptions options{(budget.steps ? std::min(most, *budget.steps / kTries) : most) / kPartOfChanges, 0};
-  int64_t aim_ns = best.end;
-  for (int again = 0; again < kTries && !watch.ended(); ++again) {
-    if (tried.fits() && (!tried.waits(aim_ns) || !fills_memory(p, best))) break;
-    for (PlacedDevice& d : p.devices) d.memory_bytes -= d.memory_bytes / kPartLess;
+  const int64_t changes = (budget.steps ? std::min(most, *budget.steps / kTries) : most) / kPartOfChanges;
+  const PlacementProblem whole = p;
+  int idle = 0;  // tries in a row that changed nothing
+  int64_t aim_ns = nearest.end, lacks = shortest(problem, placed, {nearest}, {"own"}, watch).missing_bytes, less = 0;
+  for (int again = 0; again < kTries && idle < kMostIdle && !watch.ended(); ++again) {
+    if (tried.fits() && (!tried.waits(aim_ns) || !fills_memory(whole, nearest))) break;
+    less += std::clamp(lacks, whole.devices[0].memory_bytes / kLeast, whole.devices[0].memory_bytes / kMost);
+    for (size_t d = 0; d < p.devices.size(); ++d) p.devices[d].memory_bytes = whole.devices[d].memory_bytes - less;
     if (problem.tell)
       problem.tell(
           fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {} bytes",
                       ms(aim_ns), tried.fits() ? ms(tried.step_ns) : "more memory", p.devices[0].memory_bytes));
-    for (int64_t k = 0; k < kSchedules && !watch.ended(); ++k) {
-      const PlacedSchedule schedule = improved(p, best, options, rng, watch);
-      Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
-      if (!(other < tried)) continue;
-      tried = std::move(other);
-      aim_ns = schedule.end;
+    PlacedSchedule schedule = improved(p, nearest, {changes << (budget.steps ? 0 : idle), 0}, rng, watch);
+    Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
+    idle = schedule.start == nearest.start && schedule.device == nearest.device ? idle + 1 : 0;
+    if (other.missing_bytes < lacks) {
+      lacks = other.missing_bytes;
+      nearest = schedule;
     }
+    if (!(other < tried)) continue;
+    tried = std::move(other);
+    aim_ns = schedule.end;
   }
   return tried;
 }
