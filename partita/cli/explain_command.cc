@@ -75,7 +75,8 @@ int explain_command(const Arguments& a) {
   const bool places = places_whole_ops(p.plan);
   if (places) in_file(a.target, [&] { finish(p, runner); });
   Explained e(p);
-  if (places && p.is_whole()) e.placed = PlacedExplainer::of(p.training, p.cluster, p.plan);
+  e.places = places && p.is_whole();
+  if (e.places) e.placed = PlacedExplainer::of(p.training, p.cluster, p.plan);
   if (a.name.empty()) {
     if (a.json) print_json(summary_json(e));
     else print_summary(e);

@@ -21,9 +21,9 @@ struct Explained {
   const Planned& planned;
   Explainer explainer;
   CollectiveTimes collectives;
-  // Of a plan that has whole operations on different devices, where the step is such a problem.
-  std::optional<PlacedExplainer> placed;
-  int memory_plans = 0;  // alternatives whose memory was planned, so far
+  bool places = false;  // it has whole operations on different devices, and all of its step is simulated
+  std::optional<PlacedExplainer> placed;  // where the step is such a problem
+  int memory_plans = 0;                   // alternatives whose memory was planned, so far
 };
 
 std::string text_of(const std::vector<tdl::AxisStrategy>& strategies);
@@ -41,8 +41,8 @@ nlohmann::ordered_json op_json(Explained& e, OpId id);
 nlohmann::ordered_json tensor_json(Explained& e, TensorId id);
 nlohmann::ordered_json summary_json(Explained& e);
 
-// Of plans that have whole operations on different devices: who does what, when. Of an op: what another device would
-// make of the step; only where `placed` is there.
+// Of plans that have whole operations on different devices: who does what, when. Of an op: when it runs, and
+// where `placed` is there what another device would make of the step.
 nlohmann::ordered_json placed_json(Explained& e);
 nlohmann::ordered_json placed_op_json(Explained& e, OpId id);
 void print_placed(Explained& e);

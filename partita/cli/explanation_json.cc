@@ -52,7 +52,7 @@ Json op_json(Explained& e, OpId id) {
                {"strategy", names(plan.ops[id.index()].strategies)},
                {"inner_bytes", explained.inner_bytes}};
   json["conversions"] = moved_json(e, explained.moved);
-  if (e.placed) {
+  if (e.places) {
     json["placement"] = placed_op_json(e, id);
     return json;
   }
@@ -92,7 +92,7 @@ Json summary_json(Explained& e) {
                {"inner_bytes", e.planned.report.inner_bytes},
                {"bytes_by_step", e.explainer.bytes_by_step()},
                {"conversions", moved_json(e, moved)}};
-  if (places_whole_ops(e.planned.plan) && e.planned.is_whole()) json["placement"] = placed_json(e);
+  if (e.places) json["placement"] = placed_json(e);
   return json;
 }
 

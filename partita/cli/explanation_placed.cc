@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/cli/explanation.h"
+#include "partita/cli/plan_figures.h"
 #include "partita/cli/progress.h"
 #include "partita/physical/use.h"
 
@@ -34,13 +35,17 @@ void print_devices(const Planned& p, const StepUse& use) {
   size_t width = 0;
   for (const DeviceUse& device : use.devices) width = std::max(width, name_of(p, device.device).size());
   for (size_t l = 0; l < std::min(kLinks, use.links.size()); ++l) width = std::max(width, use.links[l].name.size());
+  size_t idle = 0;
   for (size_t d = 0; d < use.devices.size(); ++d) {
     const DeviceUse& device = use.devices[d];
+    idle += device.ops == 0;
+    if (device.ops == 0) continue;
     fmt::print("  {}  {:<{}} {} ops, computes for {}, {} of the step; holds up to {}\n",
                d < kLetters.size() ? kLetters[d] : '?', name_of(p, device.device), width, device.ops,
                ns_text(device.compute_ns), percent(device.compute_ns, use.step_ns),
                megabytes(static_cast<double>(device.peak_bytes)));
   }
+  if (idle > 0) fmt::print("     {} of {} devices run{} nothing\n", idle, use.devices.size(), idle == 1 ? "s" : "");
   for (size_t l = 0; l < std::min(kLinks, use.links.size()); ++l) {
     const LinkUse& link = use.links[l];
     fmt::print("     {:<{}} {} transfers of {}, busy for {}, {} of the step\n", link.name, width, link.transfers,
@@ -104,7 +109,7 @@ std::string change_text(const PlacedAlternative& other) {
 void print_placed(Explained& e) {
   const Planned& p = e.planned;
   const StepUse use = use_of(p);
-  fmt::print("it places operations whole; a step takes {}\n", ns_text(use.step_ns));
+  fmt::print("it places operations whole; a step takes {} ({})\n", ns_text(use.step_ns), source_of_times(p));
   if (e.placed) {
     const int64_t bound = e.placed->bounds().ns();
     fmt::print("  no placement of whole operations takes less than {} (gap {:.1f}%)\n", ns_text(bound),
@@ -120,6 +125,10 @@ void print_placed_op(Explained& e, OpId id) {
   if (const auto span = time_of(p, id))
     fmt::print(" from {} to {} of a step of {}", ns_text(span->first), ns_text(span->second),
                ns_text(p.predicted.step_time_ns));
+  if (!e.placed) {
+    fmt::print("\n");
+    return;
+  }
   fmt::print("{}\n", together_text(p.training, e.placed->together(id), id));
   const std::vector<PlacedAlternative> others = e.placed->alternatives(id);
   fmt::print("  {}\n", others.empty()
@@ -162,6 +171,7 @@ Json placed_op_json(Explained& e, OpId id) {
   const Planned& p = e.planned;
   Json json = {{"device", name_of(p, p.plan.ops[id.index()].mesh.devices[0])}};
   if (const auto span = time_of(p, id)) json.update({{"start_us", us(span->first)}, {"end_us", us(span->second)}});
+  if (!e.placed) return json;
   json["together"] = Json::array(), json["alternatives"] = Json::array();
   for (OpId op : e.placed->together(id)) json["together"].push_back(p.training.op(op).name);
   for (const PlacedAlternative& other : e.placed->alternatives(id))

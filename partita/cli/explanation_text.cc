@@ -86,8 +86,8 @@ void print_op(Explained& e, OpId id) {
   const Op& op = graph.op(id);
   const OpChoice& choice = e.planned.plan.ops[id.index()];
   fmt::print("op {} ({}, {})\n", op.name, op.definition, name_of(op.phase));
-  if (!e.placed) fmt::print("  strategy {} on mesh {}\n", text_of(choice.strategies), to_string(choice.mesh));
-  for (size_t a = 0; a < choice.strategies.size(); ++a)
+  if (!e.places) fmt::print("  strategy {} on mesh {}\n", text_of(choice.strategies), to_string(choice.mesh));
+  for (size_t a = 0; !e.places && a < choice.strategies.size(); ++a)
     fmt::print("    axis {}: {}\n", a, in_words(choice.strategies[a], *op.bound, choice.mesh.extents[a]));
   for (size_t k = 0; k < op.operands.size(); ++k)
     fmt::print("  reads {} as {}\n", graph.tensor(op.operands[k]).name, text_of(e, explained.layouts.operands[k]));
@@ -95,7 +95,7 @@ void print_op(Explained& e, OpId id) {
     fmt::print("  makes {} as {}\n", graph.tensor(op.results[r]).name, text_of(e, explained.layouts.results[r]));
   fmt::print("  moves {} inside\n", megabytes(static_cast<double>(explained.inner_bytes)));
   print_moved(e, explained.moved);
-  if (e.placed) return print_placed_op(e, id);
+  if (e.places) return print_placed_op(e, id);
   fmt::print("  {}, and what the plan would move more if only this op changed:\n",
              count_of(explained.alternatives.size(), explained.others, "alternatives"));
   for (const OpAlternative& other : explained.alternatives)
@@ -120,7 +120,7 @@ void print_tensor(Explained& e, TensorId id) {
                  ? ""
                  : fmt::format(", where {} is, which it replaces", graph.tensor(explained.keeper).name));
   print_moved(e, explained.moved);
-  if (e.placed) return;  // it is where it is made
+  if (e.places) return;  // it is where it is made
   fmt::print("  {}, and what the plan would move more with it:\n",
              count_of(explained.alternatives.size(), explained.others, "other homes"));
   for (const TensorAlternative& other : explained.alternatives)
@@ -131,7 +131,7 @@ void print_tensor(Explained& e, TensorId id) {
 void print_summary(Explained& e) {
   const Planned& p = e.planned;
   std::vector<Moved> moved = e.explainer.conversions();
-  if (places_whole_ops(p.plan) && p.is_whole()) print_placed(e);
+  if (e.places) print_placed(e);
   fmt::print("the plan of {} moves {} a step, {} of it inside operations\n", p.plan.search,
              megabytes(static_cast<double>(p.report.comm_bytes)), megabytes(static_cast<double>(p.report.inner_bytes)));
   for (const auto& [step, bytes] : e.explainer.bytes_by_step())

@@ -153,6 +153,8 @@ std::string measured_on(const Profile& profile) {
   return fmt::format("{} ({})", profile.machine.name, profile.machine.engine);
 }
 
+}  // namespace
+
 std::string source_of_times(const Planned& p) {
   if (is_nominal(p.cluster)) return "predicted, nominal: without a profile of this machine";
   if (!p.cluster.profile || p.search.estimate) return "predicted";
@@ -162,6 +164,8 @@ std::string source_of_times(const Planned& p) {
   return fmt::format("predicted, {} of {} kernels estimated from what was measured on {}", counts.estimated, counts.all,
                      on);
 }
+
+namespace {
 
 // " (7,090 tokens/s, 886 a device)", of a model of text.
 std::string tokens_text(const Planned& p, double samples_per_second) {

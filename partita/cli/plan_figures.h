@@ -30,6 +30,8 @@ void warn_of_profile(const Cluster& cluster);
 // Of a plan by a search that places operations whole, where a bound is known: how much of its step is above that (0: as
 // long or shorter).
 std::optional<double> gap_of_placement(const Planned& planned);
+// "predicted", "predicted, nominal: without a profile of this machine", ..
+std::string source_of_times(const Planned& planned);
 // "statistics of 32 groups of 8 samples"; empty: they are over the whole batch.
 std::string batch_norm_groups_text(const Planned& planned);
 

@@ -11,6 +11,12 @@ namespace partita {
 
 namespace {
 
+// What a device's compute queue does, copies and sums of conversions too, and kernels on hosts.
+bool computes(const PhysicalGraph& physical, const Task& task) {
+  return std::holds_alternative<KernelWork>(task.work) ||
+         physical.queues[task.queue.index()].kind == QueueKind::kCompute;
+}
+
 struct Kernels {
   std::vector<std::vector<RowUse::Run>> of_op;  // by OpId, by start
   std::set<int> devices;                        // of the cluster
@@ -21,7 +27,7 @@ Kernels kernels_of(const Trace& trace, const PhysicalGraph& physical, const Grap
   for (int d = 0; d < physical.compute_count; ++d) kernels.devices.insert(d);
   for (const Event& e : trace.events) {
     const Task& task = physical.task(e.task);
-    if (!task.op.valid() || !std::holds_alternative<KernelWork>(task.work)) continue;
+    if (!task.op.valid() || !computes(physical, task)) continue;
     kernels.of_op[task.op.index()].push_back({task.device.value, e.start_ns, e.end_ns});
     kernels.devices.insert(task.device.value);
   }

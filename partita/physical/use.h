@@ -15,8 +15,8 @@ namespace partita {
 
 struct DeviceUse {
   DeviceId device;
-  int ops = 0;  // that have a kernel here
-  int64_t compute_ns = 0, peak_bytes = 0;
+  int ops = 0;                             // that compute here
+  int64_t compute_ns = 0, peak_bytes = 0;  // what they, and conversions for them, compute
 };
 
 struct LinkUse {
@@ -30,17 +30,17 @@ struct RowUse {
   std::string name;
   int ops = 0;
   std::vector<int64_t> compute_ns;   // by device of StepUse::devices
-  int64_t start_ns = 0, end_ns = 0;  // of its first kernel, of its last
+  int64_t start_ns = 0, end_ns = 0;  // of what it computes first, and last
   struct Run {
     int device = 0;  // of StepUse::devices
     int64_t start_ns = 0, end_ns = 0;
   };
-  std::vector<Run> runs;  // of its kernels, by start
+  std::vector<Run> runs;  // what it computes, by start
 };
 
 struct StepUse {
   int64_t step_ns = 0;
-  std::vector<DeviceUse> devices;  // all compute devices, and other devices that have kernels
+  std::vector<DeviceUse> devices;  // all compute devices, and hosts that have kernels
   std::vector<LinkUse> links;      // that transfers stand on, the busiest first
   std::vector<RowUse> rows;        // in the graph's order; at most `rows`
 };

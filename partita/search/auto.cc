@@ -14,6 +14,7 @@
 #include "partita/search/candidates.h"
 #include "partita/search/judge.h"
 #include "partita/search/memory_watch.h"
+#include "partita/search/placed_explain.h"
 #include "partita/search/placed_graph.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
@@ -59,7 +60,8 @@ struct Run {
   Rng& rng;
   Candidates candidates;
   SearchResult result = {};
-  std::optional<Error> refusal = {};  // the last
+  std::optional<Error> refusal = {};         // the last
+  std::optional<int64_t> whole_ops_ns = {};  // what no placement of whole operations takes less than
 };
 
 void tell(const Run& run, const std::string& what) {
@@ -208,8 +210,9 @@ void ask_placement(Run& run) {
   if (!can_be_placed(run.problem)) return;
   const SearchChoice placement = parse_search("placement");
   tell(run, "placement, whole ops on devices");
-  consider(run, {placement.entry, placement.options, std::nullopt, kLastRank, 0, kStepsOfPlacement},
-           run.watch.share(kPlacementShare), run.watch);
+  run.whole_ops_ns = consider(run, {placement.entry, placement.options, std::nullopt, kLastRank, 0, kStepsOfPlacement},
+                              run.watch.share(kPlacementShare), run.watch)
+                         .lower_bound_step_ns;
   run.memory.begin();
 }
 
@@ -322,6 +325,7 @@ void finish(Run& run, size_t best, const SearchResult& joint) {
   if (!refinement.plan || refinement.cost > run.candidates.judged[best].cost)
     refinement = {run.candidates.judged[best].plan, run.candidates.judged[best].cost, 0};
   run.result.plan = std::move(refinement.plan);
+  if (places_whole_ops(*run.result.plan)) run.result.lower_bound_step_ns = run.whole_ops_ns;
   const auto& bound = run.problem.in_time() ? joint.lower_bound_serial_ns : joint.lower_bound_comm_bytes;
   if (!bound) return;
   const int64_t bounded =

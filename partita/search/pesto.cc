@@ -67,7 +67,6 @@ void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedS
                     program.only_start ? ", which is its start: the solver found nothing better" : "",
                     ms(program.bound_ns), program.proved ? ", proved" : ", which is none of the step"));
   result.notes.push_back(fmt::format("the same on all operations: {}", ms(schedule.end)));
-  add_bound(placement_bounds(fine), result);
   result.counters["vertices"] = static_cast<double>(solved.coarse.problem.ops.size());
   result.counters["rows"] = static_cast<double>(program.rows);
   result.counters["solver_seconds"] = program.seconds;
@@ -103,6 +102,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(placed.problem, solved, schedule, result);
+    add_bound(bounds_of_plans(placed), result);
     const int64_t missing = lacking_bytes(problem, result);
     if (missing <= 0) return result;
     if (tries == kTries) expect_fits(missing, "pesto");

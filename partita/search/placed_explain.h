@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "partita/placement/bounds.h"
 #include "partita/search/placed_graph.h"
 
 namespace partita {
@@ -27,7 +26,7 @@ class PlacedExplainer {
   static std::optional<PlacedExplainer> of(const Graph& graph, const Cluster& cluster, const Plan& plan);
 
   // No schedule of whole operations takes less, whatever it keeps together (partita/placement/bounds.h).
-  PlacementBounds bounds() const { return placement_bounds(placed_.problem); }
+  PlacementBounds bounds() const { return bounds_of_plans(placed_); }
   // The graph's operations that stay where this one is, itself among them.
   std::vector<OpId> together(OpId op) const;
   // Every other device on which it can run, with all that stays with it.

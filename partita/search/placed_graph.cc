@@ -370,6 +370,35 @@ PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Wa
   return Maker(problem, cost, watch).make();
 }
 
+namespace {
+
+PlacementProblem without_order_alone(PlacementProblem p) {
+  std::vector<int> number(p.values.size(), -1);
+  std::vector<PlacedValue> values;
+  for (size_t v = 0; v < p.values.size(); ++v) {
+    if (p.values[v].bytes == kOrderAlone) continue;
+    number[v] = static_cast<int>(values.size());
+    values.push_back(std::move(p.values[v]));
+  }
+  p.values = std::move(values);
+  for (PlacedOp& op : p.ops) {
+    std::erase_if(op.reads, [&](int v) { return number[static_cast<size_t>(v)] < 0; });
+    for (int& v : op.reads) v = number[static_cast<size_t>(v)];
+  }
+  return p;
+}
+
+}  // namespace
+
+PlacementBounds bounds_of_plans(const PlacedGraph& placed) {
+  PlacementBounds bounds = placement_bounds(without_order_alone(placed.problem));
+  const auto ticks = std::count_if(placed.start.begin(), placed.start.end(), [](int start) { return start >= 0; });
+  for (int64_t* ns :
+       {&bounds.load_ns, &bounds.path_ns, &bounds.heads_ns, &bounds.work_ns, &bounds.links_ns, &bounds.cut_ns})
+    *ns = std::max<int64_t>(0, *ns - ticks);
+  return bounds;
+}
+
 PlacementProblem with_footprints(const PlacedGraph& placed) {
   PlacementProblem p = placed.problem;
   double stays = 0, passing = 0;

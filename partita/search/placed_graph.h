@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "partita/cost/cost.h"
+#include "partita/placement/bounds.h"
 #include "partita/placement/problem.h"
 #include "partita/search/search.h"
 
@@ -34,6 +35,10 @@ bool can_be_placed(const Problem& problem);
 // Parameters and states stay, with an operation that starts them; results are there while they are needed. Infeasible
 // where the model is too large to lower.
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch);
+
+// What no plan's step is below. The problem has an update wait for readers of the old value on other devices too, which
+// read a copy, and its parameters take a tick each to start: these bounds have neither.
+PlacementBounds bounds_of_plans(const PlacedGraph& placed);
 
 // For what knows no time: results stay too, of each so large a part that all together are what the step takes on one
 // device, since few are there at the same time.

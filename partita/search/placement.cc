@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/placement/baechi.h"
-#include "partita/placement/bounds.h"
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 #include "partita/placement/favourites.h"
@@ -22,6 +22,7 @@ namespace partita {
 namespace {
 
 constexpr int kTries = 10;              // with less memory, where the planner's registers need more than the schedule
+constexpr size_t kLowered = 12;         // of the schedules that passes found, the last ones
 constexpr size_t kFew = 2000;           // operations, of which all rules' plans are lowered and simulated
 constexpr size_t kFavoured = 1000;      // operations whose favourite children are looked for: parts of a second
 constexpr double kProgramSeconds = 60;  // of their linear program, which none so small takes
@@ -146,10 +147,15 @@ std::vector<PlacedSchedule> searched(const Problem& problem, const PlacedGraph& 
   if (passes.passes > 1)
     notes.push_back(fmt::format("{} passes, the first to {}; of the further ones {} made it shorter", passes.passes,
                                 ms(passes.first_ns), passes.shorter));
+  if (!best.fits() || best.schedule().end > options.enough_ns) {
+    if (budget.gap > 0) notes.push_back(fmt::format("the gap of {} was not reached", budget.gap));
+    if (options.further && !watch.ended()) notes.push_back("--time-limit gives it more passes");
+  }
   if (passes.coarsest) notes.push_back(note_of(*passes.coarsest));
   best.take(pushed_left(p, best.schedule()), best.whose());
   found.push_back(best.schedule());
   std::reverse(found.begin(), found.end());
+  if (found.size() > kLowered) found.resize(kLowered);
   found.insert(found.end(), rules.own.begin(), rules.own.end());
   return found;
 }
@@ -197,9 +203,9 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
     less += std::clamp(lacks, whole.devices[0].memory_bytes / kLeast, whole.devices[0].memory_bytes / kMost);
     for (size_t d = 0; d < p.devices.size(); ++d) p.devices[d].memory_bytes = whole.devices[d].memory_bytes - less;
     if (problem.tell)
-      problem.tell(
-          fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {} bytes",
-                      ms(aim_ns), tried.fits() ? ms(tried.step_ns) : "more memory", p.devices[0].memory_bytes));
+      problem.tell(fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {}",
+                               ms(aim_ns), tried.fits() ? ms(tried.step_ns) : "more memory",
+                               megabytes(static_cast<double>(p.devices[0].memory_bytes))));
     PlacedSchedule schedule = improved(p, nearest, {changes << (budget.steps ? 0 : idle), 0}, rng, watch);
     Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
     idle = schedule.start == nearest.start && schedule.device == nearest.device ? idle + 1 : 0;
@@ -221,9 +227,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   expect_room_for_what_stays(p);
   std::vector<std::string> notes;
   // Some time is left for the plans.
-  const PlacementBounds bounds = placement_bounds(p);
+  const PlacementBounds bounds = bounds_of_plans(placed);
   const std::vector<PlacedSchedule> found =
       searched(problem, placed, budget, rng, watch.share(kSearchShare), bounds, notes);
+  if (problem.tell) problem.tell("placement: lowers and simulates the best schedules");
   Tried tried = shortest(problem, placed, {found[0]}, {"own", "framework"}, watch);
   // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
   const bool is_small = p.ops.size() <= kFew;

@@ -42,12 +42,14 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   result.counters["ops"] = static_cast<double>(p.ops.size());
   result.counters["transfers"] = static_cast<double>(schedule.transfers.size());
   std::vector<int> ops(p.devices.size(), 0);
-  for (int d : schedule.device) ++ops[static_cast<size_t>(d)];
+  for (size_t o = 0; o < schedule.device.size(); ++o)
+    if (placed.op[o].valid()) ++ops[static_cast<size_t>(schedule.device[o])];
   std::string on;
   for (size_t d = 0; d < ops.size(); ++d)
-    if (ops[d] > 0) on += fmt::format("{}{} on {}", on.empty() ? "" : ", ", ops[d], p.devices[d].name);
-  result.notes.push_back(fmt::format("{} ops, {} transfers; a step of {} where nothing waits for memory", on,
-                                     schedule.transfers.size(), ms(schedule.end)));
+    if (ops[d] > 0)
+      on += fmt::format("{}{}{} on {}", on.empty() ? "" : ", ", ops[d], on.empty() ? " ops" : "", p.devices[d].name);
+  result.notes.push_back(fmt::format("{}, {} transfers; {} in the placement problem, where nothing waits for memory",
+                                     on, schedule.transfers.size(), ms(schedule.end)));
   return result;
 }
 
@@ -185,7 +187,7 @@ SearchResult expert(const Problem& problem, const Budget& budget, Rng&) {
   const std::vector<int> by_op = expert_devices(problem.graph, problem.cluster.compute_count);
   SearchResult result = placed_result(problem, placed, of_devices(placed_as(placed, by_op)),
                                       problem.options.at("order"), "expert-placement");
-  add_bound(placement_bounds(placed.problem), result);
+  add_bound(bounds_of_plans(placed), result);
   const std::set<int> used(by_op.begin(), by_op.end());
   note_idle(
       problem.cluster, used, "expert-placement",
@@ -203,7 +205,7 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   SearchResult result =
       placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
   expect_fits(lacking_bytes(problem, result), "baechi-mtopo");
-  add_bound(placement_bounds(placed.problem), result);
+  add_bound(bounds_of_plans(placed), result);
   return result;
 }
 
@@ -216,7 +218,7 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
   expect_fits(lacking_bytes(problem, result), "baechi-metf");
-  add_bound(placement_bounds(placed.problem), result);
+  add_bound(bounds_of_plans(placed), result);
   return result;
 }
 
@@ -250,7 +252,7 @@ SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
       favourites.child.size() - static_cast<size_t>(std::count(favourites.child.begin(), favourites.child.end(), -1)),
       favourites.child.size(), ms(std::llround(favourites.relaxed_ns))));
   expect_fits(lacking_bytes(problem, result), "baechi-msct");
-  add_bound(placement_bounds(placed.problem), result);
+  add_bound(bounds_of_plans(placed), result);
   return result;
 }
 

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "partita/placement/bounds.h"
 #include "partita/search/placed_graph.h"
 
 namespace partita {

@@ -335,6 +335,25 @@ TEST(Placements, WhatIsShownAddsUp) {
   }
 }
 
+// An update may come before a reader on another device, which reads a copy: a bound that has it wait is above such steps.
+TEST(Placements, NoStepIsBelowTheBound) {
+  for (const auto& [model, devices] : {std::pair{"zoo:mlp?layers=9,width=33,batch=3", 5},
+                                       {"zoo:mlp?layers=20,width=33,batch=3", 8},
+                                       {"zoo:lenet?batch=64", 2}}) {
+    SCOPED_TRACE(model);
+    Request request;
+    request.model = model;
+    request.cluster = "dgx-1";
+    request.devices = devices;
+    request.search = "placement";
+    request.optimizer = {.kind = "adam"};
+    Runner runner;
+    const Planned p = plan_model(request, runner);
+    EXPECT_GE(p.step_time_ns(), p.search.lower_bound_step_ns.value());
+    EXPECT_GT(p.search.lower_bound_step_ns.value(), p.step_time_ns() / 2);
+  }
+}
+
 // The step of a plan whose transfers are sent as they come, planned and simulated by what follows every search.
 int64_t step_without_transfers(const Planned& of, Plan plan) {
   Planned p = of;
