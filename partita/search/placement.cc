@@ -26,7 +26,6 @@ constexpr size_t kLowered = 12;         // of the schedules that passes found, t
 constexpr size_t kFew = 2000;           // operations, of which all rules' plans are lowered and simulated
 constexpr size_t kFavoured = 1000;      // operations whose favourite children are looked for: parts of a second
 constexpr double kProgramSeconds = 60;  // of their linear program, which none so small takes
-constexpr double kSearchShare = 0.75;   // of a time limit; plans are lowered and simulated in what is left
 constexpr double kWaits = 1.02;         // a lowered step that is so much longer than a schedule waits for something
 constexpr double kFarBehind = 1.25;     // times the best rule's step: passes are not begun from such a rule
 
@@ -220,20 +219,31 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   return tried;
 }
 
+// A limit less what plans take to be lowered and simulated: each about as long as the step on one device took, a
+// quarter of what is left at most.
+Watch before_plans(Watch watch, Watch::Clock::duration lowering, bool is_small) {
+  constexpr int kPlans = 8, kPlansOfSmall = 60;
+  if (!watch.deadline) return watch;
+  const Watch::Clock::duration most = (*watch.deadline - Watch::Clock::now()) / 4;
+  *watch.deadline -=
+      std::max(Watch::Clock::duration(0), std::min(most, lowering * (is_small ? kPlansOfSmall : kPlans)));
+  return watch;
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
+  const Watch::Clock::time_point begun = Watch::Clock::now();
   const PlacedGraph placed = placed_graph(problem, CostModel(problem.cluster), watch);
   const PlacementProblem& p = placed.problem;
+  const bool is_small = p.ops.size() <= kFew;
+  const Watch of_passes = before_plans(watch, Watch::Clock::now() - begun, is_small);
   expect_room_for_what_stays(p);
   std::vector<std::string> notes;
-  // Some time is left for the plans.
   const PlacementBounds bounds = bounds_of_plans(placed);
-  const std::vector<PlacedSchedule> found =
-      searched(problem, placed, budget, rng, watch.share(kSearchShare), bounds, notes);
+  const std::vector<PlacedSchedule> found = searched(problem, placed, budget, rng, of_passes, bounds, notes);
   if (problem.tell) problem.tell("placement: lowers and simulates the best schedules");
   Tried tried = shortest(problem, placed, {found[0]}, {"own", "framework"}, watch);
   // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
-  const bool is_small = p.ops.size() <= kFew;
   const std::vector<std::string> orders =
       is_small ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
   if ((tried.waits(found[0].end) || !tried.fits() || is_small) && !watch.ended()) {
