@@ -43,7 +43,6 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
   told.doing("makes the step");
   watched.before_search = [&] {
     caught.emplace(), told.doing("search");
-    if (request.before_search) request.before_search();
   };
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
