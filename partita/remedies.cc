@@ -86,12 +86,16 @@ std::vector<Change> recomputing(const std::string& by, const std::string& kind, 
   return out;
 }
 
-// What takes a search's time, and comes last: the search that was asked for with less that is kept, and of rules that
-// place operations whole the search that does.
-std::vector<Change> searched(const Request& request) {
+// The search that was asked for, with less that is kept, where it is no rule.
+std::vector<Change> asked_again(const Request& request) {
+  if (parse_search(request.search).entry->rule) return {};
+  return recomputing("", request.recompute, request);
+}
+
+// For another that places operations whole, the search that looks longest.
+std::vector<Change> placed(const Request& request) {
   const SearchEntry& entry = *parse_search(request.search).entry;
-  if (!entry.rule) return recomputing("", request.recompute, request);
-  if (!entry.places) return {};
+  if (!entry.places || entry.measure != Objective::kTime || entry.name == kPlaced) return {};
   std::vector<Change> out = {{fmt::format("--search {}", kPlaced), request}};
   out[0].request.search = kPlaced;
   if (request.recompute == "layer") return out;
@@ -148,7 +152,8 @@ std::vector<std::vector<Change>> changes(const Request& request, const Graph& gr
       out.back().back().request.cluster = *preset;
       out.back().back().request.devices = 0;
     }
-  out.push_back(searched(request));
+  out.push_back(asked_again(request));
+  out.push_back(placed(request));
   return out;
 }
 

@@ -194,6 +194,13 @@ TEST(CliPlacement, TellsWithWhichRecomputationItFits) {
   ASSERT_TRUE(std::regex_search(o.err, offer, std::regex("(it fits with|or) --recompute ([a-z]+) \\("))) << o.err;
   EXPECT_EQ(o.err.find("or take --recompute"), std::string::npos) << o.err;
   EXPECT_EQ(partita(with(asked, {"--memory-limit", limit, "--recompute", offer[2].str()})).code, 0);
+  // Of a rule that places operations whole, the search that does too.
+  Words by_rule = with(asked, {"--memory-limit", limit});
+  *std::find(by_rule.begin(), by_rule.end(), "placement") = "baechi-metf";
+  const std::string said = partita(by_rule).err;
+  ASSERT_TRUE(
+      std::regex_search(said, offer, std::regex("(it fits with|or) --search placement --recompute ([a-z]+) \\(")))
+      << said;
 }
 
 TEST(CliPlacement, PinsThatContradictAreNamed) {
