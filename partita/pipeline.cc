@@ -183,17 +183,29 @@ void finish_with_buckets(Planned& p, const Request& request, const Watch& patien
   }
 }
 
+// What a search says of pins names their file.
+template <typename Search>
+SearchResult naming_pins(const Request& request, const Search& search) try {
+  return search();
+} catch (const Error& error) {
+  if (error.code() != ExitCode::kBadInput || !std::string_view(error.what()).starts_with("pins: ")) throw;
+  fail("{}: {}", request.pin_file, error.what());
+}
+
 Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, const Request& request,
                   const Budget& budget, WithBatch with_batch, Runner& runner) {
   const Loss loss = model.loss;
   Planned p = of_model(std::move(model), std::move(step));
   p.cluster = cluster;
   const SearchChoice choice = search_of(request);
+  if (request.reads_for_all) request.reads_for_all(true);
   Pins pins = pins_of(request, p.training, p.cluster);
   if (!request.pin_file.empty())
     p.training = in_file(request.pin_file, [&] { return with_device_types(std::move(p.training), pins); });
-  if (has_device_types(p.training)) expect_places(choice);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.cluster);
+  if (request.reads_for_all) request.reads_for_all(false);
+  if (has_device_types(p.training)) expect_places(choice);
+  in_file(request.pin_file, [&] { expect_stages(choice, pins, p.training, p.cluster); });
   const Problem problem{p.training,
                         p.cluster,
                         request.objective,
@@ -211,7 +223,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   Budget part = for_search(budget, runner, p.cluster);
   if (choice.entry->rule) part.deadline = budget.deadline;  // stopped early it would have no plan
   p.search = runner.step(
-      "search", [&] { return choice.entry->search(problem, part, rng); },
+      "search", [&] { return naming_pins(request, [&] { return choice.entry->search(problem, part, rng); }); },
       [&](const SearchResult& found) {
         return found.plan ? printed(as_asked(*found.plan), p.training) : printed(found);
       });
@@ -242,6 +254,7 @@ Planned plan_loaded(const LoadedModel& model, Request request, const Budget& bud
   const PlannedStep whole = whole_planned_step(model, request, runner);
   const Cluster cluster = runner.step(
       "cluster", [&] { return cluster_of(request); }, kPrinted);
+  if (request.reads_for_all) request.reads_for_all(false);
   MicroBatchChoice choice = micro_batches_to_try(request, whole.graph, cluster);
   if (request.forward_will_do && !request.micro_batches) choice = {{1}, false, ""};
   expect_known_groups(request, choice);

@@ -20,13 +20,14 @@ namespace {
 constexpr double kSeconds = 5;  // after these no trial is begun
 constexpr int kHalvings = 5;    // of the batch
 const char* const kSharded = "fsdp";
+const char* const kPlaced = "placement";
 
 // Of a plan that fits: the bytes of the device that needs most, and its step.
 struct Fit {
   int64_t bytes = 0, step_ns = 0;
 };
-// Of the plan of a rule, where it fits.
-std::optional<Fit> fits(const Request& request) try {
+// Of the plan, where it fits. `deadline`: of a search; a rule, which stopped early has no plan, takes what it takes.
+std::optional<Fit> fits(const Request& request, Watch::Clock::time_point deadline) try {
   Runner runner(false);
   const LoadedModel model = load_model(request, runner);
   const Cluster cluster = cluster_of(request);
@@ -37,7 +38,9 @@ std::optional<Fit> fits(const Request& request) try {
   const Graph graph = training_graph(model, in_parts, runner);
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
-  SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
+  Budget budget{.steps = request.budget.steps, .stop = request.budget.stop};
+  if (!choice.entry->rule) budget.deadline = deadline;
+  SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, budget, rng);
   if (!found.plan) return std::nullopt;
   found.plan->bucket_bytes = request.bucket_bytes.value_or(0);  // buckets that nobody asked for are left out
   const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster);
@@ -80,6 +83,24 @@ std::vector<Change> recomputing(const std::string& by, const std::string& kind, 
     out.push_back({fmt::format("{}--recompute {}", by, less), request});
     out.back().request.recompute = less;
   }
+  return out;
+}
+
+// The search that was asked for, with less that is kept, where it is no rule.
+std::vector<Change> asked_again(const Request& request) {
+  if (parse_search(request.search).entry->rule) return {};
+  return recomputing("", request.recompute, request);
+}
+
+// For another that places operations whole, the search that looks longest.
+std::vector<Change> placed(const Request& request) {
+  const SearchEntry& entry = *parse_search(request.search).entry;
+  if (!entry.places || entry.measure != Objective::kTime || entry.name == kPlaced) return {};
+  std::vector<Change> out = {{fmt::format("--search {}", kPlaced), request}};
+  out[0].request.search = kPlaced;
+  if (request.recompute == "layer") return out;
+  for (Change& change : recomputing(out[0].text + " ", request.recompute, out[0].request))
+    out.push_back(std::move(change));
   return out;
 }
 
@@ -131,6 +152,8 @@ std::vector<std::vector<Change>> changes(const Request& request, const Graph& gr
       out.back().back().request.cluster = *preset;
       out.back().back().request.devices = 0;
     }
+  out.push_back(asked_again(request));
+  out.push_back(placed(request));
   return out;
 }
 
@@ -138,7 +161,7 @@ std::vector<std::vector<Change>> changes(const Request& request, const Graph& gr
 
 std::string remedies(const Request& asked) {
   const Request request = with_search_options(asked);
-  using Clock = std::chrono::steady_clock;
+  using Clock = Watch::Clock;
   const Clock::time_point end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * kSeconds));
   if (!request.pin_file.empty()) return "";  // a rule may not keep to them
   Runner runner(false);
@@ -147,12 +170,13 @@ std::string remedies(const Request& asked) {
   const LoadedModel model = load_model(request, runner);
   const std::vector<std::vector<Change>> all = changes(request, training_graph(model, request, runner));
   for (const std::vector<Change>& alternatives : all)
-    for (const Change& change : alternatives) {
-      if (Clock::now() > end) break;
-      tried.push_back(change.text);
-      const auto fit = fits(change.request);
+    for (size_t i = 0; i < alternatives.size() && Clock::now() < end; ++i) {
+      const Clock::time_point now = Clock::now();
+      tried.push_back(alternatives[i].text);
+      // Each has twice the time of the one before, which keeps more.
+      const auto fit = fits(alternatives[i].request, now + (end - now) / ((1 << (alternatives.size() - i)) - 1));
       if (!fit) continue;
-      fitting.push_back({*fit, &change});
+      fitting.push_back({*fit, &alternatives[i]});
       break;
     }
   // The fastest first, of those that train on as many samples with as many devices.

@@ -13,6 +13,7 @@
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/profile/profile.h"
+#include "partita/search/pipeline.h"
 
 namespace partita {
 
@@ -149,6 +150,27 @@ SearchChoice search_of(const Request& request) {
 void expect_places(const SearchChoice& choice) {
   expect_can(choice, &SearchEntry::places,
              "has no way to keep device types and colocation groups (--pin), which are of ops that run whole");
+}
+
+void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& graph, const Cluster& cluster) {
+  std::set<int> stages;
+  OpId last;  // of the last stage
+  for (const auto& [id, pin] : pins.ops) {
+    stages.insert(pin.stage);
+    if (!last.valid() || pin.stage > pins.ops.at(last).stage) last = id;
+  }
+  if (stages.empty() || *stages.rbegin() == 0) return;
+  const SearchEntry& entry = *choice.entry;
+  const bool whole = entry.places && entry.measure == Objective::kTime;
+  if (!whole && pins.ops.size() == graph.ops.size() && *stages.rbegin() + 1 == static_cast<int>(stages.size())) return;
+  const int ranks =
+      entry.sharing ? entry.sharing({.graph = graph, .cluster = cluster, .options = choice.options}).stages : 1;
+  const int count = ranks > 1 ? ranks * pipeline_of(choice.options).virtual_stages : 1;
+  if (*stages.rbegin() < count) return;
+  fail("pins: op '{}' is pinned to stage {}, and plans of search '{}' have {}; {}", graph.op(last).name,
+       *stages.rbegin(), text_of(choice), count == 1 ? "no stages" : fmt::format("stages 0 to {}", count - 1),
+       count == 1 ? "leave 'stage' out, or take a search that makes stages, such as pipeline"
+                  : "pin it to one of these, or take a search with more");
 }
 
 std::shared_ptr<const OpRegistry> registry_for(const Request& request) {

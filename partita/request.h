@@ -45,6 +45,9 @@ struct Request {
   std::function<void(const SearchProgress&)> progress;
   std::function<void(const std::string&)> tell;  // Problem::tell
   std::function<void()> before_search;           // when the model is there, and a search begins that can be stopped
+  // Called with true where reading begins again of what any search needs (pins), and with false where it is read: the
+  // first time when model and cluster are there. Errors after false are of this search.
+  std::function<void(bool)> reads_for_all;
   uint64_t seed = 1;
 };
 
@@ -68,6 +71,9 @@ Request with_search_options(Request request);
 SearchChoice search_of(const Request& request);
 // Usage error where the search does not keep device types and colocation groups of ops.
 void expect_places(const SearchChoice& choice);
+// Bad input where pins name stages of a pipeline that the search's plans have not. Pins of all operations are a plan's,
+// and may have stages of their own, but where operations are placed whole.
+void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& graph, const Cluster& cluster);
 // The standard operations, and those that the request describes.
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file.

@@ -200,6 +200,7 @@ def main():
     parser.add_argument("--tries", type=words.count, default=1, help="of a plan beside which other programs work")
     parser.add_argument("-o", dest="output", type=words.output)
     args = parser.parse_args()
+    words.expect_partita(parser, args.partita)
     text = spread(args.partita, dict(list(PLACE_MODELS.items())[:args.models])) if args.spread else measured(
         args, SETS[args.kind])
     print(text)

@@ -230,6 +230,7 @@ def main():
     tabled = [*OF_TABLE_1, *OF_TABLES_2_AND_3]
     if args.tables and args.only and not set(args.only) & set(tabled):
         parser.error(f"--only: no table has {', '.join(args.only)}; they have: {', '.join(dict.fromkeys(tabled))}")
+    words.expect_partita(parser, args.partita)
     if args.tables:
         sizes_of_operations(args)
         placement_times(args)

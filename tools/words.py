@@ -5,6 +5,7 @@
     args = parser.parse_args()  # a wrong word ends the script with exit code 2
 """
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -59,6 +60,18 @@ def program(text):
     target = os.path.basename(text) or "partita"
     raise argparse.ArgumentTypeError(f"there is no program '{text}'; build it (cmake --build --preset release --target "
                                      f"{target}), or name another")
+
+
+def expect_partita(parser, name):
+    """Ends the script where the program that --partita names does not list searches as partita does."""
+    try:
+        listed = subprocess.run([name, "searches", "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, timeout=60, check=True).stdout
+        known = bool(json.loads(listed)["searches"])
+    except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
+        known = False
+    if not known:
+        parser.error(f"--partita: '{name}' is another program: the output of `{name} searches --json` is not partita's")
 
 
 def output(text):

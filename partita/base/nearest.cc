@@ -36,4 +36,12 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
   return names;
 }
 
+std::vector<std::string> near_names(std::string_view name, const std::vector<std::string>& known, size_t count) {
+  std::vector<std::string> names = nearest_names(name, known, count);
+  std::erase_if(names, [&](const std::string& k) {
+    return 2 * edit_distance(name, k) > static_cast<int>(std::max(name.size(), k.size()));
+  });
+  return names;
+}
+
 }  // namespace partita

@@ -116,10 +116,10 @@ Request request_for(const Arguments& a, const std::string& search) {
   return request;
 }
 
-// `begun`: whether a search began, with a model, a cluster and pins that are right.
-Planned plan_of(const Arguments& a, const std::string& search, Runner& runner, bool& begun) {
+// `for_all`: whether what is read just then is what every search needs: model, cluster, pins.
+Planned plan_of(const Arguments& a, const std::string& search, Runner& runner, bool& for_all) {
   Request request = request_for(a, search);
-  request.before_search = [&] { begun = true; };
+  request.reads_for_all = [&](bool now) { for_all = now; };
   request.budget.deadline.reset();  // each has its own time
   if (!request.from_file.empty() && !parse_search(search).entry->warm) {
     fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
@@ -174,14 +174,15 @@ int compare_command(const Arguments& a) {
   for (const std::string& search : a.searches) with_search_options(request_for(a, search));
   const CatchInterrupt caught;  // the rows so far are kept
   Rows rows(a);
-  bool any = false, begun = false;
+  bool any = false, first = true;
   std::optional<Error> without;
   std::vector<NamedTrace> traces;
   Cluster cluster;
   for (const std::string& search : a.searches) {
     Runner runner;
+    bool for_all = true;
     try {
-      Planned p = plan_of(a, search, runner, begun);
+      Planned p = plan_of(a, search, runner, for_all);
       if (!any) warn_of_profile(p.cluster);
       std::optional<Measurement> step;
       if (a.measure) step = measured(a, search, p, runner, traces);
@@ -189,12 +190,13 @@ int compare_command(const Arguments& a) {
       cluster = p.cluster;
       any = true;
     } catch (const Error& e) {
-      // One search without a plan is a row that says so; the others still count. What is wrong before any search began
-      // is so for all of them.
-      if (e.code() == ExitCode::kBug || (is_wrong(e) && !begun)) throw;
+      // One search without a plan is a row that says so; the others still count. What is wrong with the model, the
+      // cluster or the pins is so for all of them.
+      if (e.code() == ExitCode::kBug || (is_wrong(e) && for_all && first)) throw;
       if (!without || !is_wrong(*without)) without = e;
       rows.without_plan(search, e);
     }
+    first = false;
   }
   rows.end();
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(traces, cluster));

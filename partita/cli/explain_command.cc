@@ -88,8 +88,10 @@ int explain_command(const Arguments& a) {
     std::vector<std::string> known;
     for (const Op& o : p.training.ops) known.push_back(o.name);
     for (const Tensor& t : p.training.tensors) known.push_back(t.name);
-    fail("{}: the model has no op or tensor '{}'; near it are: {}", a.target, a.name,
-         fmt::join(nearest_names(a.name, known), ", "));
+    const std::vector<std::string> near = near_names(a.name, known);
+    fail("{}: the model has no op or tensor '{}'; {}", a.target, a.name,
+         near.empty() ? "'ops' and 'kept' in the file list names, and `partita explain` of it alone shows some"
+                      : fmt::format("near it are: {}", fmt::join(near, ", ")));
   }
   // An op's result often has its name.
   Json json;

@@ -41,10 +41,7 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
   Request watched = request;
   ToldLines told;
   told.doing("makes the step");
-  watched.before_search = [&] {
-    caught.emplace(), told.doing("search");
-    if (request.before_search) request.before_search();
-  };
+  watched.before_search = [&] { caught.emplace(), told.doing("search"); };
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
   const bool steps = parse_search(request.search).entry->measure == Objective::kTime,

@@ -406,20 +406,35 @@ void read_device_types(Fields& in, const Graph& graph, Pins& pins) {
   });
 }
 
+// An op's own name counts more than patterns, as in read_by_op.
 void read_colocation(Fields& in, const Graph& graph, Pins& pins) {
   if (!in.optional("colocation")) return;
+  std::map<OpId, std::string> by_name;
   for (const auto& [group, names] : in.object("colocation").items()) {
     if (group.empty()) fail("pins: a colocation group has a name");
     if (!names.is_array()) fail("pins: colocation group '{}' is a list of ops", group);
-    for (const Json& name : names) {
-      if (!name.is_string()) fail("pins: colocation group '{}' is a list of ops; {} is no name", group, name.dump());
-      for (OpId id : ops_of_pins(name.get<std::string>(), graph)) {
-        const auto [known, fresh] = pins.colocation.emplace(id, group);
-        if (!fresh && known->second != group)
-          fail("pins: op '{}' is in two colocation groups, '{}' and '{}'", graph.op(id).name, known->second, group);
-      }
+    for (const Json& json : names) {
+      if (!json.is_string()) fail("pins: colocation group '{}' is a list of ops; {} is no name", group, json.dump());
+      const std::string name = json.get<std::string>();
+      if (is_pattern(name, graph)) continue;
+      for (OpId id : ops_of_pins(name, graph))
+        if (const auto [known, fresh] = by_name.emplace(id, group); !fresh && known->second != group)
+          fail("pins: op '{}' is in two colocation groups, '{}' and '{}'; take it out of one, or make one of the two",
+               name, known->second, group);
     }
   }
+  pins.colocation = by_name;
+  for (const auto& [group, names] : in.object("colocation").items())
+    for (const std::string& name : names.get<std::vector<std::string>>()) {
+      if (!is_pattern(name, graph)) continue;
+      for (OpId id : ops_of_pins(name, graph))
+        if (const auto [known, fresh] = pins.colocation.emplace(id, group);
+            !fresh && known->second != group && !by_name.contains(id))
+          fail(
+              "pins: op '{}' is in two colocation groups, '{}' and '{}' by '{}'; name it in one of them by its own "
+              "name, which counts more than names with stars",
+              graph.op(id).name, known->second, group, name);
+    }
 }
 
 }  // namespace

@@ -254,8 +254,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
-                            "nearest has {} bytes missing; other searches divide operations, or take --recompute and "
-                            "--micro-batches",
+                            "nearest has {} bytes missing; other searches divide operations, or take --micro-batches",
                             tried.missing_bytes));
   tried.result.notes.insert(tried.result.notes.end(), notes.begin(), notes.end());
   add_bound(bounds, tried.result);

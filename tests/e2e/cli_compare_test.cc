@@ -59,6 +59,31 @@ TEST(CliCompare, WhatASearchRefusesLaterIsARow) {
   EXPECT_GT(found[2]["step_time_us"], 0.0);
 }
 
+// Pins that one search refuses are a row wherever it stands; pins that are wrong for all end the command.
+TEST(CliCompare, WhatASearchSaysOfPinsIsARow) {
+  const auto compared = [](const std::string& searches, const std::string& pins) {
+    return partita({"compare", "zoo:rnnlm?steps=2,hidden=16,vocabulary=50", "--batch", "8", "--cluster",
+                    "flexflow-p100", "--devices", "2", "--search", searches, "--pin", put("pins.json", pins),
+                    "--json"});
+  };
+  const std::string on_cpu = R"({"device_types": {"embedding*": "cpu", "word.*": "cpu"}})";
+  for (const auto& [searches, refused] : {std::pair("single,baechi-metf", 0), std::pair("baechi-metf,single", 1),
+                                          std::pair("data-parallel?micro-batch-size=3,baechi-metf", 0)}) {
+    const Outcome o = compared(searches, on_cpu);
+    EXPECT_EQ(o.code, std::string(searches).starts_with("data") ? 3 : 2) << o.err;
+    const Json rows = Json::parse(o.out).at("rows");
+    ASSERT_EQ(rows.size(), 2U) << searches;
+    EXPECT_TRUE(rows[static_cast<size_t>(refused)].contains("reason")) << searches << rows;
+    EXPECT_GT(rows[static_cast<size_t>(1 - refused)].value("step_time_us", 0.0), 0.0) << searches << rows;
+  }
+  for (const char* wrong : {"{", R"({"device_types": {"nothing": "cpu"}})", R"({"device_types": 3})"}) {
+    const Outcome o = compared("single,baechi-metf", wrong);
+    EXPECT_EQ(o.code, 3) << o.err;
+    EXPECT_EQ(o.out, "") << wrong;
+    EXPECT_NE(o.err.find("pins.json: "), std::string::npos) << o.err;
+  }
+}
+
 // What is wrong for all of them is said once.
 TEST(CliCompare, AWrongModelIsSaidOnce) {
   const Outcome o = partita({"compare", scratch("none.onnx"), "--devices", "2", "--search", "single,data-parallel"});

@@ -122,6 +122,9 @@ TEST(CliErrors, NamesOfFiles) {
   std::istringstream near(said.substr(first + 13));
   for (std::string name; near >> name;) EXPECT_TRUE(names.insert(name.substr(0, name.find(','))).second) << said;
   EXPECT_EQ(names.size(), 3u) << said;
+  const std::string far = partita({"explain", plan, "nosuch"}).err;
+  EXPECT_EQ(far.find("near"), std::string::npos) << far;
+  EXPECT_NE(far.find("no op or tensor 'nosuch'; 'ops' and 'kept' in the file list names"), std::string::npos) << far;
   Json later = Json::parse(contents(plan));
   later["schema_version"] = 3;
   expect_error({"plan", "zoo:mlp", "--devices", "2", "--pin", put("later.json", later.dump())}, 3,

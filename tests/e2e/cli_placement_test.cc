@@ -127,6 +127,82 @@ TEST(CliPlacement, AnOpsOwnNameCountsMoreThanStars) {
           {"op 'rnn_l1' is not in model", "'rnn_l1.*' names the ops of that layer"});
 }
 
+// Also in groups that stay together.
+TEST(CliPlacement, AnOpsOwnNameCountsMoreThanStarsInGroups) {
+  const std::string plan = scratch("plan.json");
+  const Json pins = {{"rnn_l0.3.input", pinned_on(0)}, {"word.0", pinned_on(1)}};
+  const Json groups = {{"a", Json::array({"rnn_l0.*"})}, {"b", Json::array({"rnn_l0.0.input", "word.0"})}};
+  json_of(with({"plan", "--search", "baechi-metf", "--pin", pin_file(pins, groups), "-o", plan}, kLanguageModel));
+  const Json made = Json::parse(contents(plan));
+  for (const auto& [name, choice] : made["ops"].items()) {
+    const int device = made["meshes"][choice["mesh"].get<std::string>()]["devices"][0];
+    const bool of_b = name == "rnn_l0.0.input" || name == "word.0";
+    if (of_b || name.starts_with("rnn_l0.")) EXPECT_EQ(device, of_b ? 1 : 0) << name;
+  }
+  const auto refused = [&](const Json& colocation, const Words& parts) {
+    expect_error(
+        with({"plan", "--search", "baechi-metf", "--pin", pin_file(Json::object(), colocation)}, kLanguageModel), 3,
+        parts);
+  };
+  refused({{"a", Json::array({"word.0"})}, {"b", Json::array({"word.0"})}},
+          {"'word.0' is in two", "'a' and 'b'", "take it out of one"});
+  refused({{"a", Json::array({"rnn_l0.*"})}, {"b", Json::array({"*.0.input"})}},
+          {"'rnn_l0.0.input' is in two", "'a' and 'b' by '*.0.input'", "its own name"});
+}
+
+// Plans of whole operations have no stages, and others as many as their search makes.
+TEST(CliPlacement, PinnedStagesAreRefusedBeforeTheSearch) {
+  const auto pinned = [](const std::string& name, int stage) {
+    Json pin = pinned_on(0);
+    pin["stage"] = stage;
+    return pin_file({{name, pin}});
+  };
+  for (const auto& [search, name] :
+       {std::pair("placement", "rnn_l0.3.input"), std::pair("placement", "*"), std::pair("baechi-metf", "rnn_l0.*"),
+        std::pair("single", "rnn_l0.3.input"), std::pair("auto", "rnn_l0.3.input")}) {
+    const Outcome o = partita(with({"plan", "--search", search, "--pin", pinned(name, 1)}, kLanguageModel));
+    EXPECT_EQ(o.code, 3) << o.err;
+    for (const std::string part : {"pins.json: pins: op '", "is pinned to stage 1", "leave 'stage' out"})
+      EXPECT_NE(o.err.find(part), std::string::npos) << search << ": " << o.err;
+    EXPECT_EQ(o.err.find("pass 1"), std::string::npos) << o.err;
+  }
+  expect_error({"plan", "zoo:mlp", "--cluster", "flexflow-p100", "--devices", "2", "--search", "pipeline?stages=2",
+                "--pin", pinned("fc3", 2)},
+               3, {"pins.json: pins: op 'fc3' is pinned to stage 2", "stages 0 to 1"});
+  // A whole plan of a pipeline serves as pins.
+  const std::string plan = scratch("plan.json");
+  const Words mlp = {"plan", "zoo:mlp", "--batch", "16", "--cluster", "flexflow-p100", "--devices", "2"};
+  json_of(with(mlp, {"--search", "pipeline?stages=2", "-o", plan}));
+  for (const char* search : {"pipeline?stages=2", "data-parallel"})
+    EXPECT_EQ(partita(with(mlp, {"--search", search, "--pin", plan})).code, 0) << search;
+}
+
+// Where operations placed whole do not fit, what makes the same search fit is told, and it does.
+TEST(CliPlacement, TellsWithWhichRecomputationItFits) {
+  const Words asked = {"plan",      "zoo:mlp?layers=8,width=64",
+                       "--batch",   "512",
+                       "--cluster", "flexflow-p100",
+                       "--devices", "1",
+                       "--search",  "placement"};
+  const int64_t whole = json_of(asked)["peak_memory_bytes"],
+                layer = json_of(with(asked, {"--recompute", "layer"}))["peak_memory_bytes"];
+  ASSERT_LT(layer, whole);
+  const std::string limit = std::to_string(layer + (whole - layer) / 10) + "B";
+  const Outcome o = partita(with(asked, {"--memory-limit", limit}));
+  EXPECT_EQ(o.code, 4) << o.err;
+  std::smatch offer;
+  ASSERT_TRUE(std::regex_search(o.err, offer, std::regex("(it fits with|or) --recompute ([a-z]+) \\("))) << o.err;
+  EXPECT_EQ(o.err.find("or take --recompute"), std::string::npos) << o.err;
+  EXPECT_EQ(partita(with(asked, {"--memory-limit", limit, "--recompute", offer[2].str()})).code, 0);
+  // Of a rule that places operations whole, the search that does too.
+  Words by_rule = with(asked, {"--memory-limit", limit});
+  *std::find(by_rule.begin(), by_rule.end(), "placement") = "baechi-metf";
+  const std::string said = partita(by_rule).err;
+  ASSERT_TRUE(
+      std::regex_search(said, offer, std::regex("(it fits with|or) --search placement --recompute ([a-z]+) \\(")))
+      << said;
+}
+
 TEST(CliPlacement, PinsThatContradictAreNamed) {
   const auto refused = [&](const std::string& file, Words more, const Words& parts) {
     more.insert(more.end(), {"plan", "--search", "placement", "--pin", file});
@@ -136,8 +212,8 @@ TEST(CliPlacement, PinsThatContradictAreNamed) {
   refused(pin_file({{"rnn_l0.0.input", pinned_on(1)}, {"rnn_l1.2.input", pinned_on(0)}},
                    {{"tied", {"rnn_l0.0.input", "rnn_l1.*.input"}}}),
           {},
-          {"op 'rnn_l0.0.input' is pinned on device 1, 'node0.gpu1'", "op 'rnn_l1.2.input' on device 0, 'node0.gpu0'",
-           "colocation group 'tied'"});
+          {"pins.json: pins: op 'rnn_l0.0.input' is pinned on device 1, 'node0.gpu1'",
+           "op 'rnn_l1.2.input' on device 0, 'node0.gpu0'", "colocation group 'tied'"});
   refused(pin_file({{"decoder.bias.update.add", pinned_on(1)}, {"decoder.bias.update.sqrt", pinned_on(0)}}),
           {"--optimizer", "adam?fine=1"},
           {"op 'decoder.bias.update.add' is pinned on device 1", "op 'decoder.bias.update.sqrt' on device 0",

@@ -44,6 +44,16 @@ class WrongWords(unittest.TestCase):
             self.refused(script, "--partita", str(ROOT), says=("--partita", "no program"))
         self.refused(FIGURES, "--build", "/nowhere", says=("--build", "partita_coarsen_bench", "cmake --build"))
 
+    def test_other_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            lists = Path(folder) / "lists"
+            lists.write_text("#!/bin/sh\necho '[]'\n")
+            lists.chmod(0o755)
+            for script, program, *kind in ((MEASURE, "true"), (MEASURE, str(lists), "--spread"), (VARIANTS, "echo"),
+                                           (VARIANTS, "false", "--sweeps"), (VARIANTS, "true", "--tables")):
+                self.refused(script, "--partita", program, *kind,
+                             says=("--partita", f"'{program}'", "output", "not partita's"))
+
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             for option in ("--profile", "-o"):
