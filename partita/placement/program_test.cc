@@ -126,7 +126,7 @@ TEST(PlacementProgram, IsReducedToWhatIsFree) {
     const auto check = [&](uint64_t of_four) {
       for (size_t i = 0; i < values.size(); ++i)
         if (rng.below(4) < of_four) program.columns[i].lower = program.columns[i].upper = values[i];
-      const ReducedProgram part = reduced(program);
+      ReducedProgram part = reduced(program);
       std::vector<double> rest;
       for (int column : part.column) rest.push_back(values[static_cast<size_t>(column)]);
       EXPECT_EQ(violated(part.program, rest, 1e-9), "") << round;
@@ -344,7 +344,7 @@ TEST(PlacementUnits, EqualDevicesAreFound) {
 
 // A program in the place of cbc.
 std::string script(const std::string& name, const std::string& what) {
-  const std::string file = testing::TempDir() + "partita_" + name + "_" + std::to_string(getpid());
+  std::string file = testing::TempDir() + "partita_" + name + "_" + std::to_string(getpid());
   std::ofstream(file) << "#!/bin/sh\n" << what << "\n";
   std::filesystem::permissions(file, std::filesystem::perms::owner_all);
   return file;
@@ -483,12 +483,15 @@ TEST(Cbc, WhatCannotBeStartedIsTold) {
 
 // The solver's process is gone soon after ours was killed, which has no chance to end it.
 TEST(Cbc, DiesWithItsParent) {
-  const std::string file = testing::TempDir() + "partita_pid_" + std::to_string(getpid());
+  const std::string folder = testing::TempDir() + "partita_orphan_of_" + std::to_string(getpid());
+  const std::string file = folder + "/pid";
+  std::filesystem::create_directories(folder);
   const std::string sleeper = script(
       "orphan", "echo $$ > " + file + ".part; mv " + file + ".part " + file + "; trap '' INT HUP TERM; exec sleep 60");
   const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
   const pid_t ours = fork();
   if (ours == 0) {
+    setenv("TMPDIR", folder.c_str(), 1);  // what it leaves there is removed below
     run_cbc(sleeper, program, {}, 0.9, 60, {});
     _exit(0);
   }
@@ -508,7 +511,8 @@ TEST(Cbc, DiesWithItsParent) {
     std::string word;
     return !(in >> word >> word >> word) || word == "Z" || word == "X";
   }));
-  std::filesystem::remove(file);
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove(sleeper);
 }
 
 // Some 100,000 rows, which take longer to be made than half of the time, or to be read than the rest: the start comes

@@ -3,8 +3,8 @@
 // A program of some hundred operations has so many rows that the solver comes through few nodes. So it first gets the
 // program with all kept but a window of 8, 16 or 32 operations, from the first to the last, as long as any window is
 // better; then the whole, which proves the bound. CBC does not look at its clock while it reads a program of millions
-// of rows: it is killed a tenth after the time. A program that takes half of the time to be made is not
-// handed to it, and the whole not where less than ten times as long is left: so long it takes to be written and read.
+// of rows: it is killed a tenth after the time. A program that takes half of the time to be made is not handed to it,
+// and the whole not where less than ten times as long is left: so long it takes to be written and read.
 //
 // Example: two devices, a (3 ns) and b and c (4 and 5 ns) which read a's value, 2 ns on its way: the schedule of 10 ns
 // has c on the other device, and is proved: bound 10 ns.
