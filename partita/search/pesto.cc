@@ -65,8 +65,11 @@ void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedS
                                        ms(program.objective_ns)));
   else if (!program.solved && !program.proved)
     result.notes.push_back(fmt::format(
-        "the program of {}{} rows was not solved in the time: {}, {}", program.made ? "" : "more than ", program.rows,
-        ms(program.objective_ns), program.only_start ? "the best by list scheduling" : "the best by windows of it"));
+        "the program of {}{} rows was not solved in the time: {}, {}{}", program.made ? "" : "more than ", program.rows,
+        ms(program.objective_ns), program.only_start ? "the best by list scheduling" : "the best by windows of it",
+        program.bound_ns == 0
+            ? ""
+            : fmt::format("; bound of the coarse problem {}, which is none of the step", ms(program.bound_ns))));
   else
     result.notes.push_back(
         fmt::format("program of {} rows, {} columns, {} of them bits: {}{}; bound of the coarse problem {}{}",
