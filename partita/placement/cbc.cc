@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -19,8 +20,6 @@
 #include <thread>
 
 #include "partita/base/error.h"
-
-extern char** environ;
 
 namespace partita {
 
@@ -41,15 +40,20 @@ namespace {
 
 std::string number(double x) { return fmt::format("{:.15g}", x); }
 
-void write_columns(std::ostream& out, const PlacementProgram& p) {
+// Whether to break off, asked each so many lines.
+bool is_late(const Watch& watch, size_t line) { return line % 1024 == 0 && watch.ended(); }
+
+void write_columns(std::ostream& out, const PlacementProgram& p, const Watch& watch) {
   struct Entry {
     size_t row;
     double factor;
   };
   std::vector<std::vector<Entry>> of(p.columns.size());
-  for (size_t r = 0; r < p.rows.size(); ++r)
+  for (size_t r = 0; r < p.rows.size(); ++r) {
+    if (is_late(watch, r)) return;
     for (size_t i = p.rows[r].terms; i < p.rows[r].terms_end; ++i)
       of[static_cast<size_t>(p.terms[i].column)].push_back({r, p.terms[i].factor});
+  }
   bool whole = false;
   int marks = 0;
   const auto mark = [&](bool begins) {
@@ -57,6 +61,7 @@ void write_columns(std::ostream& out, const PlacementProgram& p) {
     whole = begins;
   };
   for (size_t c = 0; c < p.columns.size(); ++c) {
+    if (is_late(watch, c)) return;
     if (p.columns[c].whole != whole) mark(!whole);
     if (c == 0) fmt::print(out, " {} obj 1\n", p.columns[c].name);
     // A column of no row is one all the same.
@@ -68,22 +73,26 @@ void write_columns(std::ostream& out, const PlacementProgram& p) {
 
 }  // namespace
 
-void write_mps(std::ostream& out, const PlacementProgram& p) {
+void write_mps(std::ostream& out, const PlacementProgram& p, const Watch& watch) {
   out << "NAME program FREE\nROWS\n N obj\n";
   for (size_t r = 0; r < p.rows.size(); ++r) {
+    if (is_late(watch, r)) return;
     const ProgramRow& row = p.rows[r];
     ensure(row.lower == row.upper || std::isinf(row.lower) || std::isinf(row.upper), "row {} has two sides", r);
     fmt::print(out, " {} r{}\n", row.lower == row.upper ? 'E' : std::isinf(row.upper) ? 'G' : 'L', r);
   }
   out << "COLUMNS\n";
-  write_columns(out, p);
+  write_columns(out, p, watch);
   out << "RHS\n";
   for (size_t r = 0; r < p.rows.size(); ++r) {
+    if (is_late(watch, r)) return;
     const double side = std::isinf(p.rows[r].lower) ? p.rows[r].upper : p.rows[r].lower;
     if (side != 0) fmt::print(out, " RHS r{} {}\n", r, number(side));
   }
   out << "BOUNDS\n";
-  for (const ProgramColumn& column : p.columns) {
+  for (size_t c = 0; c < p.columns.size(); ++c) {
+    if (is_late(watch, c)) return;
+    const ProgramColumn& column = p.columns[c];
     if (column.lower != 0) fmt::print(out, " LO BND {} {}\n", column.name, number(column.lower));
     fmt::print(out, " UP BND {} {}\n", column.name, number(column.upper));
   }
@@ -96,7 +105,14 @@ namespace {
 class Folder {
  public:
   Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "partita-cbc-XXXXXX").string();
+    std::error_code none;
+    const std::filesystem::path where = std::filesystem::temp_directory_path(none);
+    if (none) {
+      const char* given = std::getenv("TMPDIR");
+      fail("TMPDIR is '{}', which is no folder: the files of cbc go there; point TMPDIR at a folder",
+           given ? given : "/tmp");
+    }
+    std::string name = (where / "partita-cbc-XXXXXX").string();
     if (!mkdtemp(name.data()))
       fail("{}: no folder can be made there for the files of cbc: point TMPDIR elsewhere", name);
     path_ = name;
@@ -113,6 +129,19 @@ class Folder {
   std::filesystem::path path_;
 };
 
+// What the new process does, so nothing that takes memory or a lock. Killed with the thread that began it: this one,
+// which waits for it.
+[[noreturn]] void become(char* const* argv, const char* log, pid_t parent, int failed) {
+  setpgid(0, 0);
+  const int in = open("/dev/null", O_RDONLY), out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (in >= 0 && out >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
+      dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(out, STDERR_FILENO) >= 0)
+    execv(argv[0], argv);
+  const int error = errno;
+  if (write(failed, &error, sizeof(error)) < 0) _exit(126);
+  _exit(127);
+}
+
 // In a process group of its own, so that Ctrl-C in a terminal is ours to handle. Killed with this.
 class Child {
  public:
@@ -120,18 +149,20 @@ class Child {
     std::vector<char*> argv;
     for (std::string& a : arguments) argv.push_back(a.data());
     argv.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    const int error = posix_spawn(&pid_, argv[0], &files, &attributes, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    if (error) fail("{} cannot be started (error {})", arguments[0], error);
+    int failed[2];  // closed when the program is begun, otherwise gets the error
+    if (pipe2(failed, O_CLOEXEC) != 0) fail("{} cannot be started (error {})", arguments[0], errno);
+    const pid_t parent = getpid();
+    pid_ = fork();
+    if (pid_ == 0) become(argv.data(), log.c_str(), parent, failed[1]);
+    int error = pid_ < 0 ? errno : 0;
+    close(failed[1]);
+    if (pid_ > 0)
+      while (::read(failed[0], &error, sizeof(error)) < 0 && errno == EINTR) {
+      }
+    close(failed[0]);
+    if (!error) return;
+    if (pid_ > 0) waitpid(pid_, &status_, 0);
+    fail("{} cannot be started (error {})", arguments[0], error);
   }
   ~Child() { end(); }
   Child(const Child&) = delete;
@@ -203,11 +234,14 @@ void read_values(const std::string& file, CbcAnswer& answer, const PlacementProg
   if (read > 0) answer.values = std::move(values);
 }
 
+constexpr const char* kRelaxed = "Continuous objective value is";
+
 CbcAnswer read_answer(const std::string& log, const std::string& solution, const PlacementProgram& program,
                       double gap) {
   CbcAnswer answer;
   const auto says = [&](const char* words) { return log.find(words) != std::string::npos; };
-  last_number(log, "Continuous objective value is", answer.bound);
+  answer.relaxed = says(kRelaxed);
+  last_number(log, kRelaxed, answer.bound);
   last_number(log, "best possible", answer.bound);
   last_number(log, "Lower bound:", answer.bound);
   if (says("roblem is infeasible") || says("roblem proven infeasible") || says("Pre-processing says infeasible")) {
@@ -238,10 +272,10 @@ Watch::Clock::time_point later(Watch::Clock::time_point from, double seconds) {
 }
 
 void write_files(const std::string& problem, const std::string& begin, const PlacementProgram& program,
-                 const std::vector<double>& start) {
+                 const std::vector<double>& start, const Watch& watch) {
   std::ofstream out(problem), values(begin);
-  write_mps(out, program);
-  for (size_t c = 0; c < start.size(); ++c)
+  write_mps(out, program, watch);
+  for (size_t c = 0; c < start.size() && !is_late(watch, c); ++c)
     fmt::print(values, "{} {} {}\n", c, program.columns[c].name, number(start[c]));
   if (!out.flush() || !values.flush()) fail("{}: the files of cbc cannot be written; point TMPDIR elsewhere", problem);
 }
@@ -280,7 +314,7 @@ CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const
   const Folder folder;
   const std::string problem = folder.file("program.mps"), begin = folder.file("start"), log_file = folder.file("log");
   const std::string solution = folder.file("solution");
-  write_files(problem, begin, program, start);
+  write_files(problem, begin, program, start, watch);
   if (watch.ended()) return {};
   const Watch::Clock::time_point begun = Watch::Clock::now();
   const std::optional<double> left = watch.left();
@@ -302,6 +336,7 @@ CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const
   if (child.crashed()) {
     CbcAnswer answer;
     answer.crashed = true;
+    answer.relaxed = log.find(kRelaxed) != std::string::npos;
     return answer;
   }
   if (!ended.asked && !child.succeeded()) fail("{} failed. Its last lines: {}", cbc, last_lines(log));

@@ -47,7 +47,8 @@ struct Item {
 class ProgramMaker {
  public:
   ProgramMaker(const PlacementProblem& problem, int64_t horizon_ns, bool congestion, const Watch& watch)
-      : p_(problem), watch_(watch) {
+      : p_(problem), polling_(watch, "while the integer program was made") {
+    watch.poll("before the integer program was made");
     out_.congestion = congestion;
     out_.unit_ns = std::max(1.0, static_cast<double>(horizon_ns) / kLongestHorizon);
     horizon_ = time(horizon_ns);
@@ -70,6 +71,7 @@ class ProgramMaker {
     }
     return std::move(out_);
   }
+  size_t rows() const { return out_.rows.size(); }
 
  private:
   double time(int64_t ns) const { return static_cast<double>(ns) / out_.unit_ns; }
@@ -79,6 +81,7 @@ class ProgramMaker {
   }
   // lower <= what <= upper
   void row(int rule, const Affine& what, double lower, double upper) {
+    polling_.step();
     std::vector<ProgramTerm> terms = what.terms;
     std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.column < b.column; });
     ProgramRow r{rule, lower - what.constant, upper - what.constant, out_.terms.size(), 0};
@@ -242,7 +245,6 @@ class ProgramMaker {
 
   void make_transfers() {
     for (size_t v = 0; v < p_.values.size(); ++v) {
-      watch_.poll("while the integer program was made");
       const PlacedValue& value = p_.values[v];
       if (!value.moves()) continue;
       std::set<int> to;
@@ -412,12 +414,12 @@ class ProgramMaker {
   template <typename Before>
   void make_overlaps(const std::vector<Item>& items, const Before& before) {
     const int offset = &items == &op_items_ ? 0 : static_cast<int>(p_.ops.size());
-    for (size_t i = 0; i < items.size(); ++i) {
-      watch_.poll("while the integer program was made");
-      for (size_t j = i + 1; j < items.size(); ++j)
+    for (size_t i = 0; i < items.size(); ++i)
+      for (size_t j = i + 1; j < items.size(); ++j) {
+        polling_.step();
         if (!before(i, j) && !before(j, i))
           make_pair(items[i], items[j], static_cast<int>(i) + offset, static_cast<int>(j) + offset);
-    }
+      }
   }
   void make_pair(const Item& a, const Item& b, int a_number, int b_number) {
     if (a.latest_end <= b.earliest || b.latest_end <= a.earliest) return;
@@ -492,7 +494,7 @@ class ProgramMaker {
   }
 
   const PlacementProblem& p_;
-  const Watch& watch_;
+  Polling polling_;  // by row and by pair of items
   PlacementProgram out_;
   double horizon_ = 0;
   int c_ = 0;
@@ -506,10 +508,16 @@ class ProgramMaker {
 
 }  // namespace
 
-PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion,
-                              const Watch& watch) {
+PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion, const Watch& watch,
+                              size_t* rows) {
   verify(problem);
-  return ProgramMaker(problem, horizon_ns, congestion, watch).make();
+  ProgramMaker maker(problem, horizon_ns, congestion, watch);
+  try {
+    return maker.make();
+  } catch (const Error&) {
+    if (rows) *rows = maker.rows();
+    throw;
+  }
 }
 
 }  // namespace partita

@@ -82,9 +82,9 @@ struct PlacementProgram {
 };
 
 // All schedules that end at `horizon_ns` or before, up to the exchange of equal devices. Without congestion transfers
-// of one queue may be at the same time. Throws where the watch ends.
+// of one queue may be at the same time. Throws where the watch ends; `rows`, where given, is how many there were then.
 PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion,
-                              const Watch& watch = {});
+                              const Watch& watch = {}, size_t* rows = nullptr);
 
 // When everything starts in a schedule's order, all as early as that allows; without congestion no transfer waits for
 // another, and the checker may refuse it.
@@ -101,12 +101,13 @@ PlacedSchedule schedule_of(const PlacementProblem& problem, const PlacementProgr
 // The number of a row or column that the values violate by more than the tolerance, in words; empty: none.
 std::string violated(const PlacementProgram& program, const std::vector<double>& values, double tolerance);
 
-// The same without the columns whose bounds are equal (the first stays) and the rows that the bounds imply.
+// The same without the columns whose bounds are equal (the first stays) and the rows that the bounds imply. Throws
+// where the watch ends.
 struct ReducedProgram {
   PlacementProgram program;  // columns, rows and terms alone
   std::vector<int> column;   // of the whole, by column of it
 };
-ReducedProgram reduced(const PlacementProgram& program);
+ReducedProgram reduced(const PlacementProgram& program, const Watch& watch = {});
 
 // With devices' memory so small that a placement is balanced (the paper's memory rows): those that the most operations
 // can run on get an equal share of all bytes that could be there, and (1 - 1 / their number) of the largest unit more.

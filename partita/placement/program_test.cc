@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <sstream>
 #include <thread>
 
 #include "partita/base/error.h"
@@ -123,7 +126,7 @@ TEST(PlacementProgram, IsReducedToWhatIsFree) {
     const auto check = [&](uint64_t of_four) {
       for (size_t i = 0; i < values.size(); ++i)
         if (rng.below(4) < of_four) program.columns[i].lower = program.columns[i].upper = values[i];
-      const ReducedProgram part = reduced(program);
+      ReducedProgram part = reduced(program);
       std::vector<double> rest;
       for (int column : part.column) rest.push_back(values[static_cast<size_t>(column)]);
       EXPECT_EQ(violated(part.program, rest, 1e-9), "") << round;
@@ -341,7 +344,7 @@ TEST(PlacementUnits, EqualDevicesAreFound) {
 
 // A program in the place of cbc.
 std::string script(const std::string& name, const std::string& what) {
-  const std::string file = testing::TempDir() + "partita_" + name + "_" + std::to_string(getpid());
+  std::string file = testing::TempDir() + "partita_" + name + "_" + std::to_string(getpid());
   std::ofstream(file) << "#!/bin/sh\n" << what << "\n";
   std::filesystem::permissions(file, std::filesystem::perms::owner_all);
   return file;
@@ -449,6 +452,108 @@ TEST(Cbc, ItsFailureIsTold) {
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("out of paper"), std::string::npos) << error.what();
     }
+}
+
+TEST(Cbc, AFolderThatIsNoneIsNamed) {
+  const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", "/nowhere/at/all", 1);
+  try {
+    run_cbc("/bin/true", program, {}, 0.9, 5, {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kBadInput);
+    EXPECT_NE(std::string(error.what()).find("TMPDIR is '/nowhere/at/all', which is no folder"), std::string::npos)
+        << error.what();
+  }
+  if (before) setenv("TMPDIR", kept.c_str(), 1);
+  else unsetenv("TMPDIR");
+}
+
+TEST(Cbc, WhatCannotBeStartedIsTold) {
+  const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
+  try {
+    run_cbc("/nowhere/cbc", program, {}, 0.9, 5, {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "/nowhere/cbc cannot be started (error 2)");
+  }
+}
+
+// The solver's process is gone soon after ours was killed, which has no chance to end it.
+TEST(Cbc, DiesWithItsParent) {
+  const std::string folder = testing::TempDir() + "partita_orphan_of_" + std::to_string(getpid());
+  const std::string file = folder + "/pid";
+  std::filesystem::create_directories(folder);
+  const std::string sleeper = script(
+      "orphan", "echo $$ > " + file + ".part; mv " + file + ".part " + file + "; trap '' INT HUP TERM; exec sleep 60");
+  const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
+  const pid_t ours = fork();
+  if (ours == 0) {
+    setenv("TMPDIR", folder.c_str(), 1);  // what it leaves there is removed below
+    run_cbc(sleeper, program, {}, 0.9, 60, {});
+    _exit(0);
+  }
+  const auto within_seconds = [](const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return holds();
+  };
+  const bool begun = within_seconds([&] { return std::filesystem::exists(file); });
+  kill(ours, SIGKILL);
+  waitpid(ours, nullptr, 0);
+  ASSERT_TRUE(begun);
+  pid_t solver = 0;
+  ASSERT_TRUE(std::ifstream(file) >> solver);
+  // Where nobody waits for orphans, it stays as a zombie.
+  EXPECT_TRUE(within_seconds([&] {
+    std::ifstream in("/proc/" + std::to_string(solver) + "/stat");
+    std::string word;
+    return !(in >> word >> word >> word) || word == "Z" || word == "X";
+  }));
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove(sleeper);
+}
+
+// Some 100,000 rows, which take longer to be made than half of the time, or to be read than the rest: the start comes
+// back soon, with rows that say how far it came.
+TEST(Cbc, AProgramTooLargeForTheTimeIsNotHanded) {
+  if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
+  constexpr uint64_t kSeed = 49;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  const PlacementProblem p = random_problem(rng, {.ops = 400, .devices = 4, .most_ns = 1000000});
+  std::string why;
+  const auto start = best_list_schedule(p, {}, why);
+  ASSERT_TRUE(start);
+  std::vector<std::string> told;
+  ProgramResult result;
+  const ProgramOptions options{.seconds = 0.05, .tell = [&](const std::string& what) { told.push_back(what); }};
+  EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, options, {}); }), 1);
+  EXPECT_EQ(told, (std::vector<std::string>{"makes the integer program"}));
+  EXPECT_FALSE(result.made);
+  EXPECT_FALSE(result.solved);
+  EXPECT_TRUE(result.only_start);
+  EXPECT_GT(result.rows, 0U);
+  EXPECT_EQ(result.schedule.end, start->end);
+  EXPECT_LT(result.rows, make_program(p, start->end, true).rows.size());
+}
+
+// The watch ends while its columns are written.
+TEST(Cbc, WritingBreaksOffAtTheDeadline) {
+  constexpr uint64_t kSeed = 50;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  const PlacementProblem p = random_problem(rng, {.ops = 160, .devices = 4, .most_ns = 1000000});
+  std::string why;
+  const PlacementProgram program = make_program(p, best_list_schedule(p, {}, why)->end, true);
+  std::ostringstream all, part;
+  write_mps(all, program);
+  Watch watch;
+  watch.deadline = Watch::Clock::now() + std::chrono::milliseconds(5);
+  EXPECT_LT(seconds_of([&] { write_mps(part, program, watch); }), 1);
+  EXPECT_LT(part.str().size(), all.str().size() / 2);
+  EXPECT_THROW(reduced(program, watch), Error);
 }
 
 // More operations than one window has; as long as any window is better, it goes on.

@@ -189,7 +189,8 @@ std::string violated(const PlacementProgram& program, const std::vector<double>&
   return {};
 }
 
-ReducedProgram reduced(const PlacementProgram& whole) {
+ReducedProgram reduced(const PlacementProgram& whole, const Watch& watch) {
+  Polling polling(watch, "while the integer program was reduced");
   ReducedProgram result;
   PlacementProgram& out = result.program;
   out.unit_ns = whole.unit_ns;
@@ -201,6 +202,7 @@ ReducedProgram reduced(const PlacementProgram& whole) {
     result.column.push_back(static_cast<int>(c));
   }
   for (ProgramRow row : whole.rows) {
+    polling.step();
     double fixed = 0, least = 0, most = 0;
     const size_t begin = out.terms.size();
     for (size_t i = row.terms; i < row.terms_end; ++i) {

@@ -1,6 +1,8 @@
 // A start, the solver, and the better of the two.
 #include "partita/placement/solve_program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -126,57 +128,129 @@ size_t free_bits(const PlacementProgram& program) {
                                            [](const ProgramColumn& c) { return c.whole && c.lower < c.upper; }));
 }
 
-// Solves the program from the result's schedule, or a window of it, and puts what is better in its place.
-void solve(const PlacementProblem& problem, const std::string& cbc, bool congestion,
-           const std::optional<Window>& window, double seconds, const Watch& watch, ProgramResult& result) {
-  const PlacedSchedule start = timed(problem, narrowed(problem, result.schedule), congestion);
-  PlacementProgram program = make_program(problem, start.end, congestion, watch);
-  result.rows = program.rows.size();
-  result.columns = program.columns.size();
-  result.bits = free_bits(program);
-  std::vector<double> values = program_values(problem, program, start);
-  if (window) keep_outside(problem, program, values, start, *window);
-  const ReducedProgram part = reduced(program);
-  std::vector<double> part_values;
-  for (int column : part.column) part_values.push_back(values[static_cast<size_t>(column)]);
-  // Ends are whole ns: a solution that is better is better by one.
-  const CbcAnswer answer = run_cbc(cbc, part.program, part_values, 0.9 / program.unit_ns, seconds, watch);
-  result.crashes += answer.crashed;
-  if (!answer.values.empty()) {
-    for (size_t c = 0; c < part.column.size(); ++c) values[static_cast<size_t>(part.column[c])] = answer.values[c];
-    const PlacedSchedule found = schedule_of(problem, program, values);
-    const int64_t objective = timed(problem, found, congestion).end;
-    if (objective < result.objective_ns && why_not(problem, found).empty()) {
-      result.objective_ns = objective;
-      result.schedule = found;
-      result.only_start = false;
-    }
-  }
-  // The solver's tolerance is a millionth of the numbers, which are at most the horizon.
-  const double tolerance = std::max(1e-6, 1e-6 * static_cast<double>(start.end));
-  const double bound = std::max(window ? 0 : answer.bound, program.columns[0].lower) * program.unit_ns - tolerance;
-  result.bound_ns = std::clamp(static_cast<int64_t>(std::ceil(bound)), result.bound_ns, result.objective_ns);
-  result.proved = static_cast<double>(result.objective_ns - result.bound_ns) <= 2 * tolerance;
-}
+// Makes the program of the best schedule so far and solves it, from there and in parts.
+class ProgramSolver {
+ public:
+  ProgramSolver(const PlacementProblem& problem, const ProgramOptions& options, const Watch& watch,
+                ProgramResult& result)
+      : problem_(problem),
+        options_(options),
+        cbc_(find_cbc(std::getenv("PATH"))),
+        begun_(Watch::Clock::now()),
+        watch_(until(watch, kKilled * options.seconds)),
+        result_(result) {}
 
-// Windows of one size after another, each half of the one before further on, as long as any is better.
-void solve_windows(const PlacementProblem& problem, const std::string& cbc, const ProgramOptions& options,
-                   Watch::Clock::time_point begun, const Watch& watch, ProgramResult& result) {
-  const size_t n = problem.ops.size();
-  for (size_t size : kWindows)
-    for (bool better = n > size; better;) {
-      better = false;
-      for (size_t begin = 0; begin + size / 2 < n; begin += size / 2) {
-        const double passed = std::chrono::duration<double>(Watch::Clock::now() - begun).count();
-        const double left = kWindowsPart * options.seconds - passed;
-        if (result.proved || left < 0.1 || watch.ended()) return;
-        const int64_t before = result.objective_ns;
-        solve(problem, cbc, options.congestion, Window{begin, std::min(n, begin + size)},
-              std::min(left, options.seconds * kWindowPart), watch, result);
-        better = better || result.objective_ns < before;
+  void solve() {
+    tell("makes the integer program");
+    make(until(watch_, kMade * options_.seconds));
+    tell(fmt::format("integer program of {} rows, {} columns, {} of them bits", result_.rows, result_.columns,
+                     result_.bits));
+    solve_windows();
+    if (result_.proved || options_.seconds - passed() < kHanded * made_seconds_ || watch_.stopped()) return;
+    tell("CBC solves the whole program");
+    solve(std::nullopt, options_.seconds - passed());
+  }
+  double passed() const { return std::chrono::duration<double>(Watch::Clock::now() - begun_).count(); }
+
+ private:
+  static constexpr double kMade = 0.5, kKilled = 1.1;  // of the time, at most
+  static constexpr double kHanded = 10;                // times its making: to be written and read by CBC, measured
+
+  Watch until(Watch watch, double seconds) const {
+    const auto end =
+        begun_ + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds));
+    watch.deadline = std::min(end, watch.deadline.value_or(end));
+    return watch;
+  }
+  void tell(const std::string& what) const {
+    if (options_.tell) options_.tell(what);
+  }
+
+  void make(const Watch& watch) {
+    const double before = passed();
+    start_ = timed(problem_, narrowed(problem_, result_.schedule), options_.congestion);
+    program_ = {};
+    program_ = make_program(problem_, start_.end, options_.congestion, watch, result_.made ? nullptr : &result_.rows);
+    made_from_ = result_.objective_ns;
+    made_seconds_ = passed() - before;
+    result_.made = true;
+    result_.rows = program_.rows.size();
+    result_.columns = program_.columns.size();
+    result_.bits = free_bits(program_);
+  }
+
+  // From the result's schedule, the whole or a window of it; puts what is better in its place.
+  void solve(const std::optional<Window>& window, double seconds) {
+    if (made_from_ != result_.objective_ns) make(watch_);
+    std::vector<double> values = program_values(problem_, program_, start_);
+    const CbcAnswer answer = run(window, seconds, values);
+    result_.crashes += answer.crashed;
+    if (!window) result_.solved = answer.relaxed || answer.crashed || answer.status != CbcAnswer::Status::kStopped;
+    // The solver's tolerance is a millionth of the numbers, which are at most the horizon.
+    const double tolerance = std::max(1e-6, 1e-6 * static_cast<double>(start_.end));
+    if (!answer.values.empty()) {
+      const PlacedSchedule found = schedule_of(problem_, program_, values);
+      const int64_t objective = timed(problem_, found, options_.congestion).end;
+      if (objective < result_.objective_ns && why_not(problem_, found).empty()) {
+        result_.objective_ns = objective;
+        result_.schedule = found;
+        result_.only_start = false;
       }
     }
-}
+    const double bound = std::max(window ? 0 : answer.bound, program_.columns[0].lower) * program_.unit_ns - tolerance;
+    result_.bound_ns = std::clamp(static_cast<int64_t>(std::ceil(bound)), result_.bound_ns, result_.objective_ns);
+    result_.proved = static_cast<double>(result_.objective_ns - result_.bound_ns) <= 2 * tolerance;
+  }
+
+  // The values become the answer's, where it has any.
+  CbcAnswer run(const std::optional<Window>& window, double seconds, std::vector<double>& values) {
+    ReducedProgram part;
+    if (window) {
+      const std::vector<ProgramColumn> columns = program_.columns;
+      keep_outside(problem_, program_, values, start_, *window);
+      part = reduced(program_, watch_);
+      program_.columns = columns;
+    } else {
+      part = reduced(program_, watch_);
+    }
+    std::vector<double> start;
+    for (int column : part.column) start.push_back(values[static_cast<size_t>(column)]);
+    // Ends are whole ns: a solution that is better is better by one.
+    CbcAnswer answer = run_cbc(cbc_, part.program, start, 0.9 / program_.unit_ns, seconds, watch_);
+    if (!answer.values.empty())
+      for (size_t c = 0; c < part.column.size(); ++c) values[static_cast<size_t>(part.column[c])] = answer.values[c];
+    return answer;
+  }
+
+  // Windows of one size after another, each half of the one before further on, as long as any is better.
+  void solve_windows() {
+    const size_t n = problem_.ops.size();
+    for (size_t size : kWindows) {
+      if (n > size) tell(fmt::format("CBC solves windows of {} operations", size));
+      for (bool better = n > size; better;) {
+        better = false;
+        for (size_t begin = 0; begin + size / 2 < n; begin += size / 2) {
+          const double left = kWindowsPart * options_.seconds - passed();
+          if (result_.proved || left < 0.1 || watch_.ended()) return;
+          const int64_t before = result_.objective_ns;
+          solve(Window{begin, std::min(n, begin + size)}, std::min(left, options_.seconds * kWindowPart));
+          better = better || result_.objective_ns < before;
+        }
+      }
+    }
+  }
+
+  const PlacementProblem& problem_;
+  const ProgramOptions& options_;
+  const std::string cbc_;
+  const Watch::Clock::time_point begun_;
+  const Watch watch_;  // until the solver is killed
+  ProgramResult& result_;
+  PlacedSchedule start_;  // the program's horizon
+  PlacementProgram program_;
+  int64_t made_from_ = 0;  // the objective of the schedule then
+  double made_seconds_ = 0;
+};
 
 }  // namespace
 
@@ -184,23 +258,19 @@ ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedul
                             const Watch& watch) {
   ProgramOptions options = asked;
   options.seconds = std::min(options.seconds, watch.left().value_or(options.seconds));
-  const Watch::Clock::time_point begun = Watch::Clock::now();
-  const auto passed = [&] { return std::chrono::duration<double>(Watch::Clock::now() - begun).count(); };
-  const std::string cbc = find_cbc(std::getenv("PATH"));
   const std::string wrong = why_not(problem, start);
   ensure(wrong.empty(), "the schedule to begin with is none: {}", wrong);
   ProgramResult result;
   result.schedule = pushed_left(problem, start);
   result.objective_ns = timed(problem, start, options.congestion).end;
   result.only_start = true;
+  ProgramSolver solver(problem, options, watch, result);
   try {
-    solve_windows(problem, cbc, options, begun, watch, result);
-    if (!result.proved && !watch.ended())
-      solve(problem, cbc, options.congestion, std::nullopt, std::max(1.0, options.seconds - passed()), watch, result);
-  } catch (const Error& error) {  // the watch ended while the program was made
+    solver.solve();
+  } catch (const Error& error) {  // the time was over, or the watch ended, while the program was made
     if (error.code() != ExitCode::kTimeLimit && error.code() != ExitCode::kInterrupted) throw;
   }
-  result.seconds = passed();
+  result.seconds = solver.passed();
   return result;
 }
 

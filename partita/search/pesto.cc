@@ -22,7 +22,8 @@ struct Solved {
   ProgramResult program;
 };
 
-Solved solve(const Problem& problem, const PlacementProblem& fine, const Watch& watch) {
+// The program gets so many seconds at most.
+Solved solve(const Problem& problem, const PlacementProblem& fine, double seconds, const Watch& watch) {
   CoarsenOptions coarsening;
   coarsening.join_values = true;
   coarsening.keep_parallel = problem.options.at("coarsen") == "parallel";
@@ -35,10 +36,12 @@ Solved solve(const Problem& problem, const PlacementProblem& fine, const Watch& 
   options.congestion = problem.options.at("congestion") == "yes";
   const auto start = best_list_schedule(p, {}, why, options.congestion);
   if (!start) throw Error(ExitCode::kInfeasible, "pesto: " + why);
-  if (problem.tell)
+  if (problem.tell) {
+    options.tell = [&](const std::string& what) { problem.tell("pesto: " + what); };
     problem.tell(fmt::format("pesto: {} operations as {} vertices and {} values; {} by list scheduling",
                              fine.ops.size(), p.ops.size(), p.values.size(), ms(start->end)));
-  options.seconds = std::stod(problem.options.at("seconds"));
+  }
+  options.seconds = seconds;
   solved.program = solve_program(p, *start, options, watch);
   return solved;
 }
@@ -60,6 +63,13 @@ void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedS
   if (program.rows == 0)
     result.notes.push_back(fmt::format("the time was over before the program was made: {}, the best by list scheduling",
                                        ms(program.objective_ns)));
+  else if (!program.solved && !program.proved)
+    result.notes.push_back(fmt::format(
+        "the program of {}{} rows was not solved in the time: {}, {}{}", program.made ? "" : "more than ", program.rows,
+        ms(program.objective_ns), program.only_start ? "the best by list scheduling" : "the best by windows of it",
+        program.bound_ns == 0
+            ? ""
+            : fmt::format("; bound of the coarse problem {}, which is none of the step", ms(program.bound_ns))));
   else
     result.notes.push_back(
         fmt::format("program of {} rows, {} columns, {} of them bits: {}{}; bound of the coarse problem {}{}",
@@ -96,8 +106,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   const Watch of_solver = before_the_plan(watch, Watch::Clock::now() - begun);
   const std::string& order = problem.options.at("order");
   PlacementProblem fine = with_footprints(placed);
+  double seconds = std::stod(problem.options.at("seconds"));  // of all tries
   for (int tries = 1;; ++tries) {
-    const Solved solved = solve(problem, fine, of_solver);
+    const Solved solved = solve(problem, fine, seconds, of_solver);
+    seconds = std::max(0.0, seconds - solved.program.seconds);
     const PlacedSchedule schedule = expanded(placed.problem, solved, order == "own");
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;

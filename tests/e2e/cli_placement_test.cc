@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <regex>
 
 #include "partita/base/error.h"
@@ -33,8 +34,7 @@ Words with(Words words, const Words& more) {
 TEST(CliPlacement, InterruptedWhileCbcRunsKeepsTheBest) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   const std::string plan = scratch("plan.json");
-  const Outcome o =
-      interrupted(with({"plan", "--search", "pesto", "-o", plan}, kLanguageModel), "pesto: .* by list scheduling");
+  const Outcome o = interrupted(with({"plan", "--search", "pesto", "-o", plan}, kLanguageModel), "pesto: CBC solves");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("interrupted: this is the best plan so far"), std::string::npos) << o.err;
   EXPECT_NE(o.out.find("step time"), std::string::npos) << o.out;
@@ -50,6 +50,54 @@ TEST(CliPlacement, PestoKeepsTheTimeLimit) {
   EXPECT_EQ(o.code, 0) << o.err;
   // The limit is kept to within a second (docs/cli.md); more is for machines that are busy.
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 3.5);
+}
+
+// Its program has millions of rows, which CBC would read for longer than it has.
+TEST(CliPlacement, PestoKeepsItsSecondsOnAProgramTooLarge) {
+  if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
+  const auto begun = std::chrono::steady_clock::now();
+  const Outcome o = partita({"plan", "zoo:nmt?steps=10", "--batch", "64", "--cluster", "dgx-h100", "--devices", "4",
+                             "--search", "pesto?seconds=1"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(std::regex_search(o.err, std::regex("the program of more than [0-9]+ rows was not solved in the time: "
+                                                  ".* ms, the best by list scheduling")))
+      << o.err;
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 5);
+}
+
+// What TMPDIR is meanwhile.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const char* path) {
+    if (const char* before = std::getenv("TMPDIR")) before_ = before;
+    setenv("TMPDIR", path, 1);
+  }
+  ~TemporaryFolder() {
+    if (before_) setenv("TMPDIR", before_->c_str(), 1);
+    else unsetenv("TMPDIR");
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+// The files of cbc go to TMPDIR. `placement` needs it for one of its starts alone.
+TEST(CliPlacement, ATmpdirThatIsNoneIsNamed) {
+  if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
+  const TemporaryFolder nowhere("/nowhere/at/all");
+  const Words task = {"zoo:mlp", "--cluster", "dgx-1", "--devices", "2"};
+  const std::string why = "TMPDIR is '/nowhere/at/all', which is no folder";
+  for (const char* search : {"pesto", "baechi-msct"})
+    expect_error(with({"plan", "--search", search}, task), 3, {why, "point TMPDIR at a folder"});
+  const Outcome one = partita(with({"plan", "--search", "placement"}, task));
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.err.find("baechi-msct is no start: " + why), std::string::npos) << one.err;
+  const Outcome rows = partita(with({"compare", "--search", "single,pesto"}, task));
+  EXPECT_EQ(rows.code, 3) << rows.err;  // as for a row without cbc
+  EXPECT_TRUE(std::regex_search(rows.out, std::regex("single +32 "))) << rows.out;
+  EXPECT_NE(rows.out.find("no plan: " + why), std::string::npos) << rows.out;
 }
 
 // Rules that put layers on devices say where they leave some empty, and what does not.
