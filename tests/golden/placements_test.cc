@@ -335,7 +335,8 @@ TEST(Placements, WhatIsShownAddsUp) {
   }
 }
 
-// An update may come before a reader on another device, which reads a copy: a bound that has it wait is above such steps.
+// An update may come before a reader on another device, which reads a copy: a bound that has it wait is above such
+// steps.
 TEST(Placements, NoStepIsBelowTheBound) {
   for (const auto& [model, devices] : {std::pair{"zoo:mlp?layers=9,width=33,batch=3", 5},
                                        {"zoo:mlp?layers=20,width=33,batch=3", 8},
