@@ -31,7 +31,6 @@ StepUse use_of(const Planned& p) { return use_of(p.predicted, p.physical, p.trai
 const std::string& name_of(const Planned& p, DeviceId d) { return p.cluster.device(d).name; }
 
 void print_devices(const Planned& p, const StepUse& use) {
-  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
   size_t width = 0;
   for (const DeviceUse& device : use.devices) width = std::max(width, name_of(p, device.device).size());
   for (size_t l = 0; l < std::min(kLinks, use.links.size()); ++l) width = std::max(width, use.links[l].name.size());
@@ -40,10 +39,9 @@ void print_devices(const Planned& p, const StepUse& use) {
     const DeviceUse& device = use.devices[d];
     idle += device.ops == 0;
     if (device.ops == 0) continue;
-    fmt::print("  {}  {:<{}} {} ops, computes for {}, {} of the step; holds up to {}\n",
-               d < kLetters.size() ? kLetters[d] : '?', name_of(p, device.device), width, device.ops,
-               ns_text(device.compute_ns), percent(device.compute_ns, use.step_ns),
-               megabytes(static_cast<double>(device.peak_bytes)));
+    fmt::print("  {}  {:<{}} {} ops, computes for {}, {} of the step; holds up to {}\n", letter_of(d),
+               name_of(p, device.device), width, device.ops, ns_text(device.compute_ns),
+               percent(device.compute_ns, use.step_ns), megabytes(static_cast<double>(device.peak_bytes)));
   }
   if (idle > 0) fmt::print("     {} of {} devices run{} nothing\n", idle, use.devices.size(), idle == 1 ? "s" : "");
   for (size_t l = 0; l < std::min(kLinks, use.links.size()); ++l) {

@@ -125,8 +125,12 @@ StepUse use_of(const Trace& trace, const PhysicalGraph& physical, const Graph& g
   return use;
 }
 
-std::string chart_of(const RowUse& row, int64_t step_ns, int columns) {
+char letter_of(size_t place) {
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
+  return place < kLetters.size() ? kLetters[place] : '?';
+}
+
+std::string chart_of(const RowUse& row, int64_t step_ns, int columns) {
   std::string chart(static_cast<size_t>(columns), '.');
   if (step_ns <= 0) return chart;
   const auto column = [&](int64_t ns) {
@@ -134,8 +138,7 @@ std::string chart_of(const RowUse& row, int64_t step_ns, int columns) {
                                0, columns - 1);
   };
   for (const RowUse::Run& run : row.runs) {
-    const auto place = static_cast<size_t>(run.device);
-    const char letter = place < kLetters.size() ? kLetters[place] : '?';
+    const char letter = letter_of(static_cast<size_t>(run.device));
     for (int64_t c = column(run.start_ns); c <= column(std::max(run.start_ns, run.end_ns - 1)); ++c) {
       char& at = chart[static_cast<size_t>(c)];
       at = at == '.' || at == letter ? letter : '*';

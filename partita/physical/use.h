@@ -48,9 +48,11 @@ struct StepUse {
 // Of a trace of one step of all devices. `rows` is at least 2.
 StepUse use_of(const Trace& trace, const PhysicalGraph& physical, const Graph& graph, size_t rows);
 
-// Where in the step a row is computed: a letter for each of `columns` equal parts of the step, '0' .. '9', 'a' .. 'z'
-// for the place of its device in StepUse::devices ('?' from the 36th on), '*' where there are several, '.' where it is
-// none.
+// Stands for a device in charts, by its place in StepUse::devices: '0' .. '9', 'a' .. 'z', '?' from the 36th on.
+char letter_of(size_t place);
+
+// Where in the step a row is computed: for each of `columns` equal parts of the step the letter of its device, '*'
+// where there are several, '.' where it is none.
 std::string chart_of(const RowUse& row, int64_t step_ns, int columns);
 
 }  // namespace partita

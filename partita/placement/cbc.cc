@@ -260,10 +260,6 @@ std::string last_lines(const std::string& log) {
   return log.size() <= 1000 ? log : ".." + log.substr(log.size() - 1000);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr double kPartOfLeft = 0.9;      // of the time to a deadline
 constexpr double kStoppedSeconds = 0.5;  // to leave what it has
 

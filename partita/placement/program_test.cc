@@ -24,20 +24,12 @@
 #include "partita/placement/decode.h"
 #include "partita/placement/solve_program.h"
 #include "partita/placement/testing/brute_force.h"
+#include "partita/placement/testing/no_cbc.h"
 #include "partita/placement/testing/random_problem.h"
 #include "partita/placement/units.h"
 
 namespace partita {
 namespace {
-
-bool no_cbc() {
-  try {
-    find_cbc(std::getenv("PATH"));
-    return false;
-  } catch (const Error&) {
-    return true;
-  }
-}
 
 // A random problem of all the kinds there are; the placement is one that memory allows.
 struct Case {

@@ -114,9 +114,11 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(placed.problem, solved, schedule, result);
-    add_bound(bounds_of_plans(placed), result);
     const int64_t missing = lacking_bytes(problem, result);
-    if (missing <= 0) return result;
+    if (missing <= 0) {
+      add_bound(bounds_of_plans(placed), result);
+      return result;
+    }
     if (tries == kTries) expect_fits(missing, "pesto");
     watch.poll("before a placement was found that fits");
     // Footprints are what all of a device's operations keep together; the planner knows what is there when.

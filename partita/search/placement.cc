@@ -196,9 +196,11 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   const int64_t changes = (budget.steps ? std::min(most, *budget.steps / kTries) : most) / kPartOfChanges;
   const PlacementProblem whole = p;
   int idle = 0;  // tries in a row that changed nothing
-  int64_t aim_ns = nearest.end, lacks = shortest(problem, placed, {nearest}, {"own"}, watch).missing_bytes, less = 0;
-  for (int again = 0; again < kTries && idle < kMostIdle && !watch.ended(); ++again) {
-    if (tried.fits() && (!tried.waits(aim_ns) || !fills_memory(whole, nearest))) break;
+  int64_t aim_ns = nearest.end, less = 0;
+  const auto will_do = [&] { return tried.fits() && (!tried.waits(aim_ns) || !fills_memory(whole, nearest)); };
+  if (will_do()) return tried;
+  int64_t lacks = shortest(problem, placed, {nearest}, {"own"}, watch).missing_bytes;
+  for (int again = 0; again < kTries && idle < kMostIdle && !watch.ended() && !will_do(); ++again) {
     less += std::clamp(lacks, whole.devices[0].memory_bytes / kLeast, whole.devices[0].memory_bytes / kMost);
     for (size_t d = 0; d < p.devices.size(); ++d) p.devices[d].memory_bytes = whole.devices[d].memory_bytes - less;
     if (problem.tell)

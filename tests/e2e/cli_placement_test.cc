@@ -7,21 +7,11 @@
 #include <optional>
 #include <regex>
 
-#include "partita/base/error.h"
-#include "partita/placement/cbc.h"
+#include "partita/placement/testing/no_cbc.h"
 #include "program.h"
 
 namespace partita {
 namespace {
-
-bool no_cbc() {
-  try {
-    find_cbc(std::getenv("PATH"));
-    return false;
-  } catch (const Error&) {
-    return true;
-  }
-}
 
 const Words kLanguageModel = {
     "zoo:rnnlm?steps=10,hidden=512,vocabulary=2000", "--batch", "64", "--cluster", "flexflow-p100", "--devices", "2"};
