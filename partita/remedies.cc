@@ -95,7 +95,7 @@ std::vector<Change> asked_again(const Request& request) {
 // For another that places operations whole, the search that looks longest.
 std::vector<Change> placed(const Request& request) {
   const SearchEntry& entry = *parse_search(request.search).entry;
-  if (!entry.places || entry.measure != Objective::kTime || entry.name == kPlaced) return {};
+  if (!entry.only_places() || entry.name == kPlaced) return {};
   std::vector<Change> out = {{fmt::format("--search {}", kPlaced), request}};
   out[0].request.search = kPlaced;
   if (request.recompute == "layer") return out;

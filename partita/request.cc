@@ -161,8 +161,9 @@ void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& gr
   }
   if (stages.empty() || *stages.rbegin() == 0) return;
   const SearchEntry& entry = *choice.entry;
-  const bool whole = entry.places && entry.measure == Objective::kTime;
-  if (!whole && pins.ops.size() == graph.ops.size() && *stages.rbegin() + 1 == static_cast<int>(stages.size())) return;
+  if (!entry.only_places() && pins.ops.size() == graph.ops.size() &&
+      *stages.rbegin() + 1 == static_cast<int>(stages.size()))
+    return;
   const int ranks =
       entry.sharing ? entry.sharing({.graph = graph, .cluster = cluster, .options = choice.options}).stages : 1;
   const int count = ranks > 1 ? ranks * pipeline_of(choice.options).virtual_stages : 1;

@@ -36,9 +36,6 @@ std::string gap_text(const Planned& p) {
   return gap ? fmt::format("{:.1f}%", 100 * *gap) : "-";
 }
 
-// Whether its plans have a bound for placements of whole operations.
-bool proves_steps(const SearchEntry& entry) { return entry.places && entry.measure == Objective::kTime; }
-
 bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
 
 // Of what was predicted, times the drift.
@@ -55,7 +52,7 @@ class Rows {
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", "search", width_, "batch", "communication", "step time");
     if (a.measure) fmt::print("{:>10} {:>6} {:>7} ", "measured", "spread", "error");
     if (has_drift(a)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
-    for (const std::string& search : a.searches) bounds_ = bounds_ || proves_steps(*parse_search(search).entry);
+    for (const std::string& search : a.searches) bounds_ = bounds_ || parse_search(search).entry->only_places();
     if (bounds_) fmt::print("{:>6} ", "gap");
     fmt::print("{:>10} {:>14} {:>10}\n", "samples/s", "peak memory", "seconds");
   }

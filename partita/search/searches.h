@@ -60,6 +60,8 @@ struct SearchEntry {
   bool places = false;       // operations whole, each on a device that its type allows, groups of them together
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run
+  // All its plans have whole operations; `auto` also has others.
+  bool only_places() const { return places && measure == Objective::kTime; }
 };
 
 // Every search, in the order in which `partita searches` prints them; `auto` takes the first of equals.
