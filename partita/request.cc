@@ -39,6 +39,7 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
   plan.memory_limit_bytes = request.memory_limit_bytes;
+  plan.measured_on = cluster.profile ? cluster.profile->measured_on() : "";
   plan.model = {request.model,
                 request.bindings,
                 request.tdl,

@@ -8,6 +8,7 @@
 #include "partita/cli/explanation.h"
 #include "partita/in_file.h"
 #include "partita/physical/lower.h"
+#include "partita/search/placed_plan.h"
 
 namespace partita {
 
@@ -72,7 +73,7 @@ std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alt
 int explain_command(const Arguments& a) {
   Runner runner(true, a.dump);
   Planned p = open_plan(a.target, runner, Follow::kCheck, a.request.profile_file);
-  const bool places = places_whole_ops(p.plan);
+  const bool places = runs_ops_whole(p.plan);
   if (places) in_file(a.target, [&] { finish(p, runner); });
   Explained e(p);
   e.places = places && p.is_whole();

@@ -21,7 +21,7 @@ struct Explained {
   const Planned& planned;
   Explainer explainer;
   CollectiveTimes collectives;
-  bool places = false;  // it has whole operations on different devices, and all of its step is simulated
+  bool places = false;  // it has whole operations, each on one device, and all of its step is simulated
   std::optional<PlacedExplainer> placed;  // where the step is such a problem
   int memory_plans = 0;                   // alternatives whose memory was planned, so far
 };

@@ -1,4 +1,4 @@
-// `explain` of a plan that has whole operations on different devices: who does what, when.
+// `explain` of a plan that has whole operations, each on one device: who does what, when.
 #include <algorithm>
 #include <cstdio>
 

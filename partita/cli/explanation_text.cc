@@ -136,7 +136,7 @@ void print_summary(Explained& e) {
              megabytes(static_cast<double>(p.report.comm_bytes)), megabytes(static_cast<double>(p.report.inner_bytes)));
   for (const auto& [step, bytes] : e.explainer.bytes_by_step())
     fmt::print("  {:<16}{:>12}\n", step, megabytes(static_cast<double>(bytes)));
-  fmt::print("the dearest of {} conversions that move something:\n", moved.size());
+  if (!moved.empty()) fmt::print("the dearest of {} conversions that move something:\n", moved.size());
   if (moved.size() > kDearest) moved.resize(kDearest);
   print_moved(e, moved);
   fmt::print("`partita explain PLAN OP|TENSOR` has the alternatives to one of them\n");

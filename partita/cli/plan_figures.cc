@@ -15,7 +15,7 @@
 #include "partita/physical/breakdown.h"
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
-#include "partita/search/placed_explain.h"
+#include "partita/search/placed_plan.h"
 #include "partita/search/search_text.h"
 
 namespace partita {
@@ -145,18 +145,19 @@ KernelCounts kernel_counts(const Planned& p) {
 // local:N stands for any machine.
 bool is_nominal(const Cluster& cluster) { return !cluster.profile && cluster.name.starts_with("local:"); }
 
-// "Intel(R) Xeon(R) Processor (torch 2.13.0+cpu, cpu)": devices of a type may be other machines than its name says.
-std::string measured_on(const Profile& profile) {
-  return fmt::format("{} ({})", profile.machine.name, profile.machine.engine);
-}
+// A plan that was made with a profile, and has none now.
+bool lacks_its_profile(const Planned& p) { return !p.cluster.profile && !p.plan.measured_on.empty(); }
 
 }  // namespace
 
 std::string source_of_times(const Planned& p) {
+  if (lacks_its_profile(p))
+    return fmt::format("predicted, {}: the plan was made with a profile of {}, which --profile FILE gives",
+                       is_nominal(p.cluster) ? "nominal" : "by the cluster's figures", p.plan.measured_on);
   if (is_nominal(p.cluster)) return "predicted, nominal: without a profile of this machine";
   if (!p.cluster.profile || p.search.estimate) return "predicted";
   const KernelCounts counts = kernel_counts(p);
-  const std::string on = measured_on(*p.cluster.profile);
+  const std::string on = p.cluster.profile->measured_on();
   if (counts.estimated == 0) return fmt::format("predicted, all {} kernels measured on {}", counts.all, on);
   return fmt::format("predicted, {} of {} kernels estimated from what was measured on {}", counts.estimated, counts.all,
                      on);
@@ -201,11 +202,12 @@ std::string batch_norm_groups_text(const Planned& p) {
 
 void add_source_of_times(Json& json, const Planned& p) {
   json["nominal"] = is_nominal(p.cluster);
+  if (lacks_its_profile(p)) json["made_with_profile_of"] = p.plan.measured_on;
   if (!p.cluster.profile || p.search.estimate) return;
   const KernelCounts counts = kernel_counts(p);
   json["kernels"] = counts.all;
   json["estimated_kernels"] = counts.estimated;
-  json["measured_on"] = measured_on(*p.cluster.profile);
+  json["measured_on"] = p.cluster.profile->measured_on();
 }
 
 void add_utilization(Json& json, const Planned& p) {

@@ -200,6 +200,7 @@ std::string print(const Plan& plan, const Graph& graph) {
   text += fmt::format("  \"model\": {},\n", model_json(plan.model).dump());
   text += fmt::format("  \"cluster\": {},\n", Json{{"name", plan.cluster}, {"text", plan.cluster_text}}.dump());
   if (plan.memory_limit_bytes) text += fmt::format("  \"memory_limit_bytes\": {},\n", *plan.memory_limit_bytes);
+  if (!plan.measured_on.empty()) text += fmt::format("  \"measured_on\": {},\n", Json(plan.measured_on).dump());
   text += fmt::format("  \"search\": {},\n", Json(plan.search).dump());
   text += fmt::format("  \"objective\": {},\n", Json(plan.objective).dump());
   if (plan.model.recompute != "none") text += fmt::format("  \"recompute\": {},\n", Json(plan.model.recompute).dump());
@@ -277,6 +278,7 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
   if (in.optional("memory_limit_bytes")) plan.memory_limit_bytes = in.value<int64_t>("memory_limit_bytes");
   if (plan.memory_limit_bytes && *plan.memory_limit_bytes < 1)
     fail("plan: memory_limit_bytes is {}: write what a device may use, 1 or more", *plan.memory_limit_bytes);
+  if (in.optional("measured_on")) plan.measured_on = in.value<std::string>("measured_on");
   plan.search = in.value<std::string>("search");
   plan.objective = in.value<std::string>("objective");
   if (plan.objective != "comm" && plan.objective != "time")
@@ -446,8 +448,9 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   bool whole = false;
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);
-  for (const char* other : {"cluster", "memory_limit_bytes", "search", "objective", "recompute", "micro_batches",
-                            "pipeline", "bucket_bytes", "paper_cost", "refetched", "order", "transfers"})
+  for (const char* other :
+       {"cluster", "memory_limit_bytes", "measured_on", "search", "objective", "recompute", "micro_batches", "pipeline",
+        "bucket_bytes", "paper_cost", "refetched", "order", "transfers"})
     in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;

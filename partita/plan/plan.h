@@ -68,6 +68,7 @@ struct Plan {
   std::string cluster;                        // its name
   std::string cluster_text;                   // its YAML
   std::optional<int64_t> memory_limit_bytes;  // a device, that it was made for; none: the cluster's
+  std::string measured_on;                    // by whose profile it was made: Profile::measured_on(); empty: by none
   std::string search;                         // "soybean?tilings=all"
   std::string objective = "comm";
   Pipeline pipeline;

@@ -87,6 +87,8 @@ const Curve* Profile::curve(std::string_view of, int devices) const {
   return found == curves.end() ? nullptr : &found->second;
 }
 
+std::string Profile::measured_on() const { return fmt::format("{} ({})", machine.name, machine.engine); }
+
 double Profile::nominal_us(double flops, double bytes) const {
   return least_us_ + (flops_per_us_ > 0 ? flops / flops_per_us_ : 0) + (bytes_per_us_ > 0 ? bytes / bytes_per_us_ : 0);
 }

@@ -119,6 +119,8 @@ class Profile {
   const MeasuredKernel* find(const KernelId& id) const;
   const std::map<std::string, MeasuredKernel>& kernels() const { return kernels_; }
   const Curve* curve(std::string_view of, int devices = 0) const;
+  // "Intel(R) Xeon(R) Processor (torch 2.13.0+cpu, cpu)": devices of a type may be other machines than its name says.
+  std::string measured_on() const;
   // What runs of kernels took in all over what they would have with each at its kernel's median: a step adds up means.
   // 1 without means; of all kernels together, since one has few runs.
   double mean_over_median() const { return median_us_ > 0 ? mean_us_ / median_us_ : 1; }

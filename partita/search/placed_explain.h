@@ -10,9 +10,6 @@
 
 namespace partita {
 
-// Whether each operation runs whole on one device, and not all on the same.
-bool places_whole_ops(const Plan& plan);
-
 struct PlacedAlternative {
   DeviceId device;
   // By how much the step would be longer in the problem's measure (placed_graph.h), by lists in the plan's order.

@@ -12,9 +12,11 @@
 #include "partita/placement/memory.h"
 #include "partita/placement/units.h"
 #include "partita/search/judge.h"
+#include "partita/search/placed_plan.h"
 #include "partita/search/placement_best.h"
 #include "partita/search/placement_passes.h"
 #include "partita/search/placements.h"
+#include "partita/search/refine.h"
 #include "partita/search/searches.h"
 
 namespace partita {
@@ -50,11 +52,33 @@ void offer_favourites(const PlacementProblem& footprints, const Watch& watch, Be
   }
 }
 
+// The plan of --from is a start, where it keeps the pins. Bad input where it is not one of whole operations.
+void offer_plan(const Problem& problem, const PlacedGraph& placed, BestSchedule& best, Rules& rules,
+                std::vector<std::string>& notes) {
+  if (!problem.from) return;
+  const std::string whose = "the plan that it began with";
+  const std::optional<PlacedPlan> plan = placed_plan(placed, *problem.from);
+  if (!plan)
+    fail(
+        "--from: placement begins with plans of whole operations, each on one device that can run it; this one, by "
+        "'{}', has others; `--search exact` can begin with it",
+        problem.from->search);
+  const PlacedSchedule schedule = list_schedule(placed.problem, plan->device, plan->order, true);
+  if (const std::string wrong = why_not(with_ample_memory(placed.problem), schedule); !wrong.empty()) {
+    notes.push_back(fmt::format("{} is no start: {}", whose, wrong));
+    return;
+  }
+  best.take(schedule, whose);
+  rules.starts.push_back(best.offer(plan->device, plan->order, whose));
+  rules.own.push_back(schedule);
+}
+
 Rules offer_rules(const Problem& problem, const PlacedGraph& placed, const Watch& watch, BestSchedule& best,
                   std::vector<std::string>& notes) {
   const PlacementProblem& p = placed.problem;
   const int devices = problem.cluster.compute_count;
   Rules rules;
+  offer_plan(problem, placed, best, rules, notes);
   for (int d = 0; d < devices && !watch.ended(); ++d)
     rules.starts.push_back(
         best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device"));
@@ -221,6 +245,19 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   return tried;
 }
 
+// The plan of --from itself, where it fits, keeps the pins, and has the shorter step.
+void keep_plan_begun_with(const Problem& problem, Tried& tried) {
+  if (!problem.from || !keeps(problem.pins, *problem.from)) return;
+  const Judgement judged = judge_in_time(problem, *problem.from, {});
+  if (judged.missing_bytes.value_or(0) > 0 || (tried.fits() && tried.step_ns <= judged.cost)) return;
+  tried = {};
+  tried.step_ns = judged.cost;
+  tried.result.plan = *problem.from;
+  tried.result.plan->paper_cost.reset();  // another search's
+  tried.result.notes.push_back(
+      fmt::format("nothing shorter was found than the {} of the plan that it began with", ms(judged.cost)));
+}
+
 // A limit less what plans take to be lowered and simulated: each about as long as the step on one device took, a
 // quarter of what is left at most.
 Watch before_plans(Watch watch, Watch::Clock::duration lowering, bool is_small) {
@@ -253,6 +290,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
     if (other < tried) tried = std::move(other);
   }
   tried = planned(problem, placed, p, found[0], std::move(tried), budget, rng, watch);
+  keep_plan_begun_with(problem, tried);
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
@@ -273,6 +311,7 @@ SearchEntry placement_search() {
               "and on the step itself",
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },
+          .warm = true,
           .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};

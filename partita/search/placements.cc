@@ -26,6 +26,11 @@ std::vector<int> framework_ranks(const PlacementProblem& problem) {
   return rank;
 }
 
+PlacementProblem with_ample_memory(PlacementProblem problem) {
+  for (PlacedDevice& d : problem.devices) d.memory_bytes = INT64_MAX;
+  return problem;
+}
+
 std::string ms(int64_t ns) { return time_text(static_cast<double>(ns)); }
 
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
@@ -33,9 +38,7 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   const PlacementProblem& p = placed.problem;
   if (order == "framework") schedule = first_come(p, schedule.device, framework_ranks(p));
   if (order == "critical") schedule = first_come(p, schedule.device, critical_ranks(p, schedule.device));
-  PlacementProblem ample = p;
-  for (PlacedDevice& d : ample.devices) d.memory_bytes = INT64_MAX;
-  const std::string wrong = why_not(ample, schedule);
+  const std::string wrong = why_not(with_ample_memory(p), schedule);
   ensure(wrong.empty(), "{}: {}", name, wrong);
   SearchResult result;
   result.plan = plan_of(problem, placed, schedule, order != "framework", name);

@@ -16,6 +16,8 @@ std::vector<int> expert_devices(const Graph& graph, int devices);
 // By operation of the problem: groups follow their update; what runs on hosts alone stays there.
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op);
 
+PlacementProblem with_ample_memory(PlacementProblem problem);
+
 std::string ms(int64_t ns);  // time_text(): "3.68 ms", "57.5 us"
 
 // The framework's order, by operation of the problem.

@@ -31,6 +31,48 @@ TEST(CliPlacement, InterruptedWhileCbcRunsKeepsTheBest) {
   EXPECT_EQ(partita({"check", plan}).code, 0);
 }
 
+// A plan of an earlier search goes on; one with everything on one device, edited by hand or not, is a start; one that
+// divides operations is refused.
+TEST(CliPlacement, BeginsWithAPlan) {
+  const std::string long_one = scratch("long.json"), short_one = scratch("short.json"), plan = scratch("plan.json");
+  const auto step_of = [&](const Words& more) {
+    return json_of(with(with({"plan"}, kLanguageModel), more))["step_time_us"];
+  };
+  const double best = step_of({"--search", "placement", "-o", long_one});
+  const double quick = step_of({"--search", "placement", "--max-steps", "0", "-o", short_one});
+  EXPECT_LT(best, quick);
+  // With no changes of its own it has what it was given.
+  EXPECT_LE(step_of({"--search", "placement", "--max-steps", "0", "--from", long_one, "-o", plan}), best);
+  EXPECT_EQ(partita({"check", plan}).code, 0);
+  EXPECT_LE(step_of({"--search", "placement", "--from", short_one}), quick);
+  step_of({"--search", "baechi-mtopo", "-o", short_one});
+  EXPECT_LE(step_of({"--search", "placement", "--max-steps", "0", "--from", short_one}), quick);
+  step_of({"--search", "tofu", "-o", short_one});
+  expect_error(with(with({"plan"}, kLanguageModel), {"--search", "placement", "--from", short_one}), 3,
+               {"plans of whole operations", "'tofu'", "exact"});
+}
+
+// Whoever moves one operation of an update away from the parameter has no start: they stay together.
+TEST(CliPlacement, ThePlanToBeginWithMayNotBeOne) {
+  const Words asked = {"plan",        "zoo:rnnlm?steps=2,hidden=64,vocabulary=100",
+                       "--batch",     "8",
+                       "--cluster",   "flexflow-p100",
+                       "--devices",   "2",
+                       "--optimizer", "sgd?fine=1"};
+  const std::string plan = scratch("plan.json");
+  ASSERT_EQ(partita(with(asked, {"--search", "expert-placement?order=framework", "-o", plan})).code, 0);
+  std::string text = contents(plan);
+  const std::string moved = "\"decoder.weight.update.mul\": {\"mesh\":\"m";
+  const size_t at = text.find(moved);
+  ASSERT_NE(at, std::string::npos) << text;
+  text[at + moved.size()] = text[at + moved.size()] == '0' ? '1' : '0';
+  const std::string edited = put("edited.json", text);
+  ASSERT_EQ(partita({"check", edited}).code, 0);
+  const Outcome o = partita(with(asked, {"--search", "placement", "--from", edited}));
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("the plan that it began with is no start: "), std::string::npos) << o.err;
+}
+
 // Its program has 229,264 rows, with which CBC does not look at its clock for seconds.
 TEST(CliPlacement, PestoKeepsTheTimeLimit) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";

@@ -70,6 +70,30 @@ TEST(CliProfile, OfAPlanIsOfItsKernels) {
   EXPECT_NE(partita({"simulate", plan}).out.find("nominal: without a profile of this machine"), std::string::npos);
 }
 
+TEST(CliProfile, APlanKnowsThatItWasMadeWithOne) {
+  const std::string plan = scratch("plan.json"), file = fresh("profile.json");
+  const Outcome measured = partita(profile_of(file, {kModel}));
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const Words words = {"plan", kModel, "--devices", "2", "--search", "tofu", "--profile", file};
+  Words kept = words;
+  kept.insert(kept.end(), {"-o", plan});
+  const Json made = json_of(kept);
+  const Json with = json_of({"simulate", plan, "--profile", file}), without = json_of({"simulate", plan});
+  EXPECT_EQ(with["step_time_us"], made["step_time_us"]);
+  EXPECT_EQ(with["measured_on"], made["measured_on"]);
+  EXPECT_FALSE(with.contains("made_with_profile_of"));
+  EXPECT_NE(without["step_time_us"], made["step_time_us"]);
+  EXPECT_EQ(without["made_with_profile_of"], made["measured_on"]);
+  const std::string text = partita({"simulate", plan}).out;
+  EXPECT_NE(text.find("nominal: the plan was made with a profile of " + made["measured_on"].get<std::string>() +
+                      ", which --profile FILE gives"),
+            std::string::npos)
+      << text;
+  Words pinned = words;
+  pinned.insert(pinned.end(), {"--pin", plan});
+  EXPECT_EQ(json_of(pinned)["comm_bytes"], made["comm_bytes"]);
+}
+
 TEST(CliProfile, OfTwoAtOnceNothingIsLost) {
   const std::string file = put("profile.json", "");  // of no bytes, as mktemp makes one
   const Child one = start(profile_of(file, {kModel}));
