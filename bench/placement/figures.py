@@ -33,6 +33,7 @@ import words  # noqa: E402
 PROGRAMS = {"coarsen": "partita_coarsen_bench", "variants": "partita", "instances": "partita_certify_bench"}
 PARTS = tuple(PROGRAMS)
 COARSEN_S, OVER_PESTO, PROVED_S, ENOUGH, CERTIFIED, GOAL = 0.15, 0.92, 10, 0.05, 10, 13
+INSTANCES = 16  # without --vertices
 RANDOM, RANDOM_SECONDS = 200, 30
 
 
@@ -132,8 +133,11 @@ def verdict(args, problems, judged_results):
     if smallest:
         say(proved == len(smallest), f"{proved} of {len(smallest)} of 50 vertices proved optimal within {PROVED_S} s")
     count = certified(ours)
-    say(count >= CERTIFIED, f"{count} of {len(ours)} certified to {100 * ENOUGH:.0f}% within {args.seconds:g} s by our "
-        f"bounds alone (at least {CERTIFIED}, {GOAL} a goal)")
+    found = f"{count} of {len(ours)} certified to {100 * ENOUGH:.0f}% within {args.seconds:g} s by our bounds alone"
+    if len(ours) == INSTANCES:
+        say(count >= CERTIFIED, f"{found} (at least {CERTIFIED}, {GOAL} a goal)")
+    else:
+        print(f"{found} (of {INSTANCES} instances {CERTIFIED} have to be)")
     if judged_results:
         shorter = sum(f["end_ns"] is not None and f["end_ns"] < o["end_ns"] for f, o in zip(judged_results, ours))
         higher = sum(f["bound_ns"] > o["bound_ns"] for f, o in zip(judged_results, ours))
