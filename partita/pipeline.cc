@@ -202,7 +202,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   Pins pins = pins_of(request, p.training, p.cluster);
   if (!request.pin_file.empty())
     p.training = in_file(request.pin_file, [&] { return with_device_types(std::move(p.training), pins); });
-  const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.cluster);
+  const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.sha256, p.cluster);
   if (request.reads_for_all) request.reads_for_all(false);
   if (has_device_types(p.training)) expect_places(choice);
   in_file(request.pin_file, [&] { expect_stages(choice, pins, p.training, p.cluster); });

@@ -224,16 +224,25 @@ Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster)
   });
 }
 
-std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const Cluster& cluster) {
+std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const std::string& sha256,
+                                       const Cluster& cluster) {
   if (request.from_file.empty()) return std::nullopt;
+  const std::string text = read_file(request.from_file);
   return in_file(request.from_file, [&] {
-    const std::string text = read_file(request.from_file);
     const ModelReference model = parse_model_reference(text);
-    if (model.sha256 != fingerprint(graph))
+    if (model.sha256 != sha256)
       fail(
           "a plan to begin with is of the same model with the same settings; this one was made for '{}' and its "
           "SHA-256 differs",
           model.model);
+    if (model.recompute != request.recompute)
+      fail(
+          "a plan to begin with is of the same model with the same settings; this one was made with --recompute {}, "
+          "which here is {}",
+          model.recompute, request.recompute);
+    if (const int parts = request.micro_batches.value_or(1); model.micro_batches != parts)
+      fail("a plan to begin with works on its batch in as many micro-batches; this one in {}, and here it is {}",
+           model.micro_batches, parts);
     Plan plan = parse_plan(text, graph);
     if (const int devices = parse_cluster(plan.cluster_text, "cluster").compute_count; devices != cluster.compute_count)
       fail("a plan to begin with is for as many devices; this one is for {}, '{}' has {}", devices, cluster.name,

@@ -89,6 +89,7 @@ Cluster with_profile(Cluster cluster, const std::string& profile_file);
 Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster);
 // The plan to begin the search with, if there is one. Bad input where it is of another graph, or for another number of
 // devices.
-std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const Cluster& cluster);
+std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const std::string& sha256,
+                                       const Cluster& cluster);
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
@@ -10,6 +11,7 @@
 #include "partita/cli/interrupt.h"
 #include "partita/measure/measure.h"
 #include "partita/profile/profile.h"
+#include "partita/search/placed_plan.h"
 #include "partita/train/engine.h"
 #include "partita/train/measured_step.h"
 
@@ -39,6 +41,14 @@ std::string gap_text(const Planned& p) {
 bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
 
 // Of what was predicted, times the drift.
+int devices_that_compute(const Planned& p) {
+  std::set<DeviceId> devices;
+  for (const OpChoice& choice : p.plan.ops)
+    for (DeviceId d : choice.mesh.devices)
+      if (d.value < p.cluster.compute_count) devices.insert(d);
+  return static_cast<int>(devices.size());
+}
+
 double error_of(double predicted_ns, const Measurement& measured, double drift) {
   return predicted_ns * drift / 1e3 / measured.step.us - 1;
 }
@@ -83,6 +93,9 @@ class Rows {
       fmt::print(stderr, "{}: {} micro-batches\n", search, parts);
     if (const std::string groups = batch_norm_groups_text(p); !groups.empty())
       fmt::print(stderr, "{}: {}\n", search, groups);
+    if (const int idle = p.cluster.compute_count - devices_that_compute(p); idle > 0 && places_whole_ops(p.plan))
+      fmt::print(stderr, "{}: {} of {} devices run{} nothing\n", search, idle, p.cluster.compute_count,
+                 idle == 1 ? "s" : "");
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", search, width_, or_dash("{}", p.batch()),
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)

@@ -8,6 +8,7 @@
 #include "partita/cli/plan_figures.h"
 #include "partita/cli/progress.h"
 #include "partita/physical/use.h"
+#include "partita/search/placements.h"
 
 namespace partita {
 
@@ -102,6 +103,11 @@ std::string change_text(const PlacedAlternative& other) {
   return fmt::format("{} {}", ns_text(std::abs(other.change_ns)), other.change_ns > 0 ? "longer" : "shorter");
 }
 
+bool has_host_ops(const Planned& p) {
+  return std::any_of(p.plan.ops.begin(), p.plan.ops.end(),
+                     [&](const OpChoice& c) { return c.mesh.devices[0].value >= p.cluster.compute_count; });
+}
+
 }  // namespace
 
 void print_placed(Explained& e) {
@@ -110,7 +116,9 @@ void print_placed(Explained& e) {
   fmt::print("it places operations whole; a step takes {} ({})\n", ns_text(use.step_ns), source_of_times(p));
   if (e.placed) {
     const int64_t bound = e.placed->bounds().ns();
-    fmt::print("  no placement of whole operations takes less than {} (gap {:.1f}%)\n", ns_text(bound),
+    fmt::print("  no placement of whole operations{}{} takes less than {} (gap {:.1f}%)\n",
+               has_host_ops(p) ? " with these on hosts" : "",
+               has_cold_times(p.cluster) ? ", each kernel as long as on one device," : "", ns_text(bound),
                100 * gap_of(use.step_ns, bound));
   }
   print_devices(p, use);

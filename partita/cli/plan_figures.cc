@@ -16,6 +16,7 @@
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
 #include "partita/search/placed_plan.h"
+#include "partita/search/placements.h"
 #include "partita/search/search_text.h"
 
 namespace partita {
@@ -334,9 +335,9 @@ void print_placement_bound(const Planned& p) {
   const auto gap = gap_of_placement(p);
   if (!gap) return;
   const int64_t bound = *p.search.lower_bound_step_ns;
-  fmt::print("lower bound    {} for whole operations (gap {:.1f}%){}\n", time_text(static_cast<double>(bound)),
-             100 * *gap,
-             p.step_time_ns() < bound ? "; it is of the placement problem, and the lowered step is shorter" : "");
+  fmt::print("lower bound    {} for whole operations{} (gap {:.1f}%){}\n", time_text(static_cast<double>(bound)),
+             has_cold_times(p.cluster) ? ", each kernel as long as on one device" : "", 100 * *gap,
+             p.step_time_ns() < bound ? "; the lowered step is shorter" : "");
 }
 
 // "213 ops on node0.gpu0, 202 on node0.gpu1", of plans that have whole operations on different devices.

@@ -218,6 +218,12 @@ int profile_command(const Arguments& a) {
   }
   if (const double others = use.others(); others > kManyOfOthers)
     fmt::print(stderr, "other programs used {:.1f} cores meanwhile; alone it would be faster\n", others);
+  constexpr double kOftenInterrupted = 1.3;
+  if (const double times = profile.mean_over_median(); times > kOftenInterrupted)
+    fmt::print(stderr,
+               "kernels were often interrupted: their runs took {:.1f} times their medians in all, and so do predicted "
+               "steps; profile again when nothing else runs\n",
+               times);
   if (!replaced) write_file(a.output, print(profile));
   print_report(a, profile, report);
   if (!report.interrupted) return 0;

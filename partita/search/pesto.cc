@@ -55,8 +55,7 @@ PlacedSchedule expanded(const PlacementProblem& fine, const Solved& solved, bool
   return list_schedule(fine, device, expanded_order(solved.coarse, order_of(coarse)), false);
 }
 
-void add_notes(const PlacementProblem& fine, const Solved& solved, const PlacedSchedule& schedule,
-               SearchResult& result) {
+void add_notes(const Solved& solved, const PlacedSchedule& schedule, SearchResult& result) {
   const ProgramResult& program = solved.program;
   result.notes.push_back(fmt::format("coarsened to {} vertices of at most 8% of the time and 12% of the memory",
                                      solved.coarse.problem.ops.size()));
@@ -113,10 +112,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     const PlacedSchedule schedule = expanded(placed.problem, solved, order == "own");
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
-    add_notes(placed.problem, solved, schedule, result);
+    add_notes(solved, schedule, result);
     const int64_t missing = lacking_bytes(problem, result);
     if (missing <= 0) {
-      add_bound(bounds_of_plans(placed), result);
+      add_bound(bounds_of_plans(placed), problem.cluster, result);
       return result;
     }
     if (tries == kTries) expect_fits(missing, "pesto");

@@ -27,7 +27,8 @@ std::optional<PlacedExplainer> PlacedExplainer::of(const Graph& of_model, const 
   const Problem problem{.graph = graph, .cluster = cluster};
   if (!can_be_placed(problem)) return std::nullopt;
   PlacedExplainer e(placed_graph(problem, CostModel(cluster), {}));
-  std::optional<PlacedPlan> placed = placed_plan(e.placed_, plan);
+  std::string why;
+  std::optional<PlacedPlan> placed = placed_plan(e.placed_, plan, why);
   if (!placed) return std::nullopt;
   e.device_ = std::move(placed->device);
   e.order_ = std::move(placed->order);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "partita/base/error.h"
+
 namespace partita {
 
 bool runs_ops_whole(const Plan& plan) {
@@ -55,12 +57,16 @@ std::vector<int> order_of(const PlacedGraph& placed, const Plan& plan) {
 
 }  // namespace
 
-std::optional<PlacedPlan> placed_plan(const PlacedGraph& placed, const Plan& plan) {
-  if (!runs_ops_whole(plan)) return std::nullopt;
+std::optional<PlacedPlan> placed_plan(const PlacedGraph& placed, const Plan& plan, std::string& why) {
+  ensure(runs_ops_whole(plan), "a plan that divides operations is no placement of them");
   PlacedPlan found{devices_of(placed, plan), order_of(placed, plan)};
   const PlacementProblem& p = placed.problem;
-  for (size_t o = 0; o < p.ops.size(); ++o)
-    if (p.ops[o].ns[static_cast<size_t>(found.device[o])] <= 0) return std::nullopt;
+  for (size_t o = 0; o < p.ops.size(); ++o) {
+    const auto d = static_cast<size_t>(found.device[o]);
+    if (p.ops[o].ns[d] > 0) continue;
+    why = fmt::format("'{}' cannot run on {}", p.ops[o].name, p.devices[d].name);
+    return std::nullopt;
+  }
   return found;
 }
 

@@ -4,6 +4,7 @@
 // on the host.
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "partita/search/placed_graph.h"
@@ -20,7 +21,7 @@ struct PlacedPlan {
   std::vector<int> order;   // of them: starts and loads, the plan's operations in its order, outputs
 };
 
-// None where an operation is on several devices, or on one that cannot run it.
-std::optional<PlacedPlan> placed_plan(const PlacedGraph& placed, const Plan& plan);
+// Of a plan whose operations are whole. None where one is on a device that cannot run it, which `why` says.
+std::optional<PlacedPlan> placed_plan(const PlacedGraph& placed, const Plan& plan, std::string& why);
 
 }  // namespace partita

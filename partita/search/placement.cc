@@ -57,20 +57,25 @@ void offer_plan(const Problem& problem, const PlacedGraph& placed, BestSchedule&
                 std::vector<std::string>& notes) {
   if (!problem.from) return;
   const std::string whose = "the plan that it began with";
-  const std::optional<PlacedPlan> plan = placed_plan(placed, *problem.from);
-  if (!plan)
+  if (!runs_ops_whole(*problem.from))
     fail(
-        "--from: placement begins with plans of whole operations, each on one device that can run it; this one, by "
-        "'{}', has others; `--search exact` can begin with it",
+        "--from: placement begins with plans of whole operations, each on one device; this one, by '{}', has others; "
+        "`--search exact` can begin with it",
         problem.from->search);
-  const PlacedSchedule schedule = list_schedule(placed.problem, plan->device, plan->order, true);
-  if (const std::string wrong = why_not(with_ample_memory(placed.problem), schedule); !wrong.empty()) {
-    notes.push_back(fmt::format("{} is no start: {}", whose, wrong));
+  std::string why;
+  const std::optional<PlacedPlan> plan = placed_plan(placed, *problem.from, why);
+  std::optional<PlacedSchedule> schedule;
+  if (plan) {
+    schedule = list_schedule(placed.problem, plan->device, plan->order, true);
+    why = why_not(with_ample_memory(placed.problem), *schedule);
+  }
+  if (!why.empty()) {
+    notes.push_back(fmt::format("{} is no start: {}", whose, why));
     return;
   }
-  best.take(schedule, whose);
+  best.take(*schedule, whose);
   rules.starts.push_back(best.offer(plan->device, plan->order, whose));
-  rules.own.push_back(schedule);
+  rules.own.push_back(*schedule);
 }
 
 Rules offer_rules(const Problem& problem, const PlacedGraph& placed, const Watch& watch, BestSchedule& best,
@@ -79,9 +84,13 @@ Rules offer_rules(const Problem& problem, const PlacedGraph& placed, const Watch
   const int devices = problem.cluster.compute_count;
   Rules rules;
   offer_plan(problem, placed, best, rules, notes);
-  for (int d = 0; d < devices && !watch.ended(); ++d)
+  std::optional<PlacedSchedule> of_one;  // device, the shortest
+  for (int d = 0; d < devices && !watch.ended(); ++d) {
     rules.starts.push_back(
         best.offer(placed_as(placed, std::vector<int>(problem.graph.ops.size(), d)), {}, "one device"));
+    if (!of_one || rules.starts.back().end < of_one->end) of_one = rules.starts.back();
+  }
+  if (of_one) rules.own.push_back(*of_one);
   const std::vector<int> expert = placed_as(placed, expert_devices(problem.graph, devices));
   rules.starts.push_back(best.offer(expert, {}, "expert-placement"));
   rules.own.push_back(first_come(p, expert, critical_ranks(p, expert)));
@@ -147,39 +156,37 @@ std::string note_of(const Coarsest& coarsest) {
       r.proved() ? "its shortest" : "none below " + ms(r.bound_ns));
 }
 
-// The best schedules of the step, the last first: of the step itself, of coarser problems, of the best rule; and then
-// of all rules.
-std::vector<PlacedSchedule> searched(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng,
-                                     const Watch& watch, const PlacementBounds& bounds,
-                                     std::vector<std::string>& notes) {
-  const PlacementProblem& p = placed.problem;
-  BestSchedule best(p);
-  Rules rules = offer_rules(problem, placed, watch, best, notes);
+// What passes over a step found.
+struct Found {
+  std::vector<PlacedSchedule> schedules;  // the last first: of the step itself, of coarser problems, of the best rule
+  std::vector<std::string> notes;
+  bool enough = false;  // the bound, or the gap, is reached
+};
+
+Found searched(const PlacementProblem& p, const PassOptions& options, const Budget& budget, Rng& rng,
+               const Watch& watch, BestSchedule& best) {
+  Found found;
   const std::string rule = best.whose();
   const PlacedSchedule of_rule = best.schedule();
-  PassOptions options{.starts = std::move(rules.starts),
-                      .enough_ns = static_cast<int64_t>(static_cast<double>(bounds.ns()) * (1 + budget.gap)),
-                      .steps = budget.steps,
-                      .tell = problem.tell};
-  if (!watch.deadline && !budget.steps) options.further = further_passes(p.ops.size());
   PassReport passes = improve_in_passes(p, options, rng, watch, best);
-  std::vector<PlacedSchedule> found{of_rule};
-  found.insert(found.end(), passes.found.begin(), passes.found.end());
-  notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule, ms(of_rule.end),
-                              best.whose(), ms(best.schedule().end)));
+  found.schedules = {of_rule};
+  found.schedules.insert(found.schedules.end(), passes.found.begin(), passes.found.end());
+  found.notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule,
+                                    ms(of_rule.end), best.whose(), ms(best.schedule().end)));
   if (passes.passes > 1)
-    notes.push_back(fmt::format("{} passes, the first to {}; of the further ones {} made it shorter", passes.passes,
-                                ms(passes.first_ns), passes.shorter));
-  if (!best.fits() || best.schedule().end > options.enough_ns) {
-    if (budget.gap > 0) notes.push_back(fmt::format("the gap of {} was not reached", budget.gap));
-    if (options.further && !watch.ended()) notes.push_back("--time-limit gives it more passes");
+    found.notes.push_back(fmt::format("{} passes, the first to {}; of the further ones {} made it shorter",
+                                      passes.passes, ms(passes.first_ns), passes.shorter));
+  found.enough = best.fits() && best.schedule().end <= options.enough_ns;
+  if (!found.enough) {
+    if (budget.gap > 0) found.notes.push_back(fmt::format("the gap of {} was not reached", budget.gap));
+    if (options.further && !watch.deadline && !watch.ended())
+      found.notes.push_back("--time-limit gives it more passes");
   }
-  if (passes.coarsest) notes.push_back(note_of(*passes.coarsest));
+  if (passes.coarsest) found.notes.push_back(note_of(*passes.coarsest));
   best.take(pushed_left(p, best.schedule()), best.whose());
-  found.push_back(best.schedule());
-  std::reverse(found.begin(), found.end());
-  if (found.size() > kLowered) found.resize(kLowered);
-  found.insert(found.end(), rules.own.begin(), rules.own.end());
+  found.schedules.push_back(best.schedule());
+  std::reverse(found.schedules.begin(), found.schedules.end());
+  if (found.schedules.size() > kLowered) found.schedules.resize(kLowered);
   return found;
 }
 
@@ -269,35 +276,124 @@ Watch before_plans(Watch watch, Watch::Clock::duration lowering, bool is_small) 
   return watch;
 }
 
+// Rounds of passes and plans of what they found. The first is with all memory. With a limit of time passes go on behind
+// it. Where plans need more than their schedules, so that none fits or the best waits for memory, a round is made with
+// a part of the memory less; within a limit of time more of them, with more less in turn.
+class Rounds {
+ public:
+  Rounds(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng, const Watch& watch,
+         Watch::Clock::duration lowering, int64_t bound_ns)
+      : problem_(problem),
+        placed_(placed),
+        budget_(budget),
+        rng_(rng),
+        watch_(watch),
+        lowering_(lowering),
+        enough_ns_(static_cast<int64_t>(static_cast<double>(bound_ns) * (1 + budget.gap))),
+        best_(placed.problem) {}
+
+  Tried run() {
+    std::vector<std::string> notes;
+    rules_ = offer_rules(problem_, placed_, until_plans(), best_, notes);
+    Tried tried = *round(placed_.problem, best_, false);
+    constexpr int64_t kMostLess = 4;  // parts
+    for (int64_t less = 0; !budget_.steps && !enough_ && !watch_.ended();) {
+      if (!watch_.deadline && (less > 0 || !waits(tried))) break;
+      std::optional<Tried> other =
+          waits(tried) ? with_less(1 + less++ % kMostLess) : round(placed_.problem, best_, true);
+      if (other && *other < tried) tried = std::move(*other);
+    }
+    if (waits(tried))
+      notes.push_back(
+          fmt::format("the best schedule takes {}: plans of it and of others as short need more memory than "
+                      "there is, or wait for it",
+                      ms(best_.schedule().end)));
+    tried.result.notes.insert(tried.result.notes.end(), notes.begin(), notes.end());
+    return tried;
+  }
+
+ private:
+  bool is_small() const { return placed_.problem.ops.size() <= kFew; }
+  Watch until_plans() const { return before_plans(watch_, lowering_, is_small()); }
+  bool waits(const Tried& tried) const {
+    return !tried.fits() || (tried.waits(best_.schedule().end) && fills_memory(placed_.problem, best_.schedule()));
+  }
+
+  std::optional<Tried> with_less(int64_t parts) {
+    constexpr int64_t kPart = 32;
+    PlacementProblem p = placed_.problem;
+    for (PlacedDevice& d : p.devices) d.memory_bytes -= parts * (d.memory_bytes / kPart);
+    if (problem_.tell)
+      problem_.tell(fmt::format("placement: once more with {}, since plans need more than schedules",
+                                megabytes(static_cast<double>(p.devices[0].memory_bytes))));
+    BestSchedule best(p);
+    best.take(best_);
+    for (const PlacedSchedule& start : rules_.starts) best.take(start, "a rule");
+    return round(p, best, false);
+  }
+
+  // `goes_on`: only further passes, and none where these bring nothing.
+  std::optional<Tried> round(const PlacementProblem& p, BestSchedule& best, bool goes_on) {
+    PassOptions options{.starts = rules_.starts,
+                        .enough_ns = enough_ns_,
+                        .steps = budget_.steps,
+                        .goes_on = goes_on,
+                        .first_start = starts_++,
+                        .tell = problem_.tell};
+    if (!budget_.steps) options.further = goes_on ? kGoingOn : further_passes(p.ops.size());
+    const PlacedSchedule before = best.schedule();
+    Found found = searched(p, options, budget_, rng_, until_plans(), best);
+    enough_ |= found.enough;
+    if (goes_on && best.schedule().start == before.start && best.schedule().device == before.device)
+      return std::nullopt;
+    if (problem_.tell) problem_.tell("placement: lowers and simulates the best schedules");
+    const PlacedSchedule& first = found.schedules[0];
+    Tried tried = shortest(problem_, placed_, {first}, {"own", "framework"}, watch_);
+    // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
+    if ((tried.waits(first.end) || !tried.fits() || is_small()) && !watch_.ended()) {
+      std::vector<PlacedSchedule> others = rules_.own;
+      others.insert(others.end(), found.schedules.begin() + 1, found.schedules.end());
+      Tried other = shortest(
+          problem_, placed_, others,
+          is_small() ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"},
+          watch_);
+      if (other < tried) tried = std::move(other);
+    }
+    tried = planned(problem_, placed_, p, first, std::move(tried), budget_, rng_, watch_);
+    tried.result.notes.insert(tried.result.notes.end(), found.notes.begin(), found.notes.end());
+    return tried;
+  }
+
+  static constexpr int kGoingOn = 4;  // passes, one of which at least is afresh where they bring little
+
+  const Problem& problem_;
+  const PlacedGraph& placed_;
+  const Budget& budget_;
+  Rng& rng_;
+  const Watch& watch_;
+  const Watch::Clock::duration lowering_;  // of a plan, about
+  const int64_t enough_ns_;
+  BestSchedule best_;
+  Rules rules_;
+  size_t starts_ = 0;  // rounds so far
+  bool enough_ = false;
+};
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const Watch watch = budget.watch();
   const Watch::Clock::time_point begun = Watch::Clock::now();
   const PlacedGraph placed = placed_graph(problem, CostModel(problem.cluster), watch);
-  const PlacementProblem& p = placed.problem;
-  const bool is_small = p.ops.size() <= kFew;
-  const Watch of_passes = before_plans(watch, Watch::Clock::now() - begun, is_small);
-  expect_room_for_what_stays(p);
-  std::vector<std::string> notes;
+  const Watch::Clock::duration lowering = Watch::Clock::now() - begun;
+  expect_room_for_what_stays(placed.problem);
   const PlacementBounds bounds = bounds_of_plans(placed);
-  const std::vector<PlacedSchedule> found = searched(problem, placed, budget, rng, of_passes, bounds, notes);
-  if (problem.tell) problem.tell("placement: lowers and simulates the best schedules");
-  Tried tried = shortest(problem, placed, {found[0]}, {"own", "framework"}, watch);
-  // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
-  const std::vector<std::string> orders =
-      is_small ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
-  if ((tried.waits(found[0].end) || !tried.fits() || is_small) && !watch.ended()) {
-    Tried other = shortest(problem, placed, {found.begin() + 1, found.end()}, orders, watch);
-    if (other < tried) tried = std::move(other);
-  }
-  tried = planned(problem, placed, p, found[0], std::move(tried), budget, rng, watch);
+  Tried tried = Rounds(problem, placed, budget, rng, watch, lowering, bounds.ns()).run();
   keep_plan_begun_with(problem, tried);
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
                             "nearest has {} bytes missing; other searches divide operations, or take --micro-batches",
                             tried.missing_bytes));
-  tried.result.notes.insert(tried.result.notes.end(), notes.begin(), notes.end());
-  add_bound(bounds, tried.result);
+  add_bound(bounds, problem.cluster, tried.result);
   return std::move(tried.result);
 }
 

@@ -101,10 +101,11 @@ PlacementProblem with_less_memory(PlacementProblem p, int64_t part) {
 class Passes {
  public:
   Passes(const PassOptions& options, Rng& rng, const Watch& watch)
-      : options_(options), rng_(rng), watch_(watch), left_(options.steps) {}
+      : options_(options), rng_(rng), watch_(watch), left_(options.steps), afresh_(options.first_start) {}
 
   PassReport run(const PlacementProblem& p, BestSchedule& best) {
-    first(p, best);
+    report_.first_ns = best.schedule().end;
+    if (!options_.goes_on) first(p, best);
     bool afresh = fills_memory(p, best.schedule()) || !best.fits();
     int without = 0;  // passes in a row that brought nothing
     for (int k = 0; goes_on(k, without, best); ++k) {
@@ -128,7 +129,6 @@ class Passes {
   }
 
   void first(const PlacementProblem& p, BestSchedule& best) {
-    report_.passes = 1;
     improve_levels(p, levels_along(p, best.start(), Kind::kFirst), 1, best);
     improve_step(p, 1, best);
     report_.first_ns = best.schedule().end;
@@ -140,10 +140,9 @@ class Passes {
   }
   void from_a_start(const PlacementProblem& whole, BestSchedule& best) {
     const bool full = fills_memory(whole, best.schedule()) || !best.fits();
-    const PlacementProblem p =
-        full ? with_less_memory(whole, kLess[static_cast<size_t>(afresh_) % std::size(kLess)]) : whole;
+    const PlacementProblem p = full ? with_less_memory(whole, kLess[afresh_ % std::size(kLess)]) : whole;
     BestSchedule now(p);
-    now.offer(options_.starts[static_cast<size_t>(afresh_) % options_.starts.size()].device, {}, "a start");
+    now.offer(options_.starts[afresh_ % options_.starts.size()].device, {}, "a start");
     ++afresh_;
     improve_levels(p, levels_along(p, now.start(), Kind::kAfresh), kAfresh, now);
     const double most = (1 + (full ? kFarBehind : kBehind)) * static_cast<double>(best.schedule().end);
@@ -240,8 +239,8 @@ class Passes {
   Rng& rng_;
   const Watch& watch_;
   std::optional<int64_t> left_;  // changes
-  int afresh_ = 0;               // passes
-  PassReport report_;
+  size_t afresh_;                // the next start
+  PassReport report_ = {.passes = 1};
 };
 
 }  // namespace

@@ -28,6 +28,8 @@ struct PassOptions {
   // Further passes; nothing: until the time or the changes are used up, or the schedule will do. Two in a row that
   // bring nothing end them if they are so many at most.
   std::optional<int> further;
+  bool goes_on = false;    // the first pass was made already
+  size_t first_start = 0;  // of `starts`, in turn, for the first pass afresh
   std::function<void(const std::string&)> tell = nullptr;
 };
 

@@ -28,8 +28,11 @@ std::vector<int> framework_ranks(const PlacementProblem& problem);
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
 
+// Whether a kernel's time depends on what ran before it (a profile with cold times): then bounds of the problem, whose
+// times are those of the step on one device, are no bounds of every lowered step.
+bool has_cold_times(const Cluster& cluster);
 // Says what no schedule of whole operations takes less than, and in a note why.
-void add_bound(const PlacementBounds& bounds, SearchResult& result);
+void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResult& result);
 
 // What the result's plan lacks on the device that lacks most, in whichever order counts of it (bytes; 0: it fits).
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result);

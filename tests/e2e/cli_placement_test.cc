@@ -73,6 +73,55 @@ TEST(CliPlacement, ThePlanToBeginWithMayNotBeOne) {
   EXPECT_NE(o.err.find("the plan that it began with is no start: "), std::string::npos) << o.err;
 }
 
+// Other settings than the search's are named; the same ones are taken: recomputation, device types.
+TEST(CliPlacement, ThePlanToBeginWithIsOfTheSameSettings) {
+  const Words asked = {
+      "plan",     "zoo:mlp?width=24,batch=16,layers=4", "--cluster", "flexflow-p100", "--devices", "2", "--search",
+      "placement"};
+  const std::string plan = scratch("plan.json");
+  const auto goes_on = [&](const Words& settings) {
+    const Json made = json_of(with(with(asked, settings), {"-o", plan}));
+    const Json from = json_of(with(with(asked, settings), {"--max-steps", "0", "--from", plan}));
+    EXPECT_LE(from["step_time_us"], made["step_time_us"]);
+  };
+  goes_on({"--recompute", "cheap"});
+  expect_error(with(asked, {"--from", plan}), 3, {plan, "--recompute cheap", "here is none"});
+  const std::string pins = put("pins.json", R"({"device_types": {"fc1": "cpu"}})");
+  goes_on({"--pin", pins});
+  const Outcome free = partita(with(asked, {"--from", plan}));
+  EXPECT_EQ(free.code, 0) << free.err;
+  EXPECT_NE(free.err.find("is no start: 'fc1' cannot run on node0.host"), std::string::npos) << free.err;
+  Words pipeline(asked.begin(), asked.end() - 2);
+  ASSERT_EQ(partita(with(pipeline, {"--search", "pipeline?stages=2", "-o", plan})).code, 0);
+  expect_error(with(asked, {"--from", plan}), 3, {plan, "micro-batches", "here it is 1"});
+}
+
+// Memory binds, and plans need more than their schedules: what is found without a limit, in a second, is not lost where
+// there is more time.
+TEST(CliPlacement, MoreTimeIsNotWorseWhereMemoryBinds) {
+  const Words asked = {"plan",           "zoo:rnnlm?steps=4,hidden=128,vocabulary=500",
+                       "--batch",        "16",
+                       "--cluster",      "flexflow-p100",
+                       "--devices",      "2",
+                       "--search",       "placement",
+                       "--memory-limit", "1.9MB"};
+  const Json one = json_of(asked), more = json_of(with(asked, {"--time-limit", "4"}));
+  EXPECT_LE(more["step_time_us"], one["step_time_us"]);
+  EXPECT_LE(more["peak_memory_bytes"], 1'900'000);
+}
+
+// A profile says that a message takes 200 us, for which the problem has no place: the plan on one device is the
+// shorter.
+TEST(CliPlacement, OneDeviceIsAmongThePlansThatAreCompared) {
+  const std::string profile = put("profile.json", R"({"schema_version": 1, "device": "core", "machine": {"name": "Z80",
+      "engine": "none", "cores": 2, "task_us": 1, "message_us": 200}, "kernels": []})");
+  const auto step_of = [&](const std::string& search) {
+    return json_of({"plan", "zoo:mlp?width=24,batch=8,layers=2", "--devices", "2", "--profile", profile, "--search",
+                    search})["step_time_us"];
+  };
+  EXPECT_LE(step_of("placement"), step_of("single"));
+}
+
 // Its program has 229,264 rows, with which CBC does not look at its clock for seconds.
 TEST(CliPlacement, PestoKeepsTheTimeLimit) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
@@ -154,6 +203,10 @@ TEST(CliPlacement, RulesSayWhichDevicesAreEmpty) {
   EXPECT_NE(
       notes("zoo:mlp?layers=3,width=3", "2", "expert").find("expert: no layer has as many samples or units, so 2 of"),
       std::string::npos);
+  const Outcome compared = partita({"compare", "zoo:mlp?layers=3", "--batch", "8", "--cluster", "flexflow-p100",
+                                    "--devices", "4", "--search", "single,expert-placement"});
+  EXPECT_NE(compared.err.find("expert-placement: 1 of 4 devices runs nothing\n"), std::string::npos) << compared.err;
+  EXPECT_EQ(compared.err.find("single"), std::string::npos) << compared.err;
   for (const char* search : {"expert-placement", "layer-placement", "expert"})
     EXPECT_EQ(notes("zoo:mlp?layers=4", "8", search).find("run nothing"), std::string::npos) << search;
 }
