@@ -87,8 +87,8 @@ Cluster with_memory_limit(Cluster cluster, std::optional<int64_t> bytes);
 Cluster with_profile(Cluster cluster, const std::string& profile_file);
 // What its pin file fixes. Bad input where that breaks a rule of plans on this cluster.
 Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster);
-// The plan to begin the search with, if there is one. Bad input where it is of another graph, or for another number of
-// devices.
+// The plan to begin the search with, if there is one. Bad input where it is of another step, recomputation and
+// micro-batches included, or for another number of devices. `sha256`: of the step on the whole batch (ModelReference).
 std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const std::string& sha256,
                                        const Cluster& cluster);
 

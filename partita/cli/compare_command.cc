@@ -40,7 +40,6 @@ std::string gap_text(const Planned& p) {
 
 bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
 
-// Of what was predicted, times the drift.
 int devices_that_compute(const Planned& p) {
   std::set<DeviceId> devices;
   for (const OpChoice& choice : p.plan.ops)
@@ -49,6 +48,7 @@ int devices_that_compute(const Planned& p) {
   return static_cast<int>(devices.size());
 }
 
+// Of what was predicted, times the drift.
 double error_of(double predicted_ns, const Measurement& measured, double drift) {
   return predicted_ns * drift / 1e3 / measured.step.us - 1;
 }
