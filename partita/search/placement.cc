@@ -52,16 +52,11 @@ void offer_favourites(const PlacementProblem& footprints, const Watch& watch, Be
   }
 }
 
-// The plan of --from is a start, where it keeps the pins. Bad input where it is not one of whole operations.
+// The plan of --from is a start, where it keeps the pins.
 void offer_plan(const Problem& problem, const PlacedGraph& placed, BestSchedule& best, Rules& rules,
                 std::vector<std::string>& notes) {
   if (!problem.from) return;
   const std::string whose = "the plan that it began with";
-  if (!runs_ops_whole(*problem.from))
-    fail(
-        "--from: placement begins with plans of whole operations, each on one device; this one, by '{}', has others; "
-        "`--search exact` can begin with it",
-        problem.from->search);
   std::string why;
   const std::optional<PlacedPlan> plan = placed_plan(placed, *problem.from, why);
   std::optional<PlacedSchedule> schedule;
@@ -252,17 +247,18 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   return tried;
 }
 
-// The plan of --from itself, where it fits, keeps the pins, and has the shorter step.
-void keep_plan_begun_with(const Problem& problem, Tried& tried) {
-  if (!problem.from || !keeps(problem.pins, *problem.from)) return;
+// The plan of --from itself, where it fits and keeps the pins.
+std::optional<Tried> plan_begun_with(const Problem& problem) {
+  if (!problem.from || !keeps(problem.pins, *problem.from)) return std::nullopt;
   const Judgement judged = judge_in_time(problem, *problem.from, {});
-  if (judged.missing_bytes.value_or(0) > 0 || (tried.fits() && tried.step_ns <= judged.cost)) return;
-  tried = {};
+  if (judged.missing_bytes.value_or(0) > 0) return std::nullopt;
+  Tried tried;
   tried.step_ns = judged.cost;
   tried.result.plan = *problem.from;
   tried.result.plan->paper_cost.reset();  // another search's
   tried.result.notes.push_back(
       fmt::format("nothing shorter was found than the {} of the plan that it began with", ms(judged.cost)));
+  return tried;
 }
 
 // A limit less what plans take to be lowered and simulated: each about as long as the step on one device took, a
@@ -379,15 +375,14 @@ class Rounds {
   bool enough_ = false;
 };
 
-SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
-  const Watch watch = budget.watch();
+SearchResult placed_by_rounds(const Problem& problem, const Budget& budget, Rng& rng, const Watch& watch) {
   const Watch::Clock::time_point begun = Watch::Clock::now();
   const PlacedGraph placed = placed_graph(problem, CostModel(problem.cluster), watch);
   const Watch::Clock::duration lowering = Watch::Clock::now() - begun;
   expect_room_for_what_stays(placed.problem);
   const PlacementBounds bounds = bounds_of_plans(placed);
   Tried tried = Rounds(problem, placed, budget, rng, watch, lowering, bounds.ns()).run();
-  keep_plan_begun_with(problem, tried);
+  if (auto given = plan_begun_with(problem); given && *given < tried) tried = std::move(*given);
   if (!tried.fits())
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
@@ -395,6 +390,25 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
                             tried.missing_bytes));
   add_bound(bounds, problem.cluster, tried.result);
   return std::move(tried.result);
+}
+
+// Bad input where the plan of --from is not one of whole operations. Where the time ends before anything is found, it
+// is kept.
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  if (problem.from && !runs_ops_whole(*problem.from))
+    fail(
+        "--from: placement begins with plans of whole operations, each on one device; this one, by '{}', has others; "
+        "`--search exact` can begin with it",
+        problem.from->search);
+  try {
+    return placed_by_rounds(problem, budget, rng, budget.watch());
+  } catch (const Error& error) {
+    std::optional<Tried> given;
+    if (is_end(error)) given = plan_begun_with(problem);
+    if (!given) throw;
+    given->result.notes.push_back(error.what());
+    return std::move(given->result);
+  }
 }
 
 }  // namespace

@@ -157,9 +157,11 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
   const std::atomic<bool> stop = true;
-  const Plan plan = *searched(parse_search("data-parallel"), graph, cluster).plan;
+  const Plan divided = *searched(parse_search("data-parallel"), graph, cluster).plan;
+  const Plan whole = *searched(parse_search("single"), graph, cluster).plan;
   for (const SearchEntry& entry : searches()) {
     if (entry.estimates) continue;
+    const Plan& plan = entry.only_places() ? whole : divided;
     for (const auto& [budget, code] : {std::pair(Budget{.stop = &stop}, ExitCode::kInterrupted),
                                        std::pair(Budget{.seconds = 0}, ExitCode::kTimeLimit),
                                        std::pair(Budget{.deadline = Watch::Clock::now()}, ExitCode::kTimeLimit)})
