@@ -153,7 +153,7 @@ std::string note_of(const Coarsest& coarsest) {
 
 // What passes over a step found.
 struct Found {
-  std::vector<PlacedSchedule> schedules;  // the last first: of the step itself, of coarser problems, of the best rule
+  std::vector<PlacedSchedule> schedules;  // the last first: of the step itself, of coarser problems, of the best start
   std::vector<std::string> notes;
   bool enough = false;  // the bound, or the gap, is reached
 };
@@ -161,13 +161,10 @@ struct Found {
 Found searched(const PlacementProblem& p, const PassOptions& options, const Budget& budget, Rng& rng,
                const Watch& watch, BestSchedule& best) {
   Found found;
-  const std::string rule = best.whose();
-  const PlacedSchedule of_rule = best.schedule();
+  found.schedules = {best.schedule()};
   PassReport passes = improve_in_passes(p, options, rng, watch, best);
-  found.schedules = {of_rule};
   found.schedules.insert(found.schedules.end(), passes.found.begin(), passes.found.end());
-  found.notes.push_back(fmt::format("the best rule is {} with {}; the best schedule is of {}, {}", rule,
-                                    ms(of_rule.end), best.whose(), ms(best.schedule().end)));
+  found.notes.push_back(fmt::format("the best schedule is of {}, {}", best.whose(), ms(best.schedule().end)));
   if (passes.passes > 1)
     found.notes.push_back(fmt::format("{} passes, the first to {}; of the further ones {} made it shorter",
                                       passes.passes, ms(passes.first_ns), passes.shorter));
@@ -291,9 +288,10 @@ class Rounds {
   Tried run() {
     std::vector<std::string> notes;
     rules_ = offer_rules(problem_, placed_, until_plans(), best_, notes);
+    notes.push_back(fmt::format("the best start is {} with {}", best_.whose(), ms(best_.schedule().end)));
     Tried tried = *round(placed_.problem, best_, false);
     constexpr int64_t kMostLess = 4;  // parts
-    for (int64_t less = 0; !budget_.steps && !enough_ && !watch_.ended();) {
+    for (int64_t less = 0; !budget_.steps && (!enough_ || waits(tried)) && !watch_.ended();) {
       if (!watch_.deadline && (less > 0 || !waits(tried))) break;
       std::optional<Tried> other =
           waits(tried) ? with_less(1 + less++ % kMostLess) : round(placed_.problem, best_, true);
