@@ -359,6 +359,34 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Watch::Clock::now() - begun).count();
 }
 
+// Stops a watch after so long, from a thread of its own.
+class Stopper {
+ public:
+  explicit Stopper(std::chrono::milliseconds after)
+      : thread_([this, after] {
+          std::this_thread::sleep_for(after);
+          stop_ = true;
+        }) {}
+  ~Stopper() { thread_.join(); }
+  const std::atomic<bool>* stop() const { return &stop_; }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread thread_;  // last: it sets what is before
+};
+
+// A problem that is drawn, and its best list schedule.
+struct Started {
+  explicit Started(uint64_t seed, const RandomShape& what) {
+    Rng rng(seed);
+    p = random_problem(rng, what);
+    std::string why;
+    start = best_list_schedule(p, {}, why);
+  }
+  PlacementProblem p;
+  std::optional<PlacedSchedule> start;
+};
+
 TEST(Cbc, IsKilledWhenItsTimeHasPassed) {
   const std::string sleeper = script("sleeper", "echo Continuous objective value is 5.5 - 0.1 seconds\nexec sleep 60");
   const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
@@ -376,17 +404,11 @@ TEST(Cbc, IsKilledWhenItsTimeHasPassed) {
 TEST(Cbc, IsKilledWhenTheWatchIsStopped) {
   const std::string sleeper = script("sleeper", "exec sleep 60");
   const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
-  std::atomic<bool> stop{false};
+  const Stopper soon(std::chrono::milliseconds(100));
   Watch watch;
-  watch.stop = &stop;
-  std::thread soon([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    stop = true;
-  });
+  watch.stop = soon.stop();
   CbcAnswer answer;
-  const double seconds = seconds_of([&] { answer = run_cbc(sleeper, program, {}, 0.9, 60, watch); });
-  soon.join();
-  EXPECT_LT(seconds, 10);
+  EXPECT_LT(seconds_of([&] { answer = run_cbc(sleeper, program, {}, 0.9, 60, watch); }), 10);
   EXPECT_TRUE(answer.values.empty());
   EXPECT_EQ(answer.status, CbcAnswer::Status::kStopped);
   EXPECT_TRUE(run_cbc("/nowhere/cbc", program, {}, 0.9, 60, watch).values.empty()) << "begun after it was stopped";
@@ -411,28 +433,22 @@ TEST(Cbc, KeepsItsStartWhenItIsToEnd) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   constexpr uint64_t kSeed = 48;
   SCOPED_TRACE(kSeed);
-  Rng rng(kSeed);
-  const PlacementProblem p = random_problem(rng, {.ops = 60, .devices = 2, .most_ns = 1000000});
-  std::string why;
-  const auto start = best_list_schedule(p, {}, why);
-  ASSERT_TRUE(start);
-  std::atomic<bool> stop{false};
+  const Started drawn(kSeed, {.ops = 60, .devices = 2, .most_ns = 1000000});
+  ASSERT_TRUE(drawn.start);
+  const PlacementProblem& p = drawn.p;
+  const PlacedSchedule& start = *drawn.start;
+  const Stopper soon(std::chrono::milliseconds(300));
   Watch watch;
-  watch.stop = &stop;
-  std::thread soon([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    stop = true;
-  });
+  watch.stop = soon.stop();
   ProgramResult result;
-  EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, {}, watch); }), 10);
-  soon.join();
+  EXPECT_LT(seconds_of([&] { result = solve_program(p, start, {}, watch); }), 10);
   EXPECT_EQ(why_not(p, result.schedule), "");
-  EXPECT_LE(result.schedule.end, start->end);
+  EXPECT_LE(result.schedule.end, start.end);
   EXPECT_GT(result.rows, 0U);
   watch.stop = nullptr;
   watch.deadline = Watch::Clock::now();
-  result = solve_program(p, *start, {}, watch);
-  EXPECT_EQ(result.schedule.end, start->end);
+  result = solve_program(p, start, {}, watch);
+  EXPECT_EQ(result.schedule.end, start.end);
   EXPECT_EQ(result.rows, 0U);
 }
 
@@ -513,22 +529,21 @@ TEST(Cbc, AProgramTooLargeForTheTimeIsNotHanded) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   constexpr uint64_t kSeed = 49;
   SCOPED_TRACE(kSeed);
-  Rng rng(kSeed);
-  const PlacementProblem p = random_problem(rng, {.ops = 400, .devices = 4, .most_ns = 1000000});
-  std::string why;
-  const auto start = best_list_schedule(p, {}, why);
-  ASSERT_TRUE(start);
+  const Started drawn(kSeed, {.ops = 400, .devices = 4, .most_ns = 1000000});
+  ASSERT_TRUE(drawn.start);
+  const PlacementProblem& p = drawn.p;
+  const PlacedSchedule& start = *drawn.start;
   std::vector<std::string> told;
   ProgramResult result;
   const ProgramOptions options{.seconds = 0.05, .tell = [&](const std::string& what) { told.push_back(what); }};
-  EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, options, {}); }), 1);
+  EXPECT_LT(seconds_of([&] { result = solve_program(p, start, options, {}); }), 1);
   EXPECT_EQ(told, (std::vector<std::string>{"makes the integer program"}));
   EXPECT_FALSE(result.made);
   EXPECT_FALSE(result.solved);
   EXPECT_TRUE(result.only_start);
   EXPECT_GT(result.rows, 0U);
-  EXPECT_EQ(result.schedule.end, start->end);
-  EXPECT_LT(result.rows, make_program(p, start->end, true).rows.size());
+  EXPECT_EQ(result.schedule.end, start.end);
+  EXPECT_LT(result.rows, make_program(p, start.end, true).rows.size());
 }
 
 // The watch ends while its columns are written.
