@@ -41,7 +41,7 @@ nlohmann::ordered_json op_json(Explained& e, OpId id);
 nlohmann::ordered_json tensor_json(Explained& e, TensorId id);
 nlohmann::ordered_json summary_json(Explained& e);
 
-// Of plans that have whole operations on different devices: who does what, when. Of an op: when it runs, and
+// Of plans that have whole operations, each on one device: who does what, when. Of an op: when it runs, and
 // where `placed` is there what another device would make of the step.
 nlohmann::ordered_json placed_json(Explained& e);
 nlohmann::ordered_json placed_op_json(Explained& e, OpId id);

@@ -315,8 +315,7 @@ class Rounds {
 
   std::optional<Tried> with_less(int64_t parts) {
     constexpr int64_t kPart = 32;
-    PlacementProblem p = placed_.problem;
-    for (PlacedDevice& d : p.devices) d.memory_bytes -= parts * (d.memory_bytes / kPart);
+    const PlacementProblem p = with_less_memory(placed_.problem, parts, kPart);
     if (problem_.tell)
       problem_.tell(fmt::format("placement: once more with {}, since plans need more than schedules",
                                 megabytes(static_cast<double>(p.devices[0].memory_bytes))));
@@ -345,13 +344,14 @@ class Rounds {
     Tried tried = shortest(problem_, placed_, {first}, {"own", "framework"}, watch_);
     // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
     if ((tried.waits(first.end) || !tried.fits() || is_small()) && !watch_.ended()) {
-      std::vector<PlacedSchedule> others = rules_.own;
-      others.insert(others.end(), found.schedules.begin() + 1, found.schedules.end());
-      Tried other = shortest(
-          problem_, placed_, others,
-          is_small() ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"},
-          watch_);
-      if (other < tried) tried = std::move(other);
+      const auto orders =
+          is_small() ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
+      if (!of_rules_) of_rules_ = shortest(problem_, placed_, rules_.own, orders, watch_);
+      if (*of_rules_ < tried) tried = *of_rules_;
+      if (!watch_.ended()) {
+        Tried other = shortest(problem_, placed_, {found.schedules.begin() + 1, found.schedules.end()}, orders, watch_);
+        if (other < tried) tried = std::move(other);
+      }
     }
     tried = planned(problem_, placed_, p, first, std::move(tried), budget_, rng_, watch_);
     tried.result.notes.insert(tried.result.notes.end(), found.notes.begin(), found.notes.end());
@@ -369,7 +369,8 @@ class Rounds {
   const int64_t enough_ns_;
   BestSchedule best_;
   Rules rules_;
-  size_t starts_ = 0;  // rounds so far
+  std::optional<Tried> of_rules_;  // the shortest of their plans, once it was asked for
+  size_t starts_ = 0;              // rounds so far
   bool enough_ = false;
 };
 

@@ -93,11 +93,6 @@ PlacementProblem with_room(const Coarse& level, const PlacementProblem& fine, co
   return p;
 }
 
-PlacementProblem with_less_memory(PlacementProblem p, int64_t part) {
-  for (PlacedDevice& d : p.devices) d.memory_bytes -= d.memory_bytes / part;
-  return p;
-}
-
 class Passes {
  public:
   Passes(const PassOptions& options, Rng& rng, const Watch& watch)
@@ -140,7 +135,7 @@ class Passes {
   }
   void from_a_start(const PlacementProblem& whole, BestSchedule& best) {
     const bool full = fills_memory(whole, best.schedule()) || !best.fits();
-    const PlacementProblem p = full ? with_less_memory(whole, kLess[afresh_ % std::size(kLess)]) : whole;
+    const PlacementProblem p = full ? with_less_memory(whole, 1, kLess[afresh_ % std::size(kLess)]) : whole;
     BestSchedule now(p);
     now.offer(options_.starts[afresh_ % options_.starts.size()].device, {}, "a start");
     ++afresh_;

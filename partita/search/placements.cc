@@ -32,6 +32,11 @@ PlacementProblem with_ample_memory(PlacementProblem problem) {
   return problem;
 }
 
+PlacementProblem with_less_memory(PlacementProblem problem, int64_t parts, int64_t of) {
+  for (PlacedDevice& d : problem.devices) d.memory_bytes -= parts * (d.memory_bytes / of);
+  return problem;
+}
+
 std::string ms(int64_t ns) { return time_text(static_cast<double>(ns)); }
 
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,

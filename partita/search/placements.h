@@ -17,6 +17,8 @@ std::vector<int> expert_devices(const Graph& graph, int devices);
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op);
 
 PlacementProblem with_ample_memory(PlacementProblem problem);
+// Each device has so many parts of `of` less.
+PlacementProblem with_less_memory(PlacementProblem problem, int64_t parts, int64_t of);
 
 std::string ms(int64_t ns);  // time_text(): "3.68 ms", "57.5 us"
 
