@@ -1,14 +1,18 @@
 # The commands of a person at a terminal. CMake does the building (CMakePresets.json); tools/setup.sh installs what is missing.
-.PHONY: build test long examples asan asan-rooms tsan format style setup clean
+.PHONY: build tests test long examples asan asan-rooms tsan format style setup setup-tests clean
 .DEFAULT_GOAL := build
 
 CTEST = ctest --output-on-failure -j $(shell nproc)
 
-build: setup           ## build/release/partita
+build: setup           ## build/release/partita and what it loads
+	@cmake --preset release --log-level=WARNING
+	cmake --build --preset program
+
+tests: setup-tests     ## the program, and the programs of the tests
 	@cmake --preset release --log-level=WARNING
 	cmake --build --preset release
 
-test: build            ## the tests, without those labelled long
+test: tests            ## the tests, without those labelled long
 	$(CTEST) --test-dir build/release -LE long
 
 ifneq ($(wildcard tools/demo.sh),)
@@ -17,25 +21,25 @@ demo: build            ## plans, simulates and trains a real model on 4 devices
 	@tools/demo.sh
 endif
 
-long: build            ## the tests labelled long (hours)
+long: tests            ## the tests labelled long (hours)
 	$(CTEST) --test-dir build/release -L long
 
-examples: build        ## runs the exporting scripts of examples/, and trains what they write for a few steps
+examples: setup-tests build  ## runs the exporting scripts of examples/, and trains what they write for a few steps
 	tools/examples.sh
 
-asan: setup            ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer (an hour)
+asan: setup-tests  ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer (an hour)
 	@cmake --preset asan --log-level=WARNING
 	cmake --build --preset asan
 	$(CTEST) --test-dir build/asan -L quick
 
 # Those that see bytes as numbers, or read what others wrote.
 ASAN_ROOMS = base network solver tdl sharding physical runtime onnx kernels_checks
-asan-rooms: setup      ## the same of these rooms alone, which is what CI has time for
+asan-rooms: setup-tests  ## the same of these rooms alone, which is what CI has time for
 	@cmake --preset asan --log-level=WARNING
 	cmake --build --preset asan --target $(ASAN_ROOMS:%=partita_%_test)
 	$(CTEST) --test-dir build/asan -L quick -R '^($(subst $() ,|,$(ASAN_ROOMS)))[.]'
 
-tsan: setup            ## the runtime's quick tests under ThreadSanitizer
+tsan: setup-tests  ## the runtime's quick tests under ThreadSanitizer
 	@cmake --preset tsan --log-level=WARNING
 	cmake --build --preset tsan
 	$(CTEST) --test-dir build/tsan -L quick
@@ -51,6 +55,9 @@ style: build           ## fails where something is not formatted, and on clang-t
 
 setup:
 	@tools/setup.sh
+
+setup-tests:
+	@tools/setup.sh --tests
 
 clean:                 ## removes what was built, keeps .deps/
 	rm -rf build

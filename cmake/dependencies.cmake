@@ -6,6 +6,7 @@ find_package(ZLIB REQUIRED)
 find_package(CLI11 REQUIRED)
 find_library(PARTITA_NETTLE nettle REQUIRED)  # SHA-256
 find_package(Threads REQUIRED)
+find_program(PARTITA_PYTHON python3 REQUIRED DOC "The Python that runs the scripts of tests")
 
 # partita_allocator: what programs link, but not libraries, whose users choose their own. Searches and lowering make millions of small things:
 # with it lowering takes two thirds of the time. The sanitizers bring theirs.

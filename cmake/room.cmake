@@ -65,3 +65,10 @@ function(partita_test name)
   gtest_discover_tests(${name} TEST_PREFIX ${prefix} TEST_FILTER "Many*" TEST_LIST ${name}_many DISCOVERY_TIMEOUT 60 PROPERTIES LABELS many TIMEOUT 900)
   gtest_discover_tests(${name} TEST_PREFIX ${prefix} TEST_FILTER "Long*" TEST_LIST ${name}_long DISCOVERY_TIMEOUT 60 PROPERTIES LABELS long TIMEOUT 7200)
 endfunction()
+
+# partita_python_test(NAME SCRIPT WORDS..): a quick test that is a Python script. It sees the packages of .deps/ alone: one that is on this
+# machine by chance must not hide one that tools/setup.sh forgets.
+function(partita_python_test name)
+  add_test(NAME ${name} COMMAND ${PARTITA_PYTHON} ${CMAKE_SOURCE_DIR}/tools/isolated.py ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS quick)
+endfunction()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: distribution packages (Debian's names, through apt-get), and in .deps/
-# Python wheels: torch (ATen's headers and libraries; a test imports it, which takes typing_extensions) and onnx (onnx.proto).
+# Python wheels: torch (ATen's headers and libraries) and onnx (onnx.proto).
 # coinor-cbc is the solver that the integer program of placements runs; without it all else works.
-# With --style also clang-format and clang-tidy, which `make style` runs.
+#   --tests   also the Python packages that torch, and the scripts of tests and examples, import (.deps/python)
+#   --style   also clang-format and clang-tidy, which `make style` runs
 # Prints what it will install and asks first, unless CI is set. Nothing to install: it says nothing.
 #   CI=1                    do not ask
 #   CMAKE_PREFIX_PATH=DIR   use the torch or libtorch at DIR (it has include/ATen) instead of installing one
@@ -12,7 +13,11 @@ cd "$(dirname "$0")/.."
 
 readonly torch_version=2.13.0
 readonly onnx_version=1.23.2
-readonly typing_version=4.16.0  # of typing_extensions, without which Python cannot import torch
+# All that torch, onnx and onnxscript import, so that nothing depends on what this machine's Python has (tools/isolated.py).
+readonly python_packages=(
+  typing_extensions==4.16.0 sympy==1.14.0 mpmath==1.3.0 numpy==2.4.6 filelock==4.3.1 networkx==3.6.1 jinja2==3.1.6
+  markupsafe==3.0.4 fsspec==2026.9.0 onnxscript==0.7.2 onnx_ir==1.1.0 ml_dtypes==0.6.0
+  protobuf==7.36.2 packaging==26.4)
 readonly packages=(
   g++ cmake ninja-build ccache mold make git ca-certificates
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
@@ -35,14 +40,27 @@ torch_is_pointed_to() {
 }
 CMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH:-}
 
+# The stamp of .deps/python: its packages, in one line.
+readonly python_stamp="${python_packages[*]}"
+
+with_tests= with_style=
+for option in "$@"; do
+  case $option in
+    --tests) with_tests=1 ;;
+    --style) with_style=1 ;;
+    *) refuse "$option is no option: --tests or --style" ;;
+  esac
+done
+
 wheels=()
 torch_is_pointed_to || wheel_is_there torch "$torch_version" || wheels+=("torch==$torch_version")
 wheel_is_there onnx "$onnx_version" || wheels+=("onnx==$onnx_version")
-wheel_is_there typing_extensions "$typing_version" || wheels+=("typing_extensions==$typing_version")
+python_wheels=()
+[ -z "$with_tests" ] || wheel_is_there python "$python_stamp" || python_wheels=("${python_packages[@]}")
 
 wanted=("${packages[@]}")
-[ "${1:-}" != --style ] || wanted+=("${style_packages[@]}")
-if [ ${#wheels[@]} -gt 0 ] && ! python3 -c 'import pip' 2>/dev/null; then wanted+=(python3-pip); fi
+[ -z "$with_style" ] || wanted+=("${style_packages[@]}")
+if [ $((${#wheels[@]} + ${#python_wheels[@]})) -gt 0 ] && ! python3 -c 'import pip' 2>/dev/null; then wanted+=(python3-pip); fi
 
 missing=()
 if command -v dpkg-query >/dev/null; then
@@ -56,7 +74,7 @@ else
     command -v "$tool" >/dev/null || refuse "$tool is missing: install it and run this again"
   done
 fi
-[ ${#missing[@]} -gt 0 ] || [ ${#wheels[@]} -gt 0 ] || exit 0
+[ $((${#missing[@]} + ${#wheels[@]} + ${#python_wheels[@]})) -gt 0 ] || exit 0
 
 # How packages would be installed: as root, or through sudo. Without either the line is named for someone who may.
 # Another apt-get may hold the lock, such as the system's own upgrades: it is waited for.
@@ -75,6 +93,7 @@ fi
 say "the build needs what is not here yet, and will install"
 [ ${#missing[@]} -eq 0 ] || say "  with apt-get: ${missing[*]}"
 [ ${#wheels[@]} -eq 0 ] || say "  with pip, into .deps/ of this folder: ${wheels[*]} (torch takes 0.7 GB, its CUDA build 4 GB)"
+[ ${#python_wheels[@]} -eq 0 ] || say "  with pip, into .deps/python, for tests and examples (0.2 GB): ${python_wheels[*]}"
 if [ -z "${CI:-}" ]; then
   [ -t 0 ] || refuse "there is no terminal to ask on: run it again with CI=1 to agree"
   read -r -p "Go on? [Y/n] " answer || answer=n
@@ -87,13 +106,13 @@ if [ ${#missing[@]} -gt 0 ]; then
     refuse "apt-get could not install the packages; when that is mended, run this again (or, as root: $line)"
 fi
 
-# fetch_wheel NAME VERSION: into .deps/NAME, whole or not at all. --target leaves the system's Python alone (PEP 668).
-fetch_wheel() {
-  local name=$1 version=$2 new=.deps/$1.new
+# fetch NAME STAMP HINT WHEEL..: the wheels into .deps/NAME, all or nothing. --target leaves the system's Python alone (PEP 668).
+fetch() {
+  local name=$1 stamp=$2 hint=$3 new=.deps/$1.new
+  shift 3
   rm -rf "$new"
   mkdir -p .deps
-  python3 -m pip install -q --no-compile --root-user-action=ignore --no-deps --target "$new" "$name==$version" ||
-    refuse "pip could not install $name==$version${3:-}"
+  python3 -m pip install -q --no-compile --root-user-action=ignore --no-deps --target "$new" "$@" || refuse "pip could not install $*$hint"
   # Torch's CUDA build loads NVIDIA's libraries from folders beside its own: they come along.
   local cuda
   cuda=$(python3 tools/cuda_wheels.py "$new")
@@ -102,7 +121,7 @@ fetch_wheel() {
     mapfile -t cuda <<<"$cuda"
     python3 -m pip install -q --no-compile --root-user-action=ignore --target "$new" "${cuda[@]}" || refuse "pip could not install what torch needs: ${cuda[*]}"
   fi
-  echo "$version" >"$new/.version"
+  echo "$stamp" >"$new/.version"
   rm -rf ".deps/$name"
   mv "$new" ".deps/$name"
 }
@@ -110,5 +129,9 @@ for wheel in "${wheels[@]}"; do
   say "installing $wheel"
   hint=
   [[ $wheel != torch==* ]] || hint=" (with a torch or libtorch on this machine: CMAKE_PREFIX_PATH=ITS_FOLDER make build)"
-  fetch_wheel "${wheel%%==*}" "${wheel##*==}" "$hint"
+  fetch "${wheel%%==*}" "${wheel##*==}" "$hint" "$wheel"
 done
+if [ ${#python_wheels[@]} -gt 0 ]; then
+  say "installing the Python packages of tests and examples"
+  fetch python "$python_stamp" "" "${python_wheels[@]}"
+fi

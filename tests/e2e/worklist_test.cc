@@ -15,14 +15,11 @@ namespace {
 
 constexpr const char* kCluster = "dgx-h100";
 
-// A Python script with PyTorch where it is: this build's own, or Python's.
+// A Python script that sees this build's packages alone, PyTorch among them.
 Outcome python(const std::string& script, const Words& words) {
   const std::string out = scratch("python.out"), err = scratch("python.err");
-  const std::string deps = std::string(PARTITA_SOURCE_DIR) + "/.deps";
-  std::string command = fmt::format(
-      "OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={0}/torch:{0}/typing_extensions:$PYTHONPATH '{1}' "
-      "'{2}/{3}'",
-      deps, PARTITA_PYTHON, PARTITA_SOURCE_DIR, script);
+  std::string command = fmt::format("OMP_NUM_THREADS=1 '{1}' '{0}/tools/isolated.py' '{0}/{2}'", PARTITA_SOURCE_DIR,
+                                    PARTITA_PYTHON, script);
   for (const std::string& word : words) command += fmt::format(" '{}'", word);
   const int status = std::system(fmt::format("{} >'{}' 2>'{}'", command, out, err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};

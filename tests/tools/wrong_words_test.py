@@ -13,8 +13,8 @@ MEASURE, VARIANTS = "tools/measure_plans.py", "tools/place_variants.py"
 
 class WrongWords(unittest.TestCase):
     def refused(self, script, *words, says):
-        result = subprocess.run([sys.executable, ROOT / script, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, timeout=60, cwd=ROOT)
+        result = subprocess.run([sys.executable, ROOT / "tools" / "isolated.py", ROOT / script, *words],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, cwd=ROOT)
         with self.subTest(script=script, words=words):
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertEqual(result.stdout, "")
