@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
+void print_note(const std::string& note) { fmt::print(stderr, "{}{}\n", isatty(STDERR_FILENO) ? "\r" : "", note); }
 
 // Ctrl-C while it is planned ends the search, and the best plan so far is used.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
@@ -56,18 +55,13 @@ TrainOptions options_of(const Arguments& a) {
   return options;
 }
 
-// A line each few moments on standard error, and every step in the log. The first loss that is not finite is said.
+// A line each few moments on standard error, and every step in the log.
 struct StepLines {
   std::string& log;
   bool terminal = isatty(STDERR_FILENO);
   std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
-  bool was_finite = true;
 
   void operator()(int64_t step, int64_t steps, double loss) {
-    if (was_finite && !std::isfinite(loss))
-      fmt::print(stderr, "{}the loss is not finite since step {}; a smaller learning rate may help\n",
-                 terminal ? "\r" : "", step + 1);
-    was_finite = was_finite && std::isfinite(loss);
     log += without_missing({{"step", step}, {"loss", loss}}).dump() + "\n";
     const auto now = std::chrono::steady_clock::now();
     const bool end = step + 1 == steps;

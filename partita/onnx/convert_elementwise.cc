@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/infer.h"
 #include "partita/onnx/converter.h"
+#include "partita/onnx/pieces.h"
 
 namespace partita::onnx_model {
 namespace {
@@ -41,6 +42,20 @@ Converter chain(const char* definition) {
     for (std::size_t i = 1; i + 1 < n.count(); ++i) sum = n.before(definition, {sum, n.tensor(i)});
     return {n.op(definition, {sum, n.tensor(n.count() - 1)})};
   };
+}
+
+Converter extremum(const char* definition) {
+  return [definition](NodeContext& n) -> Results {
+    const bool from_below = definition == std::string_view("maximum");
+    for (std::size_t x = 0; x < 2 && n.count() == 2; ++x)
+      if (std::optional<Value> one = bounded(n, from_below, x, 1 - x)) return {*one};
+    return chain(definition)(n);
+  };
+}
+
+Results logarithm(NodeContext& n) {
+  if (std::optional<Value> of_sigmoid = logarithm_of_sigmoid(n)) return {*of_sigmoid};
+  return {n.op("log", {n.tensor(0)})};
 }
 
 Results mean(NodeContext& n) {
@@ -96,7 +111,8 @@ Results power(NodeContext& n) {
     const double e = *n.number(1, "exponent");
     if (e == 1) return {n.same(0)};
     if (e == 2) return {n.op("square", {n.tensor(0)})};
-    if (e == 0.5) return {n.op("sqrt", {n.tensor(0)})};
+    if (e == 0.5) return {square_root(n)};
+    if (std::optional<Value> norm = norm_of_powers(n, e)) return {*norm};
     if (e == -1) return {n.op("reciprocal", {n.tensor(0)})};
     if (e == 3) return {n.op("mul", {n.before("square", {n.tensor(0)}), n.tensor(0)})};
     return {n.op("pow", {n.tensor(0), n.scalar(e, n.dtype(0))})};
@@ -139,6 +155,7 @@ Results where(NodeContext& n) {
     softmax.bound = bind_op(n.build.graph(), softmax);
     return {n.same(2)};
   }
+  if (std::optional<Value> xlogy = product_with_logarithm(n)) return {*xlogy};
   // A condition that is the same everywhere, in a constant that says nothing else.
   const Shape all = broadcast(broadcast(n.shape(0), n.shape(1)), n.shape(2));
   if (n.is_filled_with(0, 1) && n.shape(1) == all) return {n.same(1)};
@@ -155,7 +172,8 @@ Results clip(NodeContext& n) {
     return {n.made(x)};
   }
   const double hi = n.number(2, "max").value_or(infinity), lo = std::min(n.number(1, "min").value_or(-infinity), hi);
-  return {n.op("clip", {n.tensor(0)}, {{"lo", lo}, {"hi", hi}})};
+  const bool open = n.node.target.starts_with("aten.hardtanh") || n.node.target.starts_with("aten.relu6");
+  return {n.op("clip", {n.tensor(0)}, {{"lo", lo}, {"hi", hi}, {"open", open ? 1.0 : 0.0}})};
 }
 
 Results gelu(NodeContext& n) {
@@ -224,8 +242,6 @@ void add_unary(Converters& table) {
                                               {"Sigmoid", "sigmoid"},
                                               {"Erf", "erf"},
                                               {"Exp", "exp"},
-                                              {"Log", "log"},
-                                              {"Sqrt", "sqrt"},
                                               {"Neg", "neg"},
                                               {"Abs", "abs"},
                                               {"Sign", "sign"},
@@ -274,8 +290,8 @@ void add_binary(Converters& table) {
   table["Mod"] = modulo;
   table["Pow"] = power;
   table["Sum"] = chain("add");
-  table["Max"] = chain("maximum");
-  table["Min"] = chain("minimum");
+  table["Max"] = extremum("maximum");
+  table["Min"] = extremum("minimum");
   table["Mean"] = mean;
   table["BitwiseNot"] = bitwise_not;
   table["BitwiseAnd"] = [](NodeContext& n) { return bitwise(n, "bit_and"); };
@@ -290,6 +306,8 @@ void add_elementwise_converters(Converters& table) {
   add_unary(table);
   add_binary(table);
   table["Where"] = where;
+  table["Log"] = logarithm;
+  table["Sqrt"] = [](NodeContext& n) -> Results { return {square_root(n)}; };
   table["Clip"] = clip;
   table["Gelu"] = gelu;
   table["Swish"] = swish;

@@ -388,7 +388,7 @@ Results mean_variance_norm(NodeContext& n) {
   tdl::Attributes over = listed("axes", axes);
   over["keepdims"] = 1;
   const TensorId centred = n.before("sub", {n.tensor(0), n.before("reduce_mean", {n.tensor(0)}, over)});
-  const TensorId deviation = n.before("sqrt", {n.before("reduce_mean", {n.before("square", {centred})}, over)});
+  const TensorId deviation = n.before("norm_root", {n.before("reduce_mean", {n.before("square", {centred})}, over)});
   return {n.op("div", {centred, n.before("add", {deviation, n.scalar(1e-9, n.dtype(0))})})};
 }
 
@@ -554,7 +554,7 @@ void add_layer_converters(Converters& table) {
   table["ReduceMin"] = reduction("reduce_min");
   table["ReduceProd"] = reduction("reduce_prod");
   table["ReduceL1"] = reduction("reduce_sum", "abs");
-  table["ReduceL2"] = reduction("reduce_sum", "square", "sqrt");
+  table["ReduceL2"] = reduction("reduce_sum", "square", "norm_root");
   table["ReduceSumSquare"] = reduction("reduce_sum", "square");
   table["ReduceLogSum"] = reduction("reduce_sum", nullptr, "log");
   table["ReduceLogSumExp"] = log_sum_exp;

@@ -83,6 +83,39 @@ void declare_rounding_and_roots(OpRegistry& registry) {
       .example({shape});
 }
 
+// The last step of a norm or a deviation: what is 0 there has the slope 0, as PyTorch's norm and std have it, and not
+// infinity, which times the 0 of the powers below would be no number.
+std::string norm_root(const OpInstance& op) {
+  const double exponent = op.attributes.at("exponent");
+  if (!(exponent > 0 && exponent < 1)) fail("exponent={} is none of a root", exponent);
+  return fmt::format("norm_root(s)[..i] = if(s[..i] == 0, 0, {})",
+                     exponent == 0.5 ? "sqrt(s[..i])" : "s[..i]^exponent");
+}
+
+void declare_norms(OpRegistry& registry) {
+  const Shape shape{5, 7};
+  declare(registry, "norm_power", "|x|^p, a term of a norm, with the slope 0 at 0")
+      .full_precision()
+      .formula("norm_power(x)[..i] = if(x[..i] == 0, 0, abs(x[..i])^p)")
+      .required("p")
+      .domain(0.4, 1.9)
+      .example({shape}, {{"p", 3}})
+      .example({shape}, {{"p", 0.5}});
+  declare(registry, "norm_root", "s^exponent, s a sum of powers or squares, with the slope 0 at 0")
+      .full_precision()
+      .formula(norm_root)
+      .attribute("exponent", 0.5)
+      .domain(0.4, 1.9)
+      .example({shape})
+      .example({shape}, {{"exponent", 0.25}});
+  declare(registry, "xlogy", "x log(y), 0 where x is 0")
+      .full_precision()
+      .formula("xlogy(x, y)[..i] = if(x[..i] == 0 and (y[..i] <= 0 or y[..i] == inf), 0, x[..i] * log(y[..i]))")
+      .domain(0.4, 1.9)
+      .example({shape, shape})
+      .example({{4, 1, 5}, {3, 1}});
+}
+
 void declare_trigonometric(OpRegistry& registry) {
   const Shape shape{5, 7};
   struct Inverse {
@@ -104,14 +137,15 @@ void declare_trigonometric(OpRegistry& registry) {
   }
 }
 
+// `if` selects, so that what e^x is of a large x does no harm: a bound on x would have a slope of its own at 0.
 void declare_activations_of_onnx(OpRegistry& registry) {
   const Shape shape{5, 7};
   declare(registry, "elu", "x where positive, else alpha (e^x - 1)")
-      .formula("elu(x)[..i] = if(x[..i] > 0, x[..i], alpha * (exp(min(x[..i], 0)) - 1))")
+      .formula("elu(x)[..i] = if(x[..i] > 0, x[..i], alpha * (exp(x[..i]) - 1))")
       .attribute("alpha", 1)
       .example({shape}, {{"alpha", 1.5}});
   declare(registry, "selu", "gamma x where positive, else gamma alpha (e^x - 1)")
-      .formula("selu(x)[..i] = if(x[..i] > 0, gamma * x[..i], gamma * alpha * (exp(min(x[..i], 0)) - 1))")
+      .formula("selu(x)[..i] = if(x[..i] > 0, gamma * x[..i], gamma * alpha * (exp(x[..i]) - 1))")
       .attribute("alpha", 1.6732632423543772848170429916717)
       .attribute("gamma", 1.0507009873554804934193349852946)
       .example({shape});
@@ -223,10 +257,14 @@ void declare_activations(OpRegistry& registry) {
       .formula("gelu_tanh(x)[..i] = 0.5 * x[..i] * (1 + tanh(0.7978845608028654 * (x[..i] + 0.044715 * x[..i]^3)))")
       .example({shape});
   declare(registry, "silu", "x sigmoid(x)").formula("silu(x)[..i] = x[..i] * sigmoid(x[..i])").example({shape});
-  declare(registry, "clip", "x, not below lo and not above hi")
-      .formula("clip(x)[..i] = if(x[..i] < lo, lo, if(x[..i] > hi, hi, x[..i]))")
+  declare(registry, "clip", "x, not below lo and not above hi; at a bound the slope is 1, with `open` 0")
+      .formula([](const OpInstance& op) {
+        return fmt::format("clip(x)[..i] = if(x[..i] {0} lo, lo, if(x[..i] {1} hi, hi, x[..i]))",
+                           op.integer("open") ? "<=" : "<", op.integer("open") ? ">=" : ">");
+      })
       .attribute("lo", -std::numeric_limits<double>::infinity())
       .attribute("hi", std::numeric_limits<double>::infinity())
+      .attribute("open", 0)
       .example({shape}, {{"lo", -0.5}, {"hi", 0.75}});
 }
 
@@ -313,20 +351,16 @@ void declare_remainders(OpRegistry& registry) {
   const std::vector<Shape> same{{5, 7}, {5, 7}}, broadcast{{4, 1, 5}, {3, 1}};
   declare(registry, "mod", "a - b floor(a/b): the remainder, with the sign of b")
       .formula("mod(a, b)[..i] = a[..i] % b[..i]")
-      .not_differentiable()
       .domain(0.4, 1.9)
       .example(same)
       .example(broadcast);
 
-  // Differentiable as a - b q, the whole quotient q fixed; the zeros that say so are exact.
   declare(registry, "fmod", "the remainder of a / b, with the sign of a")
       .formula([](const OpInstance& op) {
         // Integers do without |a|, which the least int64 does not have.
         if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1)))
           return fmt::format("fmod_(a, b)[..i] = if({}, a[..i] % b[..i] - b[..i], a[..i] % b[..i])", kRoundsUp);
-        const std::string rest = "if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))";
-        return "fmod_(a, b)[..i] =\nr[..i] = " + rest +
-               "\nr[..i] + (a[..i] - stop(a[..i])) - (b[..i] - stop(b[..i])) * stop((a[..i] - r[..i]) / b[..i])";
+        return std::string("fmod_(a, b)[..i] = if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))");
       })
       .domain(0.4, 1.9)
       .example(same)
@@ -403,6 +437,7 @@ void declare_elementwise(OpRegistry& registry) {
   declare_activations(registry);
   declare_conversions(registry);
   declare_rounding_and_roots(registry);
+  declare_norms(registry);
   declare_trigonometric(registry);
   declare_activations_of_onnx(registry);
   declare_dropout(registry);

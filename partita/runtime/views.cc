@@ -145,4 +145,18 @@ void fill(const View& to, double value) {
   });
 }
 
+Numbers numbers_in(const View& view) {
+  Numbers worst = Numbers::kFinite;
+  with_type(view.dtype, [&](auto zero) {
+    using A = decltype(zero);
+    for_each_element<A, A>(view.box, view, view, [&](const A& a, const A&) {
+      const double x = static_cast<double>(a);
+      if (std::isfinite(x)) return;
+      if (x != x) worst = Numbers::kNan;
+      else if (worst == Numbers::kFinite) worst = Numbers::kInfinite;
+    });
+  });
+  return worst;
+}
+
 }  // namespace partita

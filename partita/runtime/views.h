@@ -21,5 +21,8 @@ std::vector<Box> copy_missing(const std::vector<Box>& missing, const View& from,
 // to := to (reducer) from on from.box and to.box's common part.
 void combine_box(tdl::Reducer reducer, const View& from, const View& to);
 void fill(const View& to, double value);
+// Of floating views.
+enum class Numbers { kFinite, kInfinite, kNan };  // the worst that is there
+Numbers numbers_in(const View& view);
 
 }  // namespace partita

@@ -40,6 +40,36 @@ Expr over(Expr x, const Expr& y) {
   });
 }
 
+// What an expression that reads no tensor bounds takes nothing at a tie: relu'(0) is 0.
+bool is_bound(const Expr& e) {
+  std::vector<const Expr*> accesses;
+  collect_accesses(e, accesses);
+  return accesses.empty();
+}
+
+// Of max(e, other) and min(e, other), `inner` being the derivative of e: a number takes it all at a tie, of two values
+// each takes half, as PyTorch's relu and maximum have it.
+Expr derivative_of_extremum(const std::string& f, const Expr& e, const Expr& other, Expr inner) {
+  if (is_bound(other)) return make_if(make_binary(f == "max" ? ">" : "<", e, other), std::move(inner), make_number(0));
+  Expr half = times(make_number(0.5), inner);
+  Expr tied = make_if(make_binary("==", e, other), std::move(half), std::move(inner));
+  return make_if(make_binary(f == "max" ? "<" : ">", e, other), make_number(0), std::move(tied));
+}
+
+// The slope of x^y in x is 0 where y is 0, and that in y where x is 0 and y is not negative: 0 times infinity else.
+Expr derivative_of_power(const Expr& e, std::optional<Expr> dx, std::optional<Expr> dy) {
+  const Expr &x = e.args[0], &y = e.args[1];
+  if (dy) {
+    Expr zero = make_binary("and", make_binary("==", x, make_number(0)), make_binary(">=", y, make_number(0)));
+    return make_if(std::move(zero), make_number(0), times(std::move(*dy), times(e, make_unary("log", x))));
+  }
+  if (is_number(y, 1)) return std::move(*dx);
+  if (is_number(y, 2)) return times(std::move(*dx), times(make_number(2), x));
+  if (is_number(y)) return times(std::move(*dx), times(y, make_binary("^", x, make_number(y.number - 1))));
+  Expr slope = times(std::move(*dx), times(y, make_binary("^", x, make_binary("-", y, make_number(1)))));
+  return make_if(make_binary("==", y, make_number(0)), make_number(0), std::move(slope));
+}
+
 std::optional<Expr> derivative_of_binary(const Expr& e, const Expr* access) {
   const std::string& f = e.function;
   const Expr &x = e.args[0], &y = e.args[1];
@@ -48,17 +78,12 @@ std::optional<Expr> derivative_of_binary(const Expr& e, const Expr* access) {
   if (f == "+") return dx ? dx : dy;
   if (f == "-") return dx ? *dx : negated(*dy);
   if (f == "*") return dx ? times(*dx, y) : times(x, *dy);
-  if (f == "/") return dx ? over(*dx, y) : negated(over(times(x, *dy), times(y, y)));
-  if (f == "^") {
-    if (dy) return times(*dy, times(e, make_unary("log", x)));
-    if (is_number(y, 2)) return times(*dx, times(make_number(2), x));
-    Expr lower = y.kind == ExprKind::kNumber ? make_number(y.number - 1) : make_binary("-", y, make_number(1));
-    return times(*dx, times(y, make_binary("^", x, std::move(lower))));
-  }
-  if (f == "max" || f == "min") {  // at a tie the second argument gets it, so that relu'(0) is 0
-    if (dx) return make_if(make_binary(f == "max" ? ">" : "<", x, y), *dx, make_number(0));
-    return make_if(make_binary(f == "max" ? "<=" : ">=", x, y), *dy, make_number(0));
-  }
+  // Not x over y^2, which may be 0 or infinite where y is not.
+  if (f == "/") return dx ? over(*dx, y) : negated(times(*dy, over(e, y)));
+  if (f == "%") return dx ? *dx : negated(times(*dy, make_binary("//", x, y)));
+  if (f == "^") return is_number(y, 0) ? std::nullopt : std::optional(derivative_of_power(e, dx, dy));
+  if (f == "max" || f == "min")
+    return dx ? derivative_of_extremum(f, x, y, std::move(*dx)) : derivative_of_extremum(f, y, x, std::move(*dy));
   return std::nullopt;
 }
 
@@ -114,7 +139,7 @@ Expr plus(Expr x, Expr y) {
 }
 
 void collect_accesses(const Expr& e, std::vector<const Expr*>& into) {
-  static const std::set<std::string> kFlat = {"<", "<=", "==", "!=", ">=", ">", "and", "or", "%", "//"};
+  static const std::set<std::string> kFlat = {"<", "<=", "==", "!=", ">=", ">", "and", "or", "//"};
   if (e.kind == ExprKind::kRead) into.push_back(&e);
   if (e.kind == ExprKind::kIf) {
     collect_accesses(e.args[1], into);

@@ -88,6 +88,8 @@ class Transposer {
     if (reduce) own.insert(own.end(), reduce->reduced.begin(), reduce->reduced.end());
     std::set<int> reduced(own.begin() + static_cast<std::ptrdiff_t>(lhs_indices), own.end());
 
+    const bool extremum = reduce && reduce->reducer != Reducer::kSum;
+    if (extremum) cotangent = share_of_winners(stage, cotangent);
     std::vector<const Expr*> accesses;
     collect_accesses(body, accesses);
     for (const Expr* access : accesses) {
@@ -97,8 +99,7 @@ class Transposer {
       if (!d) continue;
       bool polynomial = is_polynomial(*d);
       Expr flow = times(make_read(cotangent, stage.lhs), std::move(*d));
-      if (reduce && reduce->reducer != Reducer::kSum)  // all that tie get it
-        flow = make_if(make_binary("==", body, make_read(stage.tensor, stage.lhs)), std::move(flow), make_number(0));
+      if (extremum) flow = make_if(wins(stage), std::move(flow), make_number(0));
       Part part = solved(b_, {stage, *access, body, own, reduced, polynomial, std::move(flow)});
       std::vector<Part>& parts = cotangents_[access->tensor].parts;
       std::vector<int> wanted = parts.empty() ? names_of_stage(access->tensor) : parts.front().lhs;
@@ -106,6 +107,27 @@ class Transposer {
       part.body = tidied(std::move(part.body), full_ranges(b_.formula));
       parts.push_back(std::move(part));
     }
+  }
+
+  // Whether a term of a stage that takes the largest or smallest is that.
+  static Expr wins(const Stage& stage) {
+    return make_binary("==", stage.body.args[0], make_read(stage.tensor, stage.lhs));
+  }
+
+  // The cotangent of such a stage over the number of terms that tie: all of them share it, as in PyTorch's amax.
+  int share_of_winners(const Stage& stage, int cotangent) {
+    const std::string& name = f_.tensors[stage.tensor].name;
+    BoundTensor tensor = b_.formula.tensors[stage.tensor];
+    tensor.is_operand = false;
+    tensor.name = b_.fresh_name("n_" + name);
+    const int count = b_.add_tensor(tensor);
+    back_.push_back(
+        {count, stage.lhs, make_sum(stage.body.reduced, make_if(wins(stage), make_number(1), make_number(0))), false});
+    tensor.name = b_.fresh_name("share_" + name);
+    const int share = b_.add_tensor(tensor);
+    back_.push_back(
+        {share, stage.lhs, make_binary("/", make_read(cotangent, stage.lhs), make_read(count, stage.lhs)), false});
+    return share;
   }
 
   void reject_opaque(const Expr& e, const Expr* access) const {

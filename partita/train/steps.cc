@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/runtime/weights.h"
 #include "partita/train/feed.h"
+#include "partita/train/not_finite.h"
 
 namespace partita {
 
@@ -68,6 +69,30 @@ Hooks training_hooks(const Graph& graph, const Dataset& data, Batches& batches, 
   return hooks_of(graph, std::move(feed), kernels, options.seed);
 }
 
+// Says once what is not finite: after the first step, if that was watched, or with the first such loss.
+class Notes {
+ public:
+  Notes(const Graph& graph, const WatchingKernels& kernels, const TrainOptions& options, bool watched)
+      : graph_(graph), kernels_(kernels), options_(options), watched_(watched) {}
+
+  void look(const std::vector<double>& losses, int64_t step) {
+    if (said_ || !options_.note) return;
+    const double loss = losses[static_cast<size_t>(step)];
+    std::string note = step == 0 && watched_ ? of_first_step(graph_, kernels_, loss) : "";
+    if (note.empty() && !std::isfinite(loss))
+      note = of_later_step(step, step > 0 ? losses[static_cast<size_t>(step - 1)] : loss, losses[0], watched_);
+    said_ = !note.empty();
+    if (said_) options_.note(note);
+  }
+
+ private:
+  const Graph& graph_;
+  const WatchingKernels& kernels_;
+  const TrainOptions& options_;
+  bool watched_;
+  bool said_ = false;
+};
+
 }  // namespace
 
 StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const Dataset& data,
@@ -79,8 +104,11 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
   const int64_t steps = steps_asked(options, batches);
   Results results;
   results.losses.assign(static_cast<size_t>(steps), NAN);
-  Hooks hooks = training_hooks(graph, data, batches, options, kernels, results);
-  const Acts acts = prepare_acts(memory, &kernels);
+  WatchingKernels watching(kernels);
+  watching.watch = observed && !options.trace && !options.seconds;  // the first step, which runs by itself
+  Notes notes(graph, watching, options, watching.watch);
+  Hooks hooks = training_hooks(graph, data, batches, options, watching, results);
+  const Acts acts = prepare_acts(memory, &watching);
   StepsReport out;
   const auto began = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
@@ -96,8 +124,11 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
     out.peak_bytes.resize(report.peak_bytes.size());
     for (size_t d = 0; d < report.peak_bytes.size(); ++d)
       out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
-    for (int64_t s = done; s < std::min(done + now, results.overflowed); ++s)
-      if (observed && options.progress) options.progress(s, steps, results.losses[static_cast<size_t>(s)]);
+    watching.watch = false;
+    for (int64_t s = done; s < std::min(done + now, results.overflowed) && observed; ++s) {
+      if (options.progress) options.progress(s, steps, results.losses[static_cast<size_t>(s)]);
+      notes.look(results.losses, s);
+    }
     if (results.overflowed < INT64_MAX) refuse_overflow(graph, results.overflowed);
     done += now;
     at_once = steps_at_once(done, seconds());

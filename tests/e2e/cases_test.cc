@@ -105,5 +105,45 @@ TEST(CaseWeights, OfATiedHeadAndOfConstants) {
   EXPECT_EQ(parameters("const_weights"), (Names{"w", "b"}));
 }
 
+// Three steps of SGD in float64, with the losses and the weights of PyTorch: of models whose first step is at a tie, at
+// a bound, or where a piece of a function has no finite derivative.
+struct Trained {
+  const char* name;
+  double lr;
+};
+class CaseTraining : public ::testing::TestWithParam<Trained> {};
+
+TEST_P(CaseTraining, IsPyTorchs) {
+  const auto& [name, lr] = GetParam();
+  const Arrays reference = read_arrays(case_file(name, "ref.npz"));
+  for (const auto& [devices, search] : {std::pair{1, "single"}, {2, "data-parallel"}, {3, "exact"}}) {
+    SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
+    Request request;
+    request.model = case_file(name, "model.onnx");
+    request.cluster = fmt::format("local:{}", devices);
+    request.search = search;
+    request.loss = "mse";
+    request.dtype = DType::kFloat64;
+    request.optimizer.lr = lr;
+    Runner runner;
+    TrainOptions options;
+    options.steps = 3;
+    options.shuffle = false;
+    options.data = case_file(name, "in.npz");
+    const TrainReport report = train(plan_model(request, runner), options, kernels());
+    for (const auto& [parameter, values] : reference) {
+      if (parameter == "losses")
+        for (std::size_t s = 0; s < 3; ++s)
+          EXPECT_NEAR(report.losses.at(s), values.real[s], 1e-6 * std::abs(values.real[s]));
+      else EXPECT_LE(relative_error(report.weights.at(parameter), values), 1e-6) << parameter;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, CaseTraining,
+                         ::testing::Values(Trained{"elu_at_zero", 0.1}, Trained{"norm_of_zero_row", 0.1},
+                                           Trained{"normalize_padding_rows", 0.001}, Trained{"functions_at_kinks", 5}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 }  // namespace
 }  // namespace partita

@@ -141,5 +141,19 @@ TEST(CliTrain, ALossThatIsNotFiniteIsSaid) {
   EXPECT_TRUE(std::regex_search(lines, std::regex("\\{\"step\":[0-7]\\}"))) << lines;  // without a loss
 }
 
+// The weights are 0, and the slope of a root at 0 is infinite, in PyTorch too.
+TEST(CliTrain, AnInfiniteDerivativeIsNamed) {
+  const std::string model = fmt::format("{}/tests/data/cases/root_of_zero/model.onnx", PARTITA_SOURCE_DIR);
+  for (const char* devices : {"1", "2"}) {
+    const Outcome o = partita({"train", model, "--steps", "4", "--devices", devices, "--loss", "mse"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("the gradients of step 1 are not finite, so the weights are lost, whatever the learning rate: "
+                         "sqrt.grad.x 'y.grad.x'"),
+              std::string::npos)
+        << o.err;
+    EXPECT_EQ(o.err.find("smaller learning rate"), std::string::npos) << o.err;
+  }
+}
+
 }  // namespace
 }  // namespace partita

@@ -220,6 +220,45 @@ TEST(Gradient, OfReluAtZeroIsZero) {
   EXPECT_EQ(evaluate(tdl::bind(g->text, {{3}, {3}}), {x, one})[0].reals, (std::vector<double>{0, 0, 1}));
 }
 
+// d f / d x of a formula of x and perhaps y, with a cotangent of ones.
+std::vector<double> slope(const std::string& text, const std::vector<double>& x, const std::vector<double>& y = {}) {
+  const int64_t n = static_cast<int64_t>(x.size());
+  std::vector<Array> in{real_array({n}, x)};
+  if (!y.empty()) in.push_back(real_array({n}, y));
+  std::vector<Shape> shapes(in.size(), {n});
+  const Bound b = tdl::bind(text, shapes);
+  const std::optional<Gradient> g = gradient(b, 0);
+  if (!g) return {};
+  const Shape& result = b.tensors[b.results[0]].shape;
+  const std::vector<Array> ones{real_array(result, std::vector<double>(static_cast<size_t>(volume(result)), 1))};
+  const BoundGradient bg = bind_gradient(b, *g, in, ones);
+  return evaluate(bg.bound, bg.operands)[0].reals;
+}
+
+// As torch.maximum and amax have it: two values share a tie, a number takes all of it, on either side.
+TEST(Gradient, OfTies) {
+  using Slopes = std::vector<double>;
+  EXPECT_EQ(slope("f(x, y)[i] = max(x[i], y[i])", {1, 2, 3}, {2, 2, 2}), (Slopes{0, 0.5, 1}));
+  EXPECT_EQ(slope("f(x, y)[i] = min(y[i], x[i])", {1, 2, 3}, {2, 2, 2}), (Slopes{1, 0.5, 0}));
+  EXPECT_EQ(slope("f(x)[i] = max(x[i], -x[i])", {-2, 0, 2}), (Slopes{-1, 0, 1}));
+  EXPECT_EQ(slope("f(x)[i] = max(0, x[i])", {-2, 0, 2}), (Slopes{0, 0, 1}));
+  EXPECT_EQ(slope("f(x)[i] = min(max(x[i], 0), 6)", {0, 1, 6}), (Slopes{0, 1, 0}));
+  EXPECT_EQ(slope("f(x)[] = max(i) x[i]", {3, 1, 3, 3}), (Slopes{1.0 / 3, 0, 1.0 / 3, 1.0 / 3}));
+  EXPECT_EQ(slope("f(x)[j] where j < 3 = min(i) x[i] + j", {1, 1, 2}), (Slopes{1.5, 1.5, 0}));
+}
+
+// 0 times infinity that PyTorch has not: torch.pow, torch.div, torch.remainder.
+TEST(Gradient, IsFiniteWherePyTorchsIs) {
+  using Slopes = std::vector<double>;
+  EXPECT_EQ(slope("f(x, y)[i] = x[i]^y[i]", {0, 0, 0, 3}, {0, 1, 2, 0}), (Slopes{0, 1, 0, 0}));
+  EXPECT_EQ(slope("f(y, x)[i] = x[i]^y[i]", {0, 1, 2}, {0, 0, 0}), (Slopes{0, 0, 0}));
+  EXPECT_EQ(slope("f(x)[i] = x[i]^1", {0, 2}), (Slopes{1, 1}));
+  EXPECT_EQ(slope("f(y, x)[i] = x[i] / y[i]", {1e-200, 1e200}, {0, 1e300}), (Slopes{-0.0, -1e-100}));
+  EXPECT_EQ(slope("f(x, y)[i] = x[i] % y[i]", {5, -5}, {3, 3}), (Slopes{1, 1}));
+  EXPECT_EQ(slope("f(y, x)[i] = x[i] % y[i]", {3, 3}, {5, -5}), (Slopes{-1, 2}));
+  EXPECT_EQ(slope("f(x)[i] = if(x[i] > 0, x[i], exp(x[i]) - 1)", {0, 1000}), (Slopes{1, 1}));
+}
+
 // Every strategy of every gradient formula is right too.
 int check_strategies(const std::vector<int>& workers) {
   int runs = 0;
