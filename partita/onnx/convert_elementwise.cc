@@ -110,9 +110,9 @@ Results power(NodeContext& n) {
   if (exponent && volume(exponent->shape) == 1 && exponent->shape.size() <= n.rank(0) && is_float(n.dtype(0))) {
     const double e = *n.number(1, "exponent");
     if (e == 1) return {n.same(0)};
+    if (std::optional<Value> norm = norm_of_powers(n, e)) return {*norm};
     if (e == 2) return {n.op("square", {n.tensor(0)})};
     if (e == 0.5) return {square_root(n)};
-    if (std::optional<Value> norm = norm_of_powers(n, e)) return {*norm};
     if (e == -1) return {n.op("reciprocal", {n.tensor(0)})};
     if (e == 3) return {n.op("mul", {n.before("square", {n.tensor(0)}), n.tensor(0)})};
     return {n.op("pow", {n.tensor(0), n.scalar(e, n.dtype(0))})};

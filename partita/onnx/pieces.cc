@@ -32,34 +32,35 @@ std::optional<double> number_of(const Graph& graph, TensorId tensor) {
   return t.role == Role::kConstant && t.values ? only(*t.values) : std::nullopt;
 }
 
+// So many ops back is looked: what exporters write for one function is no longer.
+constexpr int kOpsBack = 8;
+
 // A number, whatever it is, also where ops compute it from constants.
-bool is_number(const Graph& graph, TensorId tensor) {
+bool is_number(const Graph& graph, TensorId tensor, int left = kOpsBack) {
   const Tensor& t = graph.tensor(tensor);
   const Op* op = producer_of(graph, tensor);
-  if (volume(t.shape) != 1 || (!op && t.role != Role::kConstant)) return false;
-  return !op || std::ranges::all_of(op->operands, [&](TensorId operand) { return is_number(graph, operand); });
-}
-
-// The op that adds up, behind what moves or scales its sums: a deviation's mean of squares is multiplied by n / (n -
-// 1).
-const Op* sum_behind(const Graph& graph, TensorId tensor) {
-  while (const Op* op = producer_of(graph, tensor)) {
-    if (is_one_of(op, {"reduce_sum", "reduce_mean", "global_average_pool"})) return op;
-    const bool scales = is_one_of(op, {"mul", "div"});
-    if (!scales && !is_one_of(op, {"reshape", "transpose", "expand", "identity", "cast"})) return nullptr;
-    std::size_t operand = 0;
-    if (scales && !is_number(graph, op->operands[1])) {
-      if (op->definition == "div" || !is_number(graph, op->operands[0])) return nullptr;
-      operand = 1;
-    }
-    tensor = op->operands[operand];
-  }
-  return nullptr;
+  if (left == 0 || volume(t.shape) != 1 || (!op && t.role != Role::kConstant)) return false;
+  return !op || std::ranges::all_of(op->operands, [&](TensorId each) { return is_number(graph, each, left - 1); });
 }
 
 bool is_square(const Graph& graph, TensorId tensor) {
   const Op* op = producer_of(graph, tensor);
   return is_one_of(op, {"square"}) || (is_one_of(op, {"mul"}) && op->operands[0] == op->operands[1]);
+}
+
+// Squares that are added up, perhaps moved, scaled (a deviation's mean of squares is multiplied by n / (n - 1)), or
+// multiplied with others (a cosine's).
+bool is_sum_of_squares(const Graph& graph, TensorId tensor, int left = kOpsBack) {
+  const Op* op = producer_of(graph, tensor);
+  if (!op || left == 0) return false;
+  const auto is_one = [&](TensorId each) { return is_sum_of_squares(graph, each, left - 1); };
+  const TensorId x = op->operands[0];
+  if (is_one_of(op, {"reduce_sum", "reduce_mean", "global_average_pool"})) return is_square(graph, x) || is_one(x);
+  if (is_one_of(op, {"reshape", "transpose", "expand", "identity", "cast"})) return is_one(x);
+  if (is_one_of(op, {"div"})) return is_number(graph, op->operands[1]) && is_one(x);
+  if (!is_one_of(op, {"mul"})) return false;
+  if (is_number(graph, x)) return is_one(op->operands[1]);
+  return is_one(x) && (is_number(graph, op->operands[1]) || is_one(op->operands[1]));
 }
 
 struct PowerOfSize {
@@ -88,9 +89,7 @@ std::optional<PowerOfSize> power_of_size(const Graph& graph, TensorId tensor) {
 
 Value square_root(NodeContext& n) {
   const TensorId x = n.tensor(0);
-  const Graph& graph = n.build.graph();
-  const Op* sum = sum_behind(graph, x);
-  return n.op(sum && is_square(graph, sum->operands[0]) ? "norm_root" : "sqrt", {x});
+  return n.op(is_sum_of_squares(n.build.graph(), x) ? "norm_root" : "sqrt", {x});
 }
 
 std::optional<Value> norm_of_powers(NodeContext& n, double exponent) {
@@ -102,6 +101,7 @@ std::optional<Value> norm_of_powers(NodeContext& n, double exponent) {
   const tdl::Attributes axes = found->attributes;
   const TensorId terms = n.before("norm_power", {power->x}, {{"p", power->p}});
   const TensorId sum = n.before("reduce_sum", {terms}, axes);
+  if (exponent == 2) return n.op("square", {sum});
   if (exponent >= 1) return n.op("pow", {sum, n.scalar(exponent, n.dtype(0))});
   return n.op("norm_root", {sum}, {{"exponent", exponent}});
 }

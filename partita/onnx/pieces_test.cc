@@ -1,0 +1,111 @@
+// Which functions of PyTorch are found in the pieces of a file.
+#include <gtest/gtest.h>
+#include <onnx/onnx.pb.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "partita/base/error.h"
+#include "partita/onnx/onnx.h"
+#include "partita/ops/ops.h"
+
+namespace partita {
+namespace {
+
+struct Piece {
+  std::string result, operation;
+  std::vector<std::string> operands;
+};
+
+// The definitions of the ops that make y, from x float32 [2,6] and numbers, which are operands like "0.5".
+std::vector<std::string> definitions(const std::vector<Piece>& pieces, const std::string& target = "") {
+  onnx::ModelProto m;
+  m.set_ir_version(10);
+  m.add_opset_import()->set_version(17);
+  auto* x = m.mutable_graph()->add_input();
+  x->set_name("x");
+  x->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  for (int extent : {2, 6}) x->mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(extent);
+  m.mutable_graph()->add_output()->set_name("y");
+  std::map<std::string, bool> numbers;
+  for (const Piece& piece : pieces) {
+    auto* node = m.mutable_graph()->add_node();
+    node->set_op_type(piece.operation);
+    node->add_output(piece.result);
+    if (!target.empty()) {
+      auto* said = node->add_metadata_props();
+      said->set_key("pkg.torch.onnx.class_hierarchy");
+      said->set_value(fmt::format("['M', '{}']", target));
+    }
+    for (const std::string& operand : piece.operands) {
+      node->add_input(operand);
+      if (operand.find_first_of("0123456789") > 1 || std::exchange(numbers[operand], true)) continue;
+      auto* constant = m.mutable_graph()->add_initializer();
+      constant->set_name(operand);
+      constant->set_data_type(onnx::TensorProto::FLOAT);
+      constant->add_float_data(std::stof(operand));
+    }
+  }
+  const auto folder = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_pieces_test";
+  std::filesystem::create_directories(folder);
+  const std::string path = (folder / "model.onnx").string();
+  std::ofstream(path, std::ios::binary) << m.SerializeAsString();
+  std::vector<std::string> names;
+  for (const Op& op : import_onnx(path, {}, standard_ops()).ops) names.push_back(op.definition);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(OnnxPieces, RootsOfSumsOfSquares) {
+  const Names norm{"mul", "reduce_sum", "norm_root"}, scaled{"square", "reduce_mean", "mul", "div", "norm_root"};
+  EXPECT_EQ(definitions({{"q", "Mul", {"x", "x"}}, {"s", "ReduceSum", {"q"}}, {"y", "Sqrt", {"s"}}}), norm);
+  EXPECT_EQ(definitions({{"q", "Mul", {"x", "x"}}, {"s", "ReduceSum", {"q"}}, {"y", "Pow", {"s", "0.5"}}}), norm);
+  EXPECT_EQ(definitions({{"q", "Pow", {"x", "2"}},
+                         {"m", "ReduceMean", {"q"}},
+                         {"n", "Mul", {"m", "6"}},
+                         {"v", "Div", {"n", "5"}},
+                         {"y", "Sqrt", {"v"}}}),
+            scaled);
+  // A cosine's, of the older exporter.
+  EXPECT_EQ(definitions({{"q", "Mul", {"x", "x"}},
+                         {"s", "ReduceSum", {"q"}},
+                         {"t", "ReduceSumSquare", {"x"}},
+                         {"p", "Mul", {"s", "t"}},
+                         {"y", "Sqrt", {"p"}}})
+                .back(),
+            "norm_root");
+  // Above 0, or no sum of squares.
+  EXPECT_EQ(definitions(
+                {{"q", "Mul", {"x", "x"}}, {"s", "ReduceSum", {"q"}}, {"e", "Add", {"s", "0.1"}}, {"y", "Sqrt", {"e"}}})
+                .back(),
+            "sqrt");
+  EXPECT_EQ(definitions({{"a", "Abs", {"x"}}, {"s", "ReduceSum", {"a"}}, {"y", "Sqrt", {"s"}}}).back(), "sqrt");
+  EXPECT_EQ(definitions({{"y", "Sqrt", {"x"}}}), Names{"sqrt"});
+}
+
+TEST(OnnxPieces, NormsOfAnyOrder) {
+  const auto norm = [](const std::string& p, const std::string& root) {
+    return definitions(
+        {{"a", "Abs", {"x"}}, {"q", "Pow", {"a", p}}, {"s", "ReduceSum", {"q"}}, {"y", "Pow", {"s", root}}});
+  };
+  const Names of_any{"norm_power", "reduce_sum", "norm_root"};
+  EXPECT_EQ(norm("3", "0.33333334"), of_any);
+  EXPECT_EQ(norm("4", "0.25"), of_any);
+  EXPECT_EQ(norm("0.5", "2"), (Names{"norm_power", "reduce_sum", "square"}));
+  EXPECT_EQ(norm("3", "0.25").back(), "pow");
+}
+
+TEST(OnnxPieces, BoundsAreClamps) {
+  EXPECT_EQ(definitions({{"a", "Max", {"x", "-1"}}, {"y", "Min", {"2", "a"}}}), (Names{"clip", "clip"}));
+  EXPECT_EQ(definitions({{"n", "Neg", {"x"}}, {"y", "Max", {"x", "n"}}}), (Names{"neg", "maximum"}));
+  EXPECT_EQ(definitions({{"y", "Max", {"x", "0"}}}, "aten.maximum.default"), Names{"maximum"});
+}
+
+TEST(OnnxPieces, LogarithmOfASigmoid) {
+  EXPECT_EQ(definitions({{"s", "Sigmoid", {"x"}}, {"y", "Log", {"s"}}}), (Names{"neg", "softplus", "neg"}));
+}
+
+}  // namespace
+}  // namespace partita
