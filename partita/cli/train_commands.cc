@@ -157,6 +157,7 @@ int run_command(const Arguments& a) {
   warn_of_profile(p.cluster);
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
+  for (const std::string& note : p.findings.batch) print_note(note);
   for (const std::string& note : weights.notes) print_note(note);
   if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
   const Evaluation e = evaluation(p, runner);

@@ -47,8 +47,8 @@ class Writer {
     if (made.valid() || t.producer.valid()) return;
     const auto& place = placement_.places[id.index()];
     if (t.role == Role::kInput) {
-      made =
-          build_.input(t.name, with_samples(t.shape, place, to_), t.dtype, place ? static_cast<int>(place->axis) : -1);
+      made = build_.input(t.name, with_samples(t.shape, place, to_), t.dtype,
+                          place ? static_cast<int>(place->axis) : t.sample_axis);
       return;
     }
     made = build_.parameter(t.name, t.shape, t.initial_bound, t.initial_fill, t.dtype);
@@ -124,12 +124,16 @@ class Writer {
     const Tensor& t = graph_.tensor(id);
     const std::string name = fmt::format("{}.each", t.name);
     TensorId made;
-    if (from_ != 1 && t.role != Role::kConstant)
-      made = write_lifted(graph_.op(t.producer), *placement_.copied(id, place), name).front();
-    else
+    if (from_ != 1 && t.role != Role::kConstant) {
+      const Op& op = graph_.op(t.producer);
+      const std::vector<TensorId> results = write_lifted(op, *placement_.copied(id, place), name);
+      made =
+          results[static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), id) - op.results.begin())];
+    } else {
       made = expanded(
           from_ == 1 ? now_[id.index()] : build_.constant(free_name(t.name + ".one"), one_sample(*t.values, place)),
           t.shape, place, name);
+    }
     return copies_[{id, place}] = made;
   }
 
@@ -193,12 +197,13 @@ class Writer {
 
 }  // namespace
 
-Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>& inputs, int64_t from, int64_t to) {
+Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>& inputs, int64_t from, int64_t to,
+                    Unreached unreached) {
   Rebatched result;
   std::size_t furthest = 0;
   for (const auto& [strict, alike] : {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
     SamplePlacement placement(forward, inputs, from);
-    if (!placement.find(strict, alike)) {
+    if (!placement.find(strict, alike, unreached)) {
       if (!result.why.empty() && placement.furthest <= furthest) continue;
       furthest = placement.furthest;
       result.refused_by = placement.refused_by;
@@ -206,7 +211,7 @@ Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>&
       continue;
     }
     std::vector<std::optional<SamplePlace>> outputs;
-    for (TensorId id : forward.outputs) outputs.push_back(placement.output_place(id, strict));
+    for (TensorId id : forward.outputs) outputs.push_back(placement.output_place(id, strict, unreached));
     result.graph = Writer(forward, placement, from, to).write(outputs);
     break;
   }

@@ -21,8 +21,16 @@ struct Rebatched {
   std::string why;             // "reduces over the samples"
 };
 
-// `inputs` have samples along the axis given, whose extent is `from`; the other inputs have none, and stay as they are.
-// An output has its samples along an axis of its own, or those of one run after those of another along axis 0.
-Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>& inputs, int64_t from, int64_t to);
+// Outputs that inputs reach, and no sample does. What no input reaches is copied if it can be, and stays if not.
+enum class Unreached {
+  kCopied,  // an equal copy for each sample
+  kStay,    // as they are
+};
+
+// `inputs` have samples along the axis given, whose extent is `from`; the other inputs have none, and stay as they are,
+// with the sample axes that they have. An output has its samples along an axis of its own, or those of one run after
+// those of another along axis 0.
+Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>& inputs, int64_t from, int64_t to,
+                    Unreached unreached = Unreached::kCopied);
 
 }  // namespace partita

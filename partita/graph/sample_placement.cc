@@ -5,12 +5,18 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/graph/recompute.h"
 
 namespace partita {
 namespace {
 
 constexpr int kMostReturns = 1000;  // to a reshape that allows another place
 constexpr std::size_t kMostVisits = 20000, kMostVisitsAnOp = 50;
+
+// Which of its op's results a tensor is.
+std::size_t result_number(const Op& op, TensorId id) {
+  return static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), id) - op.results.begin());
+}
 
 bool is_reshape(const Op& op) {
   return op.definition == "reshape" || op.definition == "flatten" || op.definition == "squeeze" ||
@@ -20,18 +26,22 @@ bool is_reshape(const Op& op) {
 }  // namespace
 
 SamplePlacement::SamplePlacement(const Graph& graph, const std::map<TensorId, std::size_t>& inputs, int64_t from)
-    : places(graph.tensors.size()), lifted(graph.ops.size()), graph_(graph), from_(from) {
+    : places(graph.tensors.size()),
+      lifted(graph.ops.size()),
+      graph_(graph),
+      from_(from),
+      of_inputs_(depends_on(graph, Role::kInput)) {
   for (const auto& [id, axis] : inputs) places[id.index()] = SamplePlace{axis};
 }
 
-bool SamplePlacement::find(bool strict, bool alike) {
+bool SamplePlacement::find(bool strict, bool alike, Unreached unreached) {
   std::vector<Decision> decisions;
   int returns = 0;
   std::size_t visits = 0;
   const std::size_t ops = graph_.ops.size();
   for (std::size_t i = 0; i < ops + graph_.outputs.size(); ++i) {
     ++visits;
-    if (i >= ops && output_place(graph_.outputs[i - ops], strict)) continue;
+    if (i >= ops && has_its_samples(graph_.outputs[i - ops], strict, unreached)) continue;
     std::string reason;
     std::vector<Lifted> ways = i < ops ? ways_of(graph_.ops[i], reason) : std::vector<Lifted>();
     if (ways.size() > 1) {
@@ -56,10 +66,16 @@ bool SamplePlacement::find(bool strict, bool alike) {
   return true;
 }
 
-std::optional<SamplePlace> SamplePlacement::output_place(TensorId id, bool strict) const {
+bool SamplePlacement::has_its_samples(TensorId output, bool strict, Unreached unreached) const {
+  if (output_place(output, strict, unreached)) return true;
+  return !places[output.index()] && (unreached == Unreached::kStay || !of_inputs_[output.index()]);
+}
+
+std::optional<SamplePlace> SamplePlacement::output_place(TensorId id, bool strict, Unreached unreached) const {
   const Tensor& t = graph_.tensor(id);
   std::optional<SamplePlace> place = places[id.index()];
-  if (!place && !t.shape.empty() && can_copy(id, SamplePlace{})) place = SamplePlace{};
+  const bool may_copy = unreached == Unreached::kCopied;
+  if (!place && may_copy && !t.shape.empty() && can_copy(id, SamplePlace{})) place = SamplePlace{};
   const bool apart = place && place->outer == 1 && (place->axis == 0 || (!strict && place->inner == 1));
   return apart ? place : std::nullopt;
 }
@@ -74,12 +90,12 @@ std::optional<Lifted> SamplePlacement::copied(TensorId id, const SamplePlace& pl
   const Tensor& t = graph_.tensor(id);
   if (!t.producer.valid()) return std::nullopt;
   const Op& op = graph_.op(t.producer);
-  if (op.results.size() != 1) return std::nullopt;
   if (is_reshape(op)) return copied_reshape(op, place);
   const tdl::Bound& bound = *op.bound;
-  const auto own = only_digit(bound.tensors[static_cast<std::size_t>(bound.results[0])], place.axis);
-  const int index =
-      own ? bound.stages[static_cast<std::size_t>(bound.stage_of(bound.results[0]))].lhs[*own].plain_index() : -1;
+  const std::size_t r = result_number(op, id);
+  const int made = bound.results[r];
+  const auto own = only_digit(bound.tensors[static_cast<std::size_t>(made)], place.axis);
+  const int index = own ? bound.stages[static_cast<std::size_t>(bound.stage_of(made))].lhs[*own].plain_index() : -1;
   if (index < 0) return std::nullopt;
   SamplePlaces operands(op.operands.size());
   bool one = true;
@@ -102,7 +118,7 @@ std::optional<Lifted> SamplePlacement::copied(TensorId id, const SamplePlace& pl
   const bool fresh = std::none_of(operands.begin(), operands.end(), [](const auto& p) { return p.has_value(); });
   auto lifted = one ? lift_itself(graph_, op, operands, from_, fresh ? std::optional(place) : std::nullopt, reason)
                     : std::nullopt;
-  return lifted && lifted->results[0] == place ? lifted : std::nullopt;
+  return lifted && lifted->results[r] == place ? lifted : std::nullopt;
 }
 
 bool SamplePlacement::can_copy(TensorId id, const SamplePlace& place) const {
@@ -185,8 +201,10 @@ std::optional<Lifted> SamplePlacement::with_copies(const Op& op, SamplePlaces op
   for (std::size_t k = 0; k < copies.size(); ++k) {
     if (!copies[k]) continue;
     if (!can_copy(op.operands[k], *copies[k])) {
-      reason = fmt::format("reads '{}' ({}), which differs from sample to sample", graph_.tensor(op.operands[k]).name,
-                           name_of(graph_.tensor(op.operands[k]).role));
+      const Tensor& t = graph_.tensor(op.operands[k]);
+      reason = fmt::format(
+          "reads '{}' ({}), which {}", t.name, name_of(t.role),
+          t.producer.valid() ? "is not known to be equal for all samples" : "differs from sample to sample");
       return std::nullopt;
     }
     operands[k] = copies[k];

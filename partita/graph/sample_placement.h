@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "partita/graph/graph.h"
+#include "partita/graph/rebatch.h"
 #include "partita/graph/samples.h"
 
 namespace partita {
@@ -35,11 +36,11 @@ class SamplePlacement {
   // where one has no way, the last reshape before it that has another place left takes that. `strict`: outputs begin
   // with the samples. `alike`: equal reshapes of samples at the same place take the same place, as those of all time
   // steps and layers do.
-  bool find(bool strict, bool alike);
+  bool find(bool strict, bool alike, Unreached unreached);
 
   // Where an output has its samples: those of one run after those of another along axis 0, or along an axis of their
   // own.
-  std::optional<SamplePlace> output_place(TensorId id, bool strict) const;
+  std::optional<SamplePlace> output_place(TensorId id, bool strict, Unreached unreached) const;
   SamplePlaces operands_of(const Op& op) const;
 
   // How the op behind a tensor without samples is made to have them at `place`, so that every sample has an equal copy;
@@ -53,6 +54,8 @@ class SamplePlacement {
     std::vector<Lifted> ways;
     std::size_t taken = 0;
   };
+
+  bool has_its_samples(TensorId output, bool strict, Unreached unreached) const;
 
   // Whether a reshape is one that a decision is about.
   bool is_about(const Decision& d, std::size_t op, const SamplePlace& place, bool alike) const;
@@ -84,6 +87,7 @@ class SamplePlacement {
   };
   const Graph& graph_;
   const int64_t from_;
+  const std::vector<char> of_inputs_;  // by tensor: some input reaches it
   std::map<std::pair<const tdl::Bound*, SamplePlaces>, Known> known_;
 };
 

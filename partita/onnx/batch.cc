@@ -1,40 +1,66 @@
-// Extents of a model's inputs, and a file of a fixed batch at another.
+// Extents of a model's inputs: those of symbolic dimensions, and what is said of fixed ones.
 #include "partita/onnx/batch.h"
 
 #include <algorithm>
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/graph/rebatch.h"
-#include "partita/ops/ops.h"
 
 namespace partita::onnx_model {
 namespace {
 
 constexpr const char* kBatch = "batch";
-constexpr int kMostPlacements = 64;  // of the samples in the inputs
 
 std::string symbol_of(const Input& input, std::size_t axis) {
   const Dimension& dim = input.shape[axis];
   return dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
 }
 
-// The axis along which an input has its samples if the batch is given: the dimension "batch", else axis 0 if it is
-// symbolic; -1: none.
-int symbolic_batch_axis(const Input& input) {
+// The symbols of an input's dimensions; empty where an extent is fixed.
+std::vector<std::string> symbols_of(const Input& input) {
+  std::vector<std::string> symbols;
   for (std::size_t a = 0; a < input.shape.size(); ++a)
-    if (input.shape[a].extent < 0 && input.shape[a].symbol == kBatch) return static_cast<int>(a);
-  return !input.shape.empty() && input.shape[0].extent < 0 ? 0 : -1;
+    symbols.push_back(input.shape[a].extent < 0 ? symbol_of(input, a) : "");
+  return symbols;
 }
 
-// All symbols of the batch: "batch", and those of axis 0.
+// Some input has the symbol behind another one of axis 0, or beside "batch": in a mask [s, s] of ids [n, s] axis 0 is a
+// sequence.
+bool is_behind_another(const Model& model, const std::string& symbol) {
+  return std::any_of(model.inputs.begin(), model.inputs.end(), [&](const Input& input) {
+    const std::vector<std::string> all = symbols_of(input);
+    const auto at = std::find(all.begin(), all.end(), symbol);
+    if (at == all.end() || symbol == kBatch) return false;
+    const bool beside_batch = std::find(all.begin(), all.end(), kBatch) != all.end();
+    return beside_batch || (!all[0].empty() && all[0] != symbol);
+  });
+}
+
+// All symbols of the batch: "batch", and those of axis 0, but for those behind another and those that are bound to
+// another extent, if any is left.
 std::set<std::string> batch_symbols(const Model& model, const OnnxOptions& options) {
-  std::set<std::string> symbols;
-  if (options.batch == 0) return symbols;
-  for (const Input& input : model.inputs)
-    if (const int axis = symbolic_batch_axis(input); axis >= 0)
-      symbols.insert(symbol_of(input, static_cast<std::size_t>(axis)));
-  return symbols;
+  std::vector<std::string> all;
+  if (options.batch == 0) return {};
+  for (const Input& input : model.inputs) {
+    const std::vector<std::string> symbols = symbols_of(input);
+    if (std::find(symbols.begin(), symbols.end(), kBatch) != symbols.end()) all.push_back(kBatch);
+    else if (!symbols.empty() && !symbols[0].empty()) all.push_back(symbols[0]);
+  }
+  std::set<std::string> found;
+  for (const std::string& symbol : all) {
+    const auto bound = options.bindings.find(symbol);
+    const bool is_another = symbol != kBatch && bound != options.bindings.end() && bound->second != options.batch;
+    if (!is_another && !is_behind_another(model, symbol)) found.insert(symbol);
+  }
+  if (found.empty() && !all.empty()) found.insert(all.front());
+  return found;
+}
+
+// The first axis whose symbol is the batch's; -1: none.
+int sample_axis_of(const Input& input, const std::set<std::string>& batch) {
+  for (std::size_t a = 0; a < input.shape.size(); ++a)
+    if (input.shape[a].extent < 0 && batch.contains(symbol_of(input, a))) return static_cast<int>(a);
+  return -1;
 }
 
 int64_t extent_of(const Model& model, const Input& input, std::size_t axis, const OnnxOptions& options,
@@ -50,58 +76,42 @@ int64_t extent_of(const Model& model, const Input& input, std::size_t axis, cons
     return options.batch;
   }
   if (bound == options.bindings.end()) {
-    const char* how = symbol != kBatch && axis == 0 ? " or --batch N" : "";
+    const char* how = symbol != kBatch && axis == 0 && options.batch == 0 ? " or --batch N" : "";
     fail("{}: input '{}', dimension {} ('{}') has no extent; give one: --bind {}=N{}", model.path, input.name, axis,
          symbol, symbol, how);
   }
   return bound->second;
 }
 
-// ---------------------------------------------------------------- another batch
-
-using SampleAxes = std::map<TensorId, std::size_t>;  // of the inputs that have samples
-
-// Every way to have the samples along axes of extent `from`: axis 0 of each input that can, then other axes, then none.
-std::vector<SampleAxes> placements(const Graph& graph, int64_t from) {
-  std::vector<SampleAxes> all{{}};
-  for (TensorId id : graph.inputs) {
-    const Shape& shape = graph.tensor(id).shape;
-    std::vector<SampleAxes> longer;
-    for (const SampleAxes& before : all) {
-      for (std::size_t a = 0; a < shape.size(); ++a) {
-        if (shape[a] != from) continue;
-        longer.push_back(before);
-        longer.back()[id] = a;
-      }
-      longer.push_back(before);
-    }
-    all = std::move(longer);
-    if (all.size() > 4096) all.resize(4096);
+// --bind INPUT.AXIS=N of an axis whose extent the file fixes.
+void take_said(const Model& model, const Input& input, std::size_t axis, const OnnxOptions& options,
+               SaidOfInputs& said) {
+  const auto bound = options.bindings.find(fmt::format("{}.{}", input.name, axis));
+  const int64_t extent = input.shape[axis].extent;
+  if (bound == options.bindings.end()) return;
+  SaidAxes& axes = said[input.name];
+  if (bound->second == extent) {
+    axes.kept.insert(axis);
+    return;
   }
-  const auto off_front = [](const SampleAxes& axes) {
-    return std::count_if(axes.begin(), axes.end(), [](const auto& entry) { return entry.second != 0; });
-  };
-  std::stable_sort(all.begin(), all.end(), [&](const SampleAxes& a, const SampleAxes& b) {
-    return std::pair(-static_cast<int64_t>(a.size()), off_front(a)) <
-           std::pair(-static_cast<int64_t>(b.size()), off_front(b));
-  });
-  std::erase_if(all, [](const SampleAxes& axes) { return axes.empty(); });
-  if (all.size() > kMostPlacements) all.resize(kMostPlacements);
-  return all;
+  if (bound->second != options.batch)
+    fail(
+        "{}: --bind {}={}: axis {} of '{}' has {} in the file; {} keeps it, --batch N with --bind {}=N makes it the "
+        "batch's",
+        model.path, bound->first, bound->second, axis, input.name, extent,
+        fmt::format("--bind {}={}", bound->first, extent), bound->first);
+  if (axes.samples)
+    fail("{}: --bind {}={}: axis {} of '{}' is the batch's already", model.path, bound->first, bound->second,
+         *axes.samples, input.name);
+  axes.samples = axis;
 }
 
-// What the file's batch can be: extents of axis 0, those of the first inputs first.
-std::vector<int64_t> possible_batches(const Graph& graph) {
-  std::vector<int64_t> extents;
-  const auto add = [&](int64_t extent) {
-    if (std::find(extents.begin(), extents.end(), extent) == extents.end()) extents.push_back(extent);
-  };
-  for (TensorId id : graph.inputs)
-    if (const Shape& shape = graph.tensor(id).shape; !shape.empty()) add(shape[0]);
-  for (TensorId id : graph.inputs)
-    for (int64_t extent : graph.tensor(id).shape)
-      if (extent == 1) add(1);
-  return extents;
+bool is_fixed_axis(const Model& model, const std::string& name) {
+  return std::any_of(model.inputs.begin(), model.inputs.end(), [&](const Input& input) {
+    for (std::size_t a = 0; a < input.shape.size(); ++a)
+      if (input.shape[a].extent >= 0 && name == fmt::format("{}.{}", input.name, a)) return true;
+    return false;
+  });
 }
 
 }  // namespace
@@ -117,46 +127,28 @@ BoundInputs bound_inputs(const Model& model, const OnnxOptions& options) {
     for (std::size_t a = 0; a < input.shape.size(); ++a) {
       const int64_t extent = input.shape[a].extent;
       if (extent < 0) symbols.insert(symbol_of(input, a));
+      else take_said(model, input, a, options, bound.said);
       shape.push_back(extent < 0 ? extent_of(model, input, a, options, batch) : extent);
     }
     // In a file with a symbolic batch an input without it has no samples.
-    bound.sample_axes.push_back(batch.empty() ? 0 : symbolic_batch_axis(input));
+    bound.sample_axes.push_back(batch.empty() ? 0 : sample_axis_of(input, batch));
     if (batch.empty() && options.batch > 0 && !shape.empty() && shape[0] != options.batch) bound.fixed_batch = true;
     bound.shapes.push_back(std::move(shape));
   }
+  for (const auto& [name, axes] : bound.said) {
+    if (!axes.samples) continue;
+    bound.fixed_batch = true;
+    if (bound.symbolic_batch)
+      fail("{}: --bind {}.{}={}: the file has a dynamic batch, and axis {} of '{}' is not of it", model.path, name,
+           *axes.samples, options.batch, *axes.samples, name);
+  }
   for (const auto& [name, extent] : options.bindings)
-    if (!symbols.contains(name)) {
+    if (!symbols.contains(name) && !is_fixed_axis(model, name)) {
       const std::string known = symbols.empty() ? std::string("it has none; use --batch to replace a fixed batch")
                                                 : fmt::format("it has {}", fmt::join(symbols, ", "));
       fail("{}: --bind {}={}: the model has no symbolic dimension of that name: {}", model.path, name, extent, known);
     }
   return bound;
-}
-
-Graph with_batch(const Graph& forward, int64_t batch, const std::string& path,
-                 const std::map<std::string, std::string>& nodes) {
-  std::optional<std::string> refusal;
-  for (int64_t from : possible_batches(forward)) {
-    for (const SampleAxes& axes : placements(forward, from)) {
-      Rebatched other = rebatched(forward, axes, from, batch);
-      if (other.graph) {
-        count_values(*other.graph);
-        return std::move(*other.graph);
-      }
-      if (refusal) continue;
-      std::string where;
-      if (other.refused_by.valid()) {
-        const Op& op = forward.op(other.refused_by);
-        const auto node = nodes.find(op.name);
-        where =
-            fmt::format("{} ", node == nodes.end() ? fmt::format("'{}' ({})", op.name, op.definition) : node->second);
-      }
-      refusal =
-          fmt::format("{}: --batch {}: {}{}; the file was exported for a batch of {}; export with a dynamic batch",
-                      path, batch, where, other.why, from);
-    }
-  }
-  fail("{}", refusal.value_or(fmt::format("{}: --batch {}: no input has a batch", path, batch)));
 }
 
 }  // namespace partita::onnx_model

@@ -1,6 +1,8 @@
 // Extents of a model's inputs, and a file of a fixed batch at another.
 #pragma once
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,11 +12,20 @@
 
 namespace partita::onnx_model {
 
+// What --bind INPUT.AXIS=N says of an input's axes whose extents the file fixes: that an axis stays as it is, or has
+// the samples of the batch that is asked for.
+struct SaidAxes {
+  std::set<std::size_t> kept;
+  std::optional<std::size_t> samples;
+};
+using SaidOfInputs = std::map<std::string, SaidAxes>;  // by input
+
 struct BoundInputs {
   std::vector<Shape> shapes;     // one an input
   std::vector<int> sample_axes;  // -1: the input has no samples
   bool symbolic_batch = false;   // the options' batch is a dimension of the file
   bool fixed_batch = false;      // the file has its own batch, which the options replace by another
+  SaidOfInputs said;
 };
 
 // Symbolic dimensions get their extents. `batch` is that of the dimension "batch", and of axis 0 where that is
@@ -22,10 +33,17 @@ struct BoundInputs {
 // extent, or with two.
 BoundInputs bound_inputs(const Model& model, const OnnxOptions& options);
 
+struct OfOtherBatch {
+  Graph graph;
+  std::vector<std::string> notes;  // of inputs that are not as the others are
+};
+
 // The forward graph of a file with a fixed batch, for `batch` samples. The samples lie along axis 0 of the inputs, or
-// along another axis of that extent of some: where each node keeps them apart. `nodes` names the file's node behind
-// each op. Bad input, in one line: a node that does not keep samples apart, or an output without samples.
-Graph with_batch(const Graph& forward, int64_t batch, const std::string& path,
-                 const std::map<std::string, std::string>& nodes);
+// along another axis of that extent of some: where each node keeps them apart. Inputs whose samples meet those of
+// others one by one (images and texts) follow each other, each with the others as they are. `nodes` names the file's
+// node behind each op. Bad input, in one line: a node that does not keep samples apart, an output without samples, or
+// inputs that begin with a batch of more than one sample and do not follow.
+OfOtherBatch with_batch(const Graph& forward, int64_t batch, const std::string& path,
+                        const std::map<std::string, std::string>& nodes, const SaidOfInputs& said = {});
 
 }  // namespace partita::onnx_model

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "partita/base/error.h"
@@ -17,7 +19,7 @@
 namespace partita {
 namespace {
 
-using onnx_model::with_batch;
+using namespace onnx_model;
 
 std::shared_ptr<const OpRegistry> registry() {
   static const auto ops = standard_ops();
@@ -107,6 +109,9 @@ bool check(const Graph& graph, int64_t from, int64_t to, std::string* why = null
 
 struct Build : GraphBuilder {
   Build() : GraphBuilder("g", registry()) {}
+  std::vector<TensorId> build_all(const char* op, const std::vector<TensorId>& x, tdl::Attributes attributes) {
+    return ops(op, x, std::move(attributes));
+  }
   TensorId reshaped(TensorId x, const Shape& shape) { return op("reshape", {x}, list("shape", shape)); }
   TensorId transposed(TensorId x, const Shape& order) { return op("transpose", {x}, list("perm", order)); }
 };
@@ -182,6 +187,17 @@ TEST(Rebatch, ValuesOfTheBatch) {
   expect_kept(b.finish({b.op("concat", {token, b.op("add", {x, types})}, {{"axis", 1}})}), 2);
 }
 
+// Learned rows of each sample, through an op with several results, and matrices.
+TEST(Rebatch, RowsThatAreExpandedToTheBatch) {
+  Build b;
+  const TensorId x = b.input("x", {2, 3, 4});
+  const TensorId rows = b.op("expand", {b.parameter("rows", {1, 5, 4})}, list("shape", {2, 5, 4}));
+  const TensorId normal =
+      b.build_all("layer_norm", {rows, b.parameter("g", {4}), b.parameter("h", {4})}, {{"axes", 1}}).front();
+  const TensorId q = b.op("add", {b.op("linear", {normal, b.parameter("w", {4, 4})}), b.parameter("b", {4})});
+  expect_kept(b.finish({b.op("matmul", {b.op("matmul", {q, b.transposed(x, {0, 2, 1})}), x})}), 2);
+}
+
 TEST(Rebatch, PlacesOfEachSample) {
   // x[arange(n), -1]: the last of each sample's three rows.
   for (int64_t n : {1, 2}) {
@@ -226,6 +242,166 @@ TEST(Rebatch, MixedSamplesAreRefused) {
     const TensorId rows = b.reshaped(x, {1, 6, 4});
     return b.op("matmul", {b.op("softmax", {b.op("matmul", {rows, b.transposed(rows, {0, 2, 1})})}), rows});
   });
+}
+
+// ---------------------------------------------------------------- several inputs
+
+std::map<std::string, Shape> inputs_of(const Graph& graph) {
+  std::map<std::string, Shape> shapes;
+  for (TensorId id : graph.inputs) shapes[graph.tensor(id).name] = graph.tensor(id).shape;
+  return shapes;
+}
+using Inputs = std::map<std::string, Shape>;
+
+// Two towers; what they have in common is made of `meet(image, text)`.
+Graph towers(int64_t n, const std::function<TensorId(Build&, TensorId, TensorId)>& meet) {
+  Build b;
+  const TensorId image = b.op("linear", {b.input("image", {n, 4}), b.parameter("a", {4, 3})});
+  const TensorId text = b.op("reduce_mean", {b.input("text", {n, 5, 3})}, {{"axes.0", 1}, {"keepdims", 0}});
+  return b.finish({meet(b, image, text), image, text});
+}
+Graph pairs(int64_t n) {
+  return towers(n, [](Build& b, TensorId image, TensorId text) {
+    return b.op("matmul", {image, b.transposed(text, {1, 0})});
+  });
+}
+
+// Each of 5 images with each of 5 texts is what the graph gives of that image and that text.
+TEST(SeveralInputs, PairsFollowEachOther) {
+  for (int64_t n : {1, 2}) {
+    const Graph own = pairs(n);
+    const auto [graph, notes] = with_batch(own, 5, "m.onnx", {});
+    EXPECT_EQ(inputs_of(graph), (Inputs{{"image", {5, 4}}, {"text", {5, 5, 3}}}));
+    for (TensorId id : graph.inputs) EXPECT_EQ(graph.tensor(id).sample_axis, 0);
+    EXPECT_EQ(graph.tensor(graph.outputs[0]).shape, (Shape{5, 5}));
+    EXPECT_EQ(graph.tensor(graph.outputs[2]).shape, (Shape{5, 3}));
+    EXPECT_EQ(notes, std::vector{fmt::format(
+                         "--batch 5: each sample of 'image' meets each of 'text'; --bind text.0={} keeps these", n)});
+    Rng rng(4);
+    const tdl::Array image = random_array({5, 4}, rng), text = random_array({5, 5, 3}, rng);
+    const auto logits = [&](const Graph& g, const tdl::Array& x, const tdl::Array& t) {
+      std::map<TensorId, tdl::Array> values;
+      for (std::size_t i = 0; i < g.tensors.size(); ++i) {
+        Rng own_rng(hash_name(g.tensors[i].name));
+        if (g.tensors[i].role == Role::kParameter) values[TensorId(i)] = random_array(g.tensors[i].shape, own_rng);
+      }
+      values[g.find_tensor("image")] = x, values[g.find_tensor("text")] = t;
+      reference_run(g, values);
+      return values.at(g.outputs[0]);
+    };
+    const tdl::Array all = logits(graph, image, text);
+    for (int64_t i = 0; i + n <= 5; ++i)
+      for (int64_t j = 0; j + n <= 5; ++j)
+        EXPECT_NEAR(all.at(i * 5 + j), logits(own, part(image, 0, i, n), part(text, 0, j, n)).at(0), 1e-6);
+  }
+}
+
+std::string error_with(const Graph& graph, const SaidOfInputs& said = {}) {
+  return error_of([&] { with_batch(graph, 5, "m.onnx", {}, said); });
+}
+
+TEST(SeveralInputs, ThatCannotFollowAreNamed) {
+  const Graph graph = towers(2, [](Build& b, TensorId image, TensorId text) {
+    return b.op("add", {image, b.op("reduce_mean", {text}, {{"axes.0", 0}, {"keepdims", 0}})});
+  });
+  Graph alone = graph;
+  alone.outputs.pop_back();  // the text's own rows
+  EXPECT_EQ(error_with(alone),
+            "m.onnx: --batch 5: input 'text' [2, 5, 3] begins with the file's batch of 2 and cannot follow: "
+            "'reduce_mean_1' (reduce_mean) reduces over the samples; --bind text.0=2 says that it has no samples, or "
+            "export with a dynamic batch");
+  const auto [kept, notes] = with_batch(alone, 5, "m.onnx", {}, {{"text", {.kept = {0}}}});
+  EXPECT_EQ(inputs_of(kept), (Inputs{{"image", {5, 4}}, {"text", {2, 5, 3}}}));
+  EXPECT_TRUE(notes.empty());
+  // Pairs of which one is kept.
+  const auto [half, none] = with_batch(pairs(2), 5, "m.onnx", {}, {{"text", {.kept = {0}}}});
+  EXPECT_EQ(inputs_of(half), (Inputs{{"image", {5, 4}}, {"text", {2, 5, 3}}}));
+}
+
+// What no input reaches has no samples: a scale, a table.
+TEST(SeveralInputs, OutputsOfParametersStay) {
+  Build b;
+  const TensorId y = b.op("tanh", {b.input("x", {2, 4})}), scale = b.op("exp", {b.parameter("scale", Shape{})}),
+                 table = b.op("tanh", {b.parameter("table", {2, 3})});
+  const Graph graph = with_batch(b.finish({y, scale, table}), 5, "m.onnx", {}).graph;
+  EXPECT_EQ(graph.tensor(graph.outputs[0]).shape, (Shape{5, 4}));
+  EXPECT_EQ(graph.tensor(graph.outputs[1]).shape, Shape{});
+  EXPECT_EQ(graph.tensor(graph.outputs[2]).shape, (Shape{2, 3}));
+}
+
+// A number, a size, a mask of the sequence: no batch of theirs; of a batch of 1 they are told.
+TEST(SeveralInputs, WithoutSamplesStay) {
+  const auto graph = [](int64_t n, const Shape& shape) {
+    Build b;
+    const TensorId x = b.input("x", {n, 3, 4}), y = b.input("y", shape);
+    return b.finish({b.op("mul", {x, y})});
+  };
+  const auto [one, notes] = with_batch(graph(1, {1}), 5, "m.onnx", {});
+  EXPECT_EQ(inputs_of(one), (Inputs{{"x", {5, 3, 4}}, {"y", {1}}}));
+  EXPECT_EQ(notes, std::vector<std::string>{"--batch 5: 'y' [1] stays as in the file, without samples; --bind "
+                                            "y.AXIS=5 says along which axis there are some"});
+  EXPECT_EQ(inputs_of(with_batch(graph(2, {3, 4}), 5, "m.onnx", {}).graph), (Inputs{{"x", {5, 3, 4}}, {"y", {3, 4}}}));
+  EXPECT_EQ(inputs_of(with_batch(graph(4, {4}), 5, "m.onnx", {}, {{"y", {.kept = {0}}}}).graph),
+            (Inputs{{"x", {5, 3, 4}}, {"y", {4}}}));
+  EXPECT_NE(error_with(graph(4, {4})).find("input 'y' [4] begins with the file's batch of 4"), std::string::npos);
+}
+
+// The batch is where it is said to be.
+TEST(SeveralInputs, AlongAnAxisThatIsSaid) {
+  Build b;
+  const TensorId x = b.input("x", {3, 2, 4});
+  const Graph graph = b.finish({b.op("tanh", {x})});
+  EXPECT_EQ(inputs_of(with_batch(graph, 5, "m.onnx", {}).graph), (Inputs{{"x", {5, 2, 4}}}));
+  const auto [said, notes] = with_batch(graph, 5, "m.onnx", {}, {{"x", {.samples = 1}}});
+  EXPECT_EQ(inputs_of(said), (Inputs{{"x", {3, 5, 4}}}));
+  EXPECT_EQ(said.tensor(said.inputs[0]).sample_axis, 1);
+}
+
+// What is as asked is not made again, though it mixes samples.
+TEST(SeveralInputs, OfTheFilesOwnBatch) {
+  Build b;
+  const TensorId x = b.input("x", {5, 4}), table = b.input("table", {4, 3});
+  const Graph graph = b.finish({b.op("softmax", {b.op("matmul", {x, table})}, {{"axis", 0}})});
+  EXPECT_EQ(print(with_batch(graph, 5, "m.onnx", {}).graph), print(graph));
+}
+
+Input symbolic(const std::string& name, const std::vector<std::string>& symbols) {
+  Input input{.name = name};
+  for (const std::string& s : symbols) {
+    const bool fixed = !s.empty() && std::isdigit(static_cast<unsigned char>(s[0]));
+    input.shape.push_back({fixed ? std::stoll(s) : -1, fixed ? "" : s});
+  }
+  return input;
+}
+
+TEST(SymbolicInputs, SequencesAreNoBatch) {
+  using Axes = std::vector<int>;
+  const auto bound = [](std::vector<Input> inputs, std::map<std::string, int64_t> bindings) {
+    Model model{.path = "m.onnx"};
+    model.inputs = std::move(inputs);
+    return bound_inputs(model, {.bindings = std::move(bindings), .batch = 5});
+  };
+  const BoundInputs mask = bound({symbolic("mask", {"s", "s"}), symbolic("ids", {"n", "s"})}, {{"s", 7}});
+  EXPECT_EQ(mask.shapes, (std::vector<Shape>{{7, 7}, {5, 7}}));
+  EXPECT_EQ(mask.sample_axes, (Axes{-1, 0}));
+  const BoundInputs states = bound({symbolic("x", {"n", "4"}), symbolic("h", {"2", "n", "8"})}, {});
+  EXPECT_EQ(states.shapes, (std::vector<Shape>{{5, 4}, {2, 5, 8}}));
+  EXPECT_EQ(states.sample_axes, (Axes{0, 1}));
+  const BoundInputs named = bound({symbolic("x", {"s", "batch"}), symbolic("p", {"s"})}, {{"s", 7}});
+  EXPECT_EQ(named.shapes, (std::vector<Shape>{{7, 5}, {7}}));
+  EXPECT_EQ(named.sample_axes, (Axes{1, -1}));
+  const BoundInputs apart = bound({symbolic("x", {"n", "4"}), symbolic("y", {"m", "6"})}, {{"m", 3}});
+  EXPECT_EQ(apart.shapes, (std::vector<Shape>{{5, 4}, {3, 6}}));
+  EXPECT_EQ(apart.sample_axes, (Axes{0, -1}));
+  EXPECT_EQ(error_of([&] {
+              bound({symbolic("mask", {"s", "s"}), symbolic("ids", {"n", "s"})}, {});
+            }),
+            "m.onnx: input 'mask', dimension 0 ('s') has no extent; give one: --bind s=N");
+  EXPECT_EQ(error_of([&] {
+              bound({symbolic("x", {"2", "4"})}, {{"x.0", 3}});
+            }),
+            "m.onnx: --bind x.0=3: axis 0 of 'x' has 2 in the file; --bind x.0=2 keeps it, --batch N with --bind x.0=N "
+            "makes it the batch's");
 }
 
 // ---------------------------------------------------------------- random graphs

@@ -109,10 +109,12 @@ class Importer {
     }
     Graph graph = drop_unread(fold_constants(build_.finish(outputs)));
     if (other_batch_ == 0) return graph;
-    Graph other = with_batch(graph, other_batch_, model().path, node_of_op_);
+    OfOtherBatch other = with_batch(graph, other_batch_, model().path, node_of_op_, said_);
     if (own_batch) *own_batch = std::move(graph);
-    return other;
+    batch_notes_ = std::move(other.notes);
+    return std::move(other.graph);
   }
+  const std::vector<std::string>& batch_notes() const { return batch_notes_; }
 
   const Model& model() const { return state_.model; }
 
@@ -126,6 +128,7 @@ class Importer {
     if (bound.fixed_batch) other_batch_ = options.batch;
     state_.other_batch = bound.fixed_batch;
     symbolic_batch_ = bound.symbolic_batch;
+    said_ = bound.said;
     for (std::size_t i = 0; i < model().inputs.size(); ++i) {
       const Input& input = model().inputs[i];
       const TensorId id = build_.input(input.name, bound.shapes[i], input.dtype, bound.sample_axes[i]);
@@ -359,6 +362,8 @@ class Importer {
   std::shared_ptr<const OpRegistry> registry_;
   const bool load_weights_;
   int64_t other_batch_ = 0;  // in place of the file's own; 0: none
+  SaidOfInputs said_;
+  std::vector<std::string> batch_notes_;
   bool symbolic_batch_ = false;
   GraphBuilder build_;
   ImportState state_;
@@ -378,6 +383,7 @@ Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shar
   Importer importer(path, options, std::move(registry));
   Graph graph = importer.finish(own_batch);
   if (!findings) return graph;
+  findings->batch = importer.batch_notes();
   for (const Folded& value : importer.folded().restored)
     if (value.tied) findings->tied.push_back(fmt::format("{} is {}, {}", value.name, value.from, value.how));
   for (const Folded& value : importer.folded().frozen)

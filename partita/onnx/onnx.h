@@ -11,7 +11,8 @@
 namespace partita {
 
 struct OnnxOptions {
-  // Extents of symbolic dimensions, by the name that the file gives them; a nameless one is INPUT.AXIS.
+  // Extents of symbolic dimensions, by the name that the file gives them; a nameless one is INPUT.AXIS. Of a fixed
+  // extent INPUT.AXIS says that it stays, or that it is the batch's (batch.h).
   std::map<std::string, int64_t> bindings;
   // The extent of the dimension "batch", and of axis 0 where it is symbolic. A file whose batch is fixed is made for
   // this one where every node keeps samples apart (batch.h). 0: as in the file.
@@ -29,9 +30,11 @@ struct OnnxFindings {
   std::vector<std::string>
       with_normalization;  // weights of convolutions that the exporter has put a batch normalization into
   std::vector<std::string> perhaps_buffers;  // trained, since the file does not say whether they are parameters
+  std::vector<std::string> batch;            // inputs that do not follow another batch as the others do, a line each
   std::string assumed_loss;                  // what a loss that nobody has given takes for granted; empty: nothing
 };
-// What is not trained as the source would be, and why, in a line each; empty if all is.
+// What is not trained as the source would be, or is of another batch in its own way, and why, in a line each; empty if
+// nothing is.
 std::vector<std::string> training_notes(const OnnxFindings& findings);
 
 // The forward graph, ready for training and evaluation:

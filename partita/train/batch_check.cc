@@ -38,11 +38,12 @@ Values taken(const Values& whole, std::size_t axis, int64_t first, int64_t count
   return piece;
 }
 
-// The first axis in which two shapes differ.
-std::optional<std::size_t> other_axis(const Shape& own, const Shape& other) {
+// The axes in which two shapes differ.
+std::vector<std::size_t> other_axes(const Shape& own, const Shape& other) {
+  std::vector<std::size_t> axes;
   for (std::size_t a = 0; a < own.size(); ++a)
-    if (own[a] != other[a]) return a;
-  return std::nullopt;
+    if (own[a] != other[a]) axes.push_back(a);
+  return axes;
 }
 
 using Outputs = std::vector<Arrays>;  // by step, then by name
@@ -97,19 +98,25 @@ Batch sizes_of(const OtherBatch& batch) {
   for (TensorId id : batch.own.inputs) {
     const Shape& own = batch.own.tensor(id).shape;
     const Shape& other = batch.other.tensor(batch.other.find_tensor(batch.own.tensor(id).name)).shape;
-    if (const auto axis = other_axis(own, other)) sizes = {own[*axis], other[*axis]};
+    for (const std::size_t axis : other_axes(own, other)) sizes = {own[axis], other[axis]};
   }
   return sizes;
 }
 
-// Sample by sample of one output: `whole` of the other graph, `parts` of the file's own, one a step.
+// Sample by sample of one output: `whole` of the other graph, `parts` of the file's own, one a step. If samples of some
+// inputs meet those of others, sample s is where both are number s.
 void expect_same_samples(const Tensor& output, const Batch& batch, const Values& whole, const Outputs& parts) {
-  const auto axis = other_axis(output.shape, whole.shape);
-  if (!axis) fail("output '{}' has no axis for the {} samples of the batch", output.name, batch.other);
-  const int64_t each = output.shape[*axis] / batch.own;
+  const std::vector<std::size_t> axes = other_axes(output.shape, whole.shape);
+  const auto sample = [&](Values of, int64_t s) {
+    for (const std::size_t axis : axes) {
+      const int64_t each = output.shape[axis] / batch.own;
+      of = taken(of, axis, s * each, each);
+    }
+    return of;
+  };
   for (int64_t s = 0; s < batch.other; ++s) {
     const Values& part = parts[static_cast<std::size_t>(s / batch.own)].at(output.name);
-    if (!agree(taken(whole, *axis, s * each, each), taken(part, *axis, s % batch.own * each, each), largest(whole)))
+    if (!agree(sample(whole, s), sample(part, s % batch.own), largest(whole)))
       fail(
           "output '{}', sample {}: the model made for a batch of {} differs from the file's own, which is for {}; "
           "export with a dynamic batch",
@@ -135,8 +142,8 @@ void check_other_batch(const OtherBatch& batch, Kernels& kernels) {
       own, (sizes.other + sizes.own - 1) / sizes.own,
       [&](TensorId id, int64_t step) {
         const Values& whole = inputs.at(id);
-        const auto axis = other_axis(own.tensor(id).shape, whole.shape);
-        return axis ? taken(whole, *axis, step * sizes.own, sizes.own) : whole;
+        const auto axes = other_axes(own.tensor(id).shape, whole.shape);
+        return axes.empty() ? whole : taken(whole, axes[0], step * sizes.own, sizes.own);
       },
       kernels);
   if (all.empty() || parts.empty()) return;

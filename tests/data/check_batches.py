@@ -76,6 +76,21 @@ def kinds():
             y, _ = self.lstm(x if self.batch_first else x.transpose(0, 1), (torch.zeros(2, b, 5), torch.ones(2, b, 5)))
             return self.out(y[:, -1] if self.batch_first else y[-1])
 
+    def latents(m, x):
+        q = m.q(m.norm(m.l.expand(x.shape[0], -1, -1))).view(x.shape[0], -1, 2, 8).transpose(1, 2)
+        k = m.k(x).view(x.shape[0], -1, 2, 8).transpose(1, 2)
+        y = torch.softmax(q @ k.transpose(-1, -2), -1) @ k
+        return m.o(y.transpose(1, 2).flatten(2)) + m.l
+
+    def pairs(m, x, t):
+        a, b = F.normalize(m.a(x.mean(1)), dim=-1), F.normalize(m.b(t).mean(1), dim=-1)
+        return 3 * a @ b.T
+
+    def pairs_and_towers(m, x, t, mask):
+        a = F.normalize(m.a(x.mean(1)), dim=-1)
+        b = F.normalize((m.b(t) * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True), dim=-1)
+        return m.scale * a @ b.T, (m.scale * a @ b.T).T, a, b
+
     image, text, grid, ids = torch.randn(2, 8, 4, 4), torch.randn(2, 7, 16), torch.randn(2, 4, 4, 16), torch.randint(0, 9, (2, 7))
     attention = lambda first: nn.MultiheadAttention(16, 4, batch_first=first)  # noqa: E731
     return {
@@ -105,6 +120,14 @@ def kinds():
         "group_norm": (Of(lambda m, x: m.n(x).mean((2, 3)), n=nn.GroupNorm(2, 8)), image),
         "two_inputs": (Of(lambda m, x, t: m.l(x) + m.w(t), l=nn.Linear(16, 3), w=nn.Embedding(9, 3)), (text, ids)),
         "shared_table": (Of(lambda m, x, t: m.l(x) @ t, l=nn.Linear(16, 5)), (text, torch.randn(5, 3))),
+        "latents": (Of(latents, l=parameter(1, 5, 16), norm=nn.LayerNorm(16), q=nn.Linear(16, 16), k=nn.Linear(16, 16), o=nn.Linear(16, 16)), text),
+        "queries": (Of(lambda m, x: m.a(m.q.weight.unsqueeze(1).repeat(1, x.shape[0], 1), x.transpose(0, 1), x.transpose(0, 1))[0].transpose(0, 1), q=nn.Embedding(5, 16), a=attention(False)), text),
+        "pairs": (Of(pairs, a=nn.Linear(16, 8), b=nn.Embedding(9, 8)), (text, ids)),
+        "pairs_and_towers": (Of(pairs_and_towers, a=nn.Linear(16, 8), b=nn.Embedding(9, 8), scale=parameter(1)), (text, ids, torch.rand(2, 7) + 0.5)),
+        "three_inputs": (Of(lambda m, x, t, mask: m.out((m.w(x) + m.t(t)) * mask[:, :, None]), w=nn.Embedding(9, 16), t=nn.Embedding(9, 16), out=nn.Linear(16, 2)), (ids, ids % 2, torch.rand(2, 7))),
+        "sizes": (Of(lambda m, x, size: m.l(x) * size[0] + size[1], l=nn.Linear(16, 3)), (text, torch.rand(2))),
+        "position_ids": (Of(lambda m, x, p: m.w(x) + m.p(p.squeeze(0)), w=nn.Embedding(9, 16), p=nn.Embedding(9, 16)), (ids, torch.arange(7)[None])),
+        "time_first": (Of(lambda m, x: m.l(x.transpose(0, 1)).transpose(0, 1), l=nn.TransformerEncoderLayer(16, 4, 32, 0.0)), text),
         "repeated": (Of(lambda m, x: m.l(x.repeat(1, 2, 1)).view(x.shape[0], -1), l=nn.Linear(16, 3)), text),
         "interleaved": (Of(lambda m, x: m.l(x.repeat_interleave(2, dim=0)).view(x.shape[0], 2, 7, 3), l=nn.Linear(16, 3)), text),
         # Which mix samples, and must be refused.
@@ -218,6 +241,14 @@ def one_by_one(partita, file, model, arrays, samples, batch, folder):
     return chunks, "evaluator" if evaluator else "partita"
 
 
+def met(values, shape, whole, samples, batch):
+    """Of what has the samples along two axes, those where both are the same: of all samples, or of some answers."""
+    axes = [a for a in range(len(shape)) if shape[a] != whole[a]]
+    each = [shape[a] // batch for a in axes]
+    index = lambda s: tuple(slice(None) if a not in axes else slice(s * each[axes.index(a)], (s + 1) * each[axes.index(a)]) for a in range(len(shape)))  # noqa: E731
+    return np.stack([values(s)[index(s if values(s).shape == tuple(whole) else s % batch)] for s in range(samples)])
+
+
 def joined(parts, shape, samples, batch):
     """Answers one after another along axis 0, or along the axis where they make this shape, without what fills the last ones up."""
     for axis in range(len(shape)):
@@ -243,7 +274,7 @@ def check(partita, file, folder):
         arrays = data_for(model, samples, batch, np.random.default_rng(5))
         got, error = partita_run(partita, file, arrays, folder, "--batch", str(samples))
         if got is None:
-            found.append(("refused" if "\n" not in error and error.startswith("exit 3") else "FAILS", error))
+            found.append(("refused" if "\n" not in error.split("partita: ", 1)[-1] and error.startswith("exit 3") else "FAILS", error))
             continue
         parts, by = one_by_one(partita, file, model, arrays, samples, batch, folder)
         if parts is None:
@@ -251,7 +282,12 @@ def check(partita, file, folder):
             continue
         worst = 0.0
         for name, value in got.items():
-            expected = joined([np.asarray(p[name]) for p in parts], value.shape, samples, batch)
+            given = [np.asarray(p[name]) for p in parts]
+            if given[0].ndim == value.ndim and sum(a != b for a, b in zip(given[0].shape, value.shape)) > 1:
+                expected = met(lambda s: given[s // batch], given[0].shape, value.shape, samples, batch)  # noqa: B023
+                value = met(lambda s: value, given[0].shape, value.shape, samples, batch)  # noqa: B023
+            else:
+                expected = joined(given, value.shape, samples, batch)
             scale = max(np.abs(expected).max(), 1e-30) if expected is not None and expected.size else 1.0
             worst = max(worst, np.abs(expected - value).max() / scale if expected is not None else np.inf)
         found.append(("equal" if worst < TOLERANCE else "DIFFERS", f"{worst:.1e} ({by})"))
