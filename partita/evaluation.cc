@@ -17,7 +17,7 @@ Graph evaluation_of(const Graph& forward) {
 }
 
 Graph evaluation_in_parts(const Planned& training) {
-  return in_parts(evaluation_of(training.forward), training.training.micro_batches());
+  return in_parts(evaluation_of(training.forward), training.training.micro_batches(), may_factor);
 }
 
 Plan evaluation_plan(const Graph& evaluation, const Planned& training) {

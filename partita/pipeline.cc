@@ -64,7 +64,7 @@ Graph rewritten(Graph graph, const Request& request, Runner& runner) {
         "recompute", [&] { return recomputed(graph, request.recompute, parts != 1); }, kVerified, kPrinted);
   if (parts != 1)
     graph = runner.step(
-        "parts", [&] { return in_parts(graph, parts); }, kVerified, kPrinted);
+        "parts", [&] { return in_parts(graph, parts, may_factor); }, kVerified, kPrinted);
   return graph;
 }
 
@@ -140,7 +140,8 @@ void regard_stages(Planned& p) {
   std::vector<int> stages;
   for (const OpChoice& choice : p.plan.ops) stages.push_back(choice.stage);
   if (!p.training.whole || std::all_of(stages.begin(), stages.end(), [](int s) { return s == 0; })) return;
-  p.training = in_parts(without_clones_of_others(*p.training.whole, stages), p.training.micro_batches(), stages);
+  p.training =
+      in_parts(without_clones_of_others(*p.training.whole, stages), p.training.micro_batches(), may_factor, stages);
 }
 
 using WithBatch = decltype(Problem::with_batch);

@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/infer.h"
+#include "partita/graph/parts.h"
 
 namespace partita {
 namespace {
@@ -70,6 +71,23 @@ Accesses accesses_of(const tdl::Bound& bound) {
 Shape without_ones(Shape radices) {
   std::erase(radices, 1);
   return radices;
+}
+
+bool may_factor(const Graph& graph, const Op& op, const MayFactor& may) {
+  const OpDefinition* definition = graph.registry->find(op.definition);
+  return !(definition && definition->flops) && may(op);
+}
+
+// The index that every access of a digit of a tensor's axes is at; -1: some access is none, or at another.
+int only_index(const tdl::Bound& bound, int tensor, std::size_t digit) {
+  std::set<int> indices;
+  for (const tdl::Stage& stage : bound.stages) {
+    if (stage.tensor == tensor) indices.insert(stage.lhs[digit].plain_index());
+    tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
+      if (read.tensor == tensor) indices.insert(read.subscripts[digit].plain_index());
+    });
+  }
+  return indices.size() == 1 ? *indices.begin() : -1;
 }
 
 struct Axis {  // of a tensor, as stored
@@ -143,11 +161,6 @@ class Carrier {
     return known;
   }
 
-  bool may_factor(const Op& op) const {
-    const OpDefinition* definition = graph_.registry->find(op.definition);
-    return !(definition && definition->flops) && may_(op);
-  }
-
   // The axis that a split takes apart, or a concat puts together, of equal parts that it cuts one by one.
   std::optional<Axis> parted_axis(OpId id) const {
     const Op& op = graph_.op(id);
@@ -208,7 +221,7 @@ class Carrier {
     const std::set<int>& indices = known.plain[position][at.axis];
     found.closed &= !indices.empty();
     for (int index : indices) {
-      if (!known.only_plain[index] || !may_factor(op)) {
+      if (!known.only_plain[index] || !may_factor(graph_, op, may_)) {
         found.closed = false;
         continue;
       }
@@ -253,7 +266,39 @@ class Carrier {
   std::set<OpId> changed_;
 };
 
+// Samples that come in parts are a digit of their own: of 20 = sequence of 5 x 4 samples, 5 and 4.
+void expose_samples(const Graph& graph, TensorId id, std::vector<Shape>& radices) {
+  const Tensor& t = graph.tensor(id);
+  if (t.in_time != InTime::kParts) return;
+  const TimePlace place = time_place(graph, id);
+  const std::size_t axis = static_cast<std::size_t>(place.axis);
+  if (!factored_place(place, radices)) radices[axis] = {place.outer, t.shape[axis] / place.outer};
+}
+
 }  // namespace
+
+std::optional<Factoring> factoring_at(const Graph& graph, const Op& op, int tensor, std::size_t axis, int64_t outer,
+                                      const MayFactor& may) {
+  if (!may || !may_factor(graph, op, may)) return std::nullopt;
+  const std::vector<Shape>& radices = op.bound->tensors[static_cast<std::size_t>(tensor)].radices;
+  std::size_t digit = 0;
+  for (std::size_t a = 0; a < axis; ++a) digit += radices[a].size();
+  int64_t before = 1;
+  for (const int64_t radix : radices[axis]) {
+    if (before == outer) return std::nullopt;
+    if (before * radix <= outer) {
+      before *= radix, ++digit;
+      continue;
+    }
+    const int64_t apart = outer / before;
+    const int index = only_index(*op.bound, tensor, digit);
+    if (outer % before || radix % apart || index < 0) return std::nullopt;
+    const tdl::Index& along = op.bound->indices[static_cast<std::size_t>(index)];
+    if (along.extent != radix || !along.splittable) return std::nullopt;
+    return Factoring{along.name, {apart, radix / apart}};
+  }
+  return std::nullopt;
+}
 
 std::vector<std::vector<Shape>> factored_radices(const Graph& graph) {
   struct Common {
@@ -286,6 +331,7 @@ std::vector<std::vector<Shape>> factored_radices(const Graph& graph) {
       const bool parts = known[a].carried && known[a].radices->size() > 1;
       radices.back().push_back(parts ? *known[a].radices : Shape{graph.tensors[t].shape[a]});
     }
+    expose_samples(graph, TensorId(t), radices.back());
   }
   return radices;
 }

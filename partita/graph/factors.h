@@ -3,6 +3,9 @@
 // nothing of parts: its index is factored into (part, place) because the axis that it runs along is, at another op.
 #pragma once
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "partita/graph/graph.h"
 
@@ -22,6 +25,16 @@ Graph cut_parts_alike(Graph graph, const MayFactor& may);
 // carried nowhere.
 Graph carry_factors(Graph graph, const MayFactor& may);
 constexpr int64_t kFewParts = 3;
+
+// The factoring of an index of an op's formula by which the first `outer` values of an axis of a tensor (operand or
+// stage) are digits apart from what is inside them: of 40 = sequence of 5 x 8 samples, {5, 8}. None: they are so, or
+// cannot be, or the op may not.
+struct Factoring {
+  std::string index;
+  Shape radices;
+};
+std::optional<Factoring> factoring_at(const Graph& graph, const Op& op, int tensor, std::size_t axis, int64_t outer,
+                                      const MayFactor& may);
 
 // Per tensor, of each stored axis: the radices that all ops along it have, where they were carried to one of them; else
 // its extent alone. A new value has those of the tensor that it replaces.

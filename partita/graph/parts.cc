@@ -9,6 +9,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/batch.h"
+#include "partita/graph/infer.h"
 
 namespace partita {
 
@@ -16,12 +17,13 @@ std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vect
   int at = 0;
   for (int a = 0; a < stored.axis; ++a) at += static_cast<int>(radices[static_cast<std::size_t>(a)].size());
   const Shape& digits = radices[static_cast<std::size_t>(stored.axis)];
-  int64_t after = volume(digits);
+  int64_t before = 1, after = volume(digits);
   for (const int64_t radix : digits) {
     after /= std::max<int64_t>(radix, 1);
     const int64_t below = std::max<int64_t>(after, 1);
-    if (stored.inner % below == 0) return TimePlace{at, stored.inner / below};
-    if (radix != 1) return std::nullopt;
+    if (before == stored.outer && stored.inner % below == 0) return TimePlace{at, stored.inner / below};
+    before *= radix;
+    if (before > stored.outer) return std::nullopt;
     ++at;
   }
   return std::nullopt;
@@ -32,12 +34,19 @@ TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radi
   for (std::size_t a = 0; a < radices.size(); ++a)
     for (std::size_t d = 0; d < radices[a].size(); ++d, ++at) {
       if (at != factored.axis) continue;
-      int64_t inner = factored.inner;
+      int64_t inner = factored.inner, outer = 1;
+      for (std::size_t e = 0; e < d; ++e) outer *= radices[a][e];
       for (std::size_t e = d + 1; e < radices[a].size(); ++e) inner *= radices[a][e];
-      return {static_cast<int>(a), inner};
+      return {static_cast<int>(a), inner, outer};
     }
   ensure(false, "there is no factored axis {}", factored.axis);
   return {};
+}
+
+TimePlace time_place(const Graph& in_parts, TensorId tensor) {
+  const Tensor& t = in_parts.tensor(tensor);
+  const int64_t extent = in_parts.whole_graph().tensor(tensor).shape[static_cast<std::size_t>(t.time_axis)];
+  return {t.time_axis, t.time_inner, extent / (runs_of_batch(in_parts) * t.time_inner)};
 }
 
 namespace {
@@ -89,12 +98,21 @@ std::vector<Split> splits_of(const tdl::Bound& bound) {
   return splits;
 }
 
+// The shape of a tensor of the whole batch for so many runs of samples.
+Shape of_runs(const Tensor& whole, int64_t runs_of_batch, int64_t runs) {
+  Shape shape = whole.shape;
+  int64_t& extent = shape[static_cast<std::size_t>(whole.time_axis)];
+  extent = extent / runs_of_batch * runs;
+  return shape;
+}
+
 // ---------------------------------------------------------------- the analysis
 
 class Analysis {
  public:
-  Analysis(const Graph& graph, int micro_batches, const std::vector<int>& stages)
+  Analysis(const Graph& graph, int micro_batches, const MayFactor& may, const std::vector<int>& stages)
       : graph_(graph),
+        may_(may),
         stages_(stages),
         batch_(find_batch(graph).value_or(0)),
         micro_batches_(micro_batches),
@@ -142,6 +160,12 @@ class Analysis {
                        [&](TensorId t) { return out_.tensor(t).in_time == in_time; });
   }
 
+  TimePlace place_of(TensorId id) const {
+    const Tensor& t = out_.tensor(id);
+    const int64_t extent = graph_.tensor(id).shape[static_cast<std::size_t>(t.time_axis)];
+    return {t.time_axis, t.time_inner, extent / (batch_ / run_ * t.time_inner)};
+  }
+
   const std::vector<Split>& splits(const Op& op) {
     const auto [at, is_new] = splits_.try_emplace(op.bound.get());
     if (is_new) at->second = splits_of(*op.bound);
@@ -157,7 +181,7 @@ class Analysis {
       case InTime::kSum:
         return along.partial && !along.axis ? Fit::kYes : Fit::kNo;
       case InTime::kParts: {
-        const auto digit = factored_place({t.time_axis, t.time_inner}, op.bound->tensors[k].radices);
+        const auto digit = factored_place(place_of(op.operands[k]), op.bound->tensors[k].radices);
         if (along.partial || !along.axis || !digit || digit->axis != *along.axis) return Fit::kNo;
         if (inner && *inner != digit->inner) return Fit::kNo;
         inner = digit->inner;
@@ -202,8 +226,25 @@ class Analysis {
       if (wanted.empty()) return settle(id, split, *inner), true;
       if (want(op, split, wanted, *inner)) return false;
     }
+    for (std::size_t k = 0; k < op.operands.size(); ++k)
+      if (out_.tensor(op.operands[k]).in_time == InTime::kParts &&
+          factor(id, static_cast<int>(k), place_of(op.operands[k])))
+        return take_along(id, allowed, known);
     if (longer_runs(op)) return false;
     refuse(op);
+  }
+
+  // Gives a tensor of the op's formula the samples of `place` as a digit of its own. False: it has them so, or cannot.
+  bool factor(OpId id, int tensor, const TimePlace& place) {
+    Op& op = graph_.op(id);
+    const auto found = factoring_at(graph_, op, tensor, static_cast<std::size_t>(place.axis), place.outer, may_);
+    if (!found) return false;
+    op.factors[found->index] = found->radices;
+    auto& bound = factored_[{op.bound.get(), found->index, found->radices}];
+    if (!bound) bound = bind_op(graph_, op);
+    op.bound = bound;
+    out_.op(id) = op;
+    return true;
   }
 
   // Samples that an operand has inside one value of an outer digit of its axis stay in one part: those of a batch
@@ -214,8 +255,12 @@ class Analysis {
       const Tensor& t = out_.tensor(op.operands[k]);
       if (t.in_time != InTime::kParts) continue;
       const Shape& digits = op.bound->tensors[k].radices[static_cast<std::size_t>(t.time_axis)];
-      const auto outermost = std::find_if(digits.begin(), digits.end(), [](int64_t radix) { return radix != 1; });
-      if (outermost == digits.end()) continue;
+      int64_t before = 1;
+      const int64_t outer = place_of(op.operands[k]).outer;
+      const auto outermost = std::find_if(digits.begin(), digits.end(), [&](int64_t radix) {
+        return (before == outer && radix != 1) || (before *= radix) > outer;
+      });
+      if (outermost == digits.end() || before != outer) continue;
       const int64_t below = volume(Shape(outermost + 1, digits.end())), each = t.time_inner / run_;
       run = std::lcm(run, below / std::gcd(below, each));
     }
@@ -288,12 +333,13 @@ class Analysis {
     return known;
   }
 
-  // Operands that are there once are read part by part: constants are, and what an op makes of weights and constants
-  // alone can be made so. False: some other cannot.
+  // Operands that are there once are read part by part: constants and inputs without samples are, and what an op makes
+  // of these and weights alone can be made so. False: some other cannot.
   bool want(const Op& op, const Split& split, const std::vector<std::size_t>& operands, int64_t inner) {
     for (const std::size_t k : operands) {
       const Tensor& t = graph_.tensor(op.operands[k]);
-      if (t.role != Role::kConstant && !t.producer.valid()) return false;
+      const bool alike = t.role == Role::kConstant || (t.role == Role::kInput && !t.same_as.valid());
+      if (!alike && !t.producer.valid()) return false;
       if (t.producer.valid() && (graph_.op(t.producer).phase == Phase::kUpdate || is_output(op.operands[k])))
         return false;
     }
@@ -314,10 +360,11 @@ class Analysis {
     const std::size_t r =
         static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), wanted.first) - op.results.begin());
     const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
-    const auto digit = factored_place(wanted.second, op.bound->tensors[of].radices);
+    factor(id, static_cast<int>(of), wanted.second);
+    const auto digit = [&] { return factored_place(wanted.second, op.bound->tensors[of].radices); };
     return take_along(
-        id, [&](const Split& split) { return digit && split.tensor[of].axis == digit->axis; },
-        digit ? std::optional(digit->inner) : std::nullopt);
+        id, [&](const Split& split) { return digit() && split.tensor[of].axis == digit()->axis; },
+        digit() ? std::optional(digit()->inner) : std::nullopt);
   }
 
   [[noreturn]] void refuse(const Op& op) const {
@@ -347,7 +394,7 @@ class Analysis {
     for (std::size_t t = 0; t < out_.tensors.size(); ++t) {
       Tensor& tensor = out_.tensors[t];
       if (tensor.in_time != InTime::kSum) {
-        if (tensor.in_time == InTime::kParts) shorten(tensor);
+        if (tensor.in_time == InTime::kParts) tensor.shape = of_runs(tensor, batch_ / run_, parts_[0]);
         continue;
       }
       tensor.accumulated =
@@ -359,9 +406,9 @@ class Analysis {
         fail("micro-batches: output '{}' comes in parts; a training step gives sums over the batch alone",
              graph_.tensor(t).name);
   }
-  void shorten(Tensor& t) const { t.shape[static_cast<std::size_t>(t.time_axis)] = parts_[0] * t.time_inner; }
 
-  const Graph& graph_;
+  Graph graph_;
+  const MayFactor& may_;
   const std::vector<int> stages_;  // by op; empty: one
   const int64_t batch_;
   const int micro_batches_;
@@ -370,6 +417,7 @@ class Analysis {
   const std::vector<std::vector<Reader>> read_by_;
   std::map<const tdl::Bound*, std::vector<Split>> splits_;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> narrowed_;
+  std::map<std::tuple<const tdl::Bound*, std::string, Shape>, std::shared_ptr<const tdl::Bound>> factored_;
   std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // that no sample reaches, with what is wanted of them
   std::set<TensorId> constants_in_parts_;
   std::map<TensorId, TimePlace> wanted_;
@@ -397,9 +445,9 @@ std::vector<int64_t> parts_of(int64_t batch, int micro_batches) {
   return parts;
 }
 
-Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages) {
+Graph in_parts(const Graph& training, int micro_batches, const MayFactor& may, const std::vector<int>& stages) {
   if (micro_batches == 1) return training;
-  return Analysis(training, micro_batches, stages).run();
+  return Analysis(training, micro_batches, may, stages).run();
 }
 
 Graph with_fewer_parts(const Graph& in_parts, int micro_batches) {
@@ -419,8 +467,12 @@ Graph with_parts_of(const Graph& in_parts, int64_t runs) {
     if (!bound) bound = std::make_shared<const tdl::Bound>(tdl::narrowed(whole, op.time_index, runs * op.time_inner));
     op.bound = bound;
   }
-  for (Tensor& t : out.tensors)
-    if (t.in_time == InTime::kParts) t.shape[static_cast<std::size_t>(t.time_axis)] = runs * t.time_inner;
+  for (std::size_t t = 0; t < out.tensors.size(); ++t) {
+    Tensor& tensor = out.tensors[t];
+    if (tensor.in_time != InTime::kParts) continue;
+    tensor.shape = out.whole->tensors[t].shape;
+    tensor.shape = of_runs(tensor, runs_of_batch(in_parts), runs);
+  }
   return out;
 }
 

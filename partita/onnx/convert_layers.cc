@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/graph/recompute.h"
 #include "partita/onnx/converter.h"
 #include "partita/ops/ops.h"
 
@@ -308,8 +309,15 @@ Results batch_norm(NodeContext& n) {
   const double eps = n.real("epsilon", 1e-5), momentum = 1 - n.real("momentum", 0.9);
   const TensorId x = n.tensor(0), scale = n.tensor(1), bias = n.tensor(2), mean = n.tensor(3), variance = n.tensor(4);
   const auto role = [&](TensorId id) { return n.build.graph().tensor(id).role; };
-  if (role(mean) != Role::kState || role(variance) != Role::kState)
-    fail("its running mean and variance are no initializers of the file");
+  if (role(mean) != Role::kState || role(variance) != Role::kState) {
+    const std::vector<char> of_inputs = depends_on(n.build.graph(), Role::kInput);
+    if (!of_inputs[mean.index()] || !of_inputs[variance.index()])
+      fail(
+          "its running mean and variance are computed from initializers of the file, as those of an InstanceNorm with "
+          "track_running_stats are: it would be trained with other statistics; export the model in training mode, or "
+          "with track_running_stats=False");
+    return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};  // of this batch, always
+  }
   if (!n.state.normalized.insert(mean).second || !n.state.normalized.insert(variance).second)
     fail(
         "its running statistics are shared with another BatchNormalization: "

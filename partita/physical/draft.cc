@@ -72,8 +72,8 @@ RegisterId add_register(Draft& draft, std::string name, const Context& at, Devic
     reg.boxes.push_back(std::move(box));
   }
   TimePlace& along = draft.time_axes.emplace_back();
-  if (at.time_axis >= 0 && !radices.empty()) {
-    const auto place = factored_place({at.time_axis, at.time_inner}, radices);
+  if (at.along.axis >= 0 && !radices.empty()) {
+    const auto place = factored_place(at.along, radices);
     ensure(place.has_value(), "{}: samples are inside a factored axis", at.name);
     along = *place;
   }

@@ -87,9 +87,8 @@ struct Context {
   DType dtype = DType::kFloat32;
   int acts = 1;            // of the tasks in a step, and uses of the registers
   bool of_samples = true;  // or of parameters (graph/of_samples.h): on which queue its collectives are
-  int time_axis = -1;      // the tensor's (or stage's) axis as stored, as Tensor::time_axis
-  int64_t time_inner = 1;
-  TaskKey key = {};  // of tasks, without positions
+  TimePlace along = {};    // of the tensor (or stage) as stored: how its parts follow each other
+  TaskKey key = {};        // of tasks, without positions
 };
 
 // The positions of a mesh whose tasks are made: all, or those of the listed devices.

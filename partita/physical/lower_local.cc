@@ -36,7 +36,7 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
              id,
              tensor.dtype};
   if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
-  in_time(at, tensor);
+  in_time(at, local.graph, id);
   at.key = {.of = TaskKey::Of::kLoad, .number = place_in(local.graph.inputs, id)};
   const Layout loaded = layout_on_hosts(home, draft.cluster);
   const Placed on_host = new_registers(draft, at, loaded);
@@ -77,7 +77,7 @@ Placed place_source(LocalLowering& local, TensorId id) {
   const Layout home = over_register_axes(local.axes, local.resolved.home[id.index()], id);
   if (tensor.role == Role::kInput) return load_input(local, id, home);
   Context at{named(local.draft, "{}", tensor.name), OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
-  in_time(at, tensor);
+  in_time(at, local.graph, id);
   Placed placed = new_registers(local.draft, at, home);
   const bool carried = local.carried[id.index()];
   for (const auto& [p, r] : placed.regs) {
@@ -95,7 +95,7 @@ void lower_output(LocalLowering& local, TensorId id) {
   const OpId last = tensor.producer.valid() ? tensor.producer : OpId(local.graph.ops.size() - 1);
   Context at{named(draft, "{}.output", tensor.name), last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
   if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
-  in_time(at, tensor);
+  in_time(at, local.graph, id);
   at.key = {.of = TaskKey::Of::kOutput, .number = place_in(local.graph.outputs, id)};
   const Layout on_host = layout_on_first_host(home.layout, draft.cluster);
   const DeviceId host = on_host.mesh.devices[0];

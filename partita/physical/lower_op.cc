@@ -32,7 +32,7 @@ Context context_of(const LocalLowering& local, OpId id, std::string name, Tensor
   const Op& op = local.graph.op(id);
   Context at{std::move(name), id, op.phase, turn, tensor, dtype, local.graph.acts(op)};
   at.of_samples = tensor.valid() ? local.of_samples[tensor.index()] != 0 : reads_samples(op, local.of_samples);
-  if (tensor.valid()) in_time(at, local.graph.tensor(tensor));
+  if (tensor.valid()) in_time(at, local.graph, tensor);
   return at;
 }
 
@@ -44,9 +44,7 @@ Context context_of_stage(const LocalLowering& local, const Current& current, std
   const std::vector<tdl::Affine>& lhs = current.bound.stages[current.bound.stage_of(tensor)].lhs;
   for (size_t axis = 0; axis < lhs.size(); ++axis) {
     if (lhs[axis].plain_index() != current.op.time_index) continue;
-    const TimePlace place = stored_place({static_cast<int>(axis), current.op.time_inner}, made.radices);
-    at.time_axis = place.axis;
-    at.time_inner = place.inner;
+    at.along = stored_place({static_cast<int>(axis), current.op.time_inner}, made.radices);
   }
   return at;
 }

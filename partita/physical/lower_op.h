@@ -63,10 +63,8 @@ Placed place_source(LocalLowering& local, TensorId id);
 void lower_output(LocalLowering& local, TensorId id);
 
 // A context whose registers hold this tensor: how its parts follow each other.
-inline void in_time(Context& at, const Tensor& tensor) {
-  if (tensor.in_time != InTime::kParts) return;
-  at.time_axis = tensor.time_axis;
-  at.time_inner = tensor.time_inner;
+inline void in_time(Context& at, const Graph& graph, TensorId tensor) {
+  if (graph.tensor(tensor).in_time == InTime::kParts) at.along = time_place(graph, tensor);
 }
 
 }  // namespace partita

@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
+#include "partita/graph/parts.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
@@ -124,12 +125,30 @@ void check_placement(const char* whose, const Tensor& tensor, const Placement& p
   }
 }
 
+// A part of a sequence x batch has all of the sequence: it is kept split along one of these, and not along both as one.
+void check_samples_digit(const char* whose, const Graph& graph, TensorId id, const Placement& placement) {
+  const Tensor& tensor = graph.tensor(id);
+  if (tensor.in_time != InTime::kParts) return;
+  const TimePlace place = time_place(graph, id);
+  const bool split = std::any_of(placement.sbp.begin(), placement.sbp.end(), [&](const Sbp& sbp) {
+    return sbp.kind == Sbp::Kind::kSplit && sbp.axis == place.axis;
+  });
+  if (!split || factored_place(place, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices)) return;
+  const int64_t extent = tensor.shape[static_cast<size_t>(place.axis)];
+  fail(
+      "{}: tensor '{}': axis {} has samples inside {} others, and is split across them; give it the radices [{}, {}], "
+      "or "
+      "use --micro-batches 1",
+      whose, tensor.name, place.axis, place.outer, place.outer, extent / place.outer);
+}
+
 void check_kept(const char* whose, const Graph& graph, const std::map<TensorId, Placement>& kept,
                 const Cluster& cluster, Mesh& last) {
   for (const auto& [id, placement] : kept) {
     if (id.index() >= graph.tensors.size()) fail("{}: kept tensor {} is unknown", whose, id.value);
     const Tensor& tensor = graph.tensor(id);
     check_placement(whose, tensor, placement, cluster, last);
+    check_samples_digit(whose, graph, id, placement);
     if (tensor.replaces.valid())
       fail("{}: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", whose, tensor.name,
            graph.tensor(tensor.replaces).name, graph.tensor(tensor.replaces).name);

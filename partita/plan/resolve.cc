@@ -167,18 +167,26 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   return out;
 }
 
-// The plan of `large` for parts of another size: samples are the outermost digit of a factored axis, the others stay.
+// Which digit of an axis in factors samples are the outermost of.
+size_t samples_digit(const Shape& radices, int64_t outer) {
+  size_t digit = 0;
+  for (int64_t before = 1; digit + 1 < radices.size() && before < outer; ++digit) before *= radices[digit];
+  return digit;
+}
+
+// The plan of `large` for parts of another size: samples are the outermost of one digit, the others stay.
 Plan for_parts_of(const Graph& small, Plan plan, const Graph& large) {
   for (auto& [id, placement] : plan.kept) {
     const Tensor& tensor = small.tensor(id);
     if (tensor.in_time != InTime::kParts || placement.radices.empty()) continue;
     Shape& radices = placement.radices[static_cast<size_t>(tensor.time_axis)];
-    const int64_t inner = volume(radices) / radices[0], extent = tensor.shape[static_cast<size_t>(tensor.time_axis)];
-    if (extent % inner)
+    int64_t& of_samples = radices[samples_digit(radices, time_place(small, id).outer)];
+    const int64_t others = volume(radices) / of_samples, extent = tensor.shape[static_cast<size_t>(tensor.time_axis)];
+    if (extent % others)
       fail("micro-batches: parts of {} and {} samples are laid out differently ('{}' is kept in factors {}); {}",
            large.parts.front(), large.parts.back(), tensor.name, fmt::join(radices, "."),
            "use a number of parts that divides the batch");
-    radices[0] = extent / inner;
+    of_samples = extent / others;
   }
   return plan;
 }

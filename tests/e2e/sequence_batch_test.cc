@@ -1,0 +1,140 @@
+// Samples as an inner digit of an axis (sequence x batch), in micro-batches and stages, against one device and PyTorch;
+// and batch norm that has the batch's statistics alone.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "partita/base/error.h"
+#include "partita/base/testing/error_of.h"
+#include "partita/graph/parts.h"
+#include "partita/runtime/npz.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+namespace {
+
+const std::string kData = PARTITA_SOURCE_DIR "/tests/data/";
+
+struct Case {
+  std::string file, search;  // file: in tests/data
+  int devices = 4, micro_batches = 1, batch = 8;
+  std::string recompute = "none";
+  double lr = 0.1, momentum = 0;
+};
+
+Planned planned(const Case& c) {
+  Request request;
+  request.model = kData + c.file;
+  request.bindings["batch"] = std::to_string(c.batch);
+  request.dtype = DType::kFloat64;
+  request.cluster = fmt::format("local:{}", c.devices);
+  request.search = c.search;
+  request.micro_batches = c.micro_batches;
+  request.recompute = c.recompute;
+  request.loss = "mse";
+  request.optimizer = {"sgd", c.lr, c.momentum, 0};
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+std::string text_of(const Case& c) {
+  return fmt::format("{} --batch {} --devices {} --micro-batches {} --search {} --recompute {}", c.file, c.batch,
+                     c.devices, c.micro_batches, c.search, c.recompute);
+}
+
+const char* const kFiles[] = {"relu_encoder.onnx", "cases/time_first/model.onnx"};
+
+TEST(SequenceTimesBatch, InMicroBatches) {
+  for (const char* file : kFiles)
+    for (const Case& c : {Case{.file = file, .search = "single", .devices = 1, .micro_batches = 4},
+                          {.file = file, .search = "single", .devices = 1, .micro_batches = 3, .batch = 11},
+                          {.file = file, .search = "data-parallel", .micro_batches = 2},
+                          {.file = file, .search = "soybean", .micro_batches = 2},
+                          {.file = file, .search = "tofu", .micro_batches = 4},
+                          {.file = file, .search = "fsdp", .devices = 2, .micro_batches = 2, .recompute = "layer"},
+                          {.file = file, .search = "pipeline?stages=2", .micro_batches = 4},
+                          {.file = file, .search = "pipeline?stages=2", .devices = 2, .micro_batches = 3, .batch = 8},
+                          {.file = file, .search = "pipeline?stages=2,schedule=interleaved", .micro_batches = 4},
+                          {.file = file, .search = "megatron?tensor=2,pipeline=2", .micro_batches = 2}}) {
+      SCOPED_TRACE(text_of(c));
+      const Planned p = planned(c);
+      EXPECT_EQ(p.training.micro_batches(), c.micro_batches);
+      train_as_serial(p, text_of(c));
+    }
+}
+
+// Samples are cut out of the inside of an axis: 40 = 5 x 8 samples are 5 x 4 in each of two parts.
+TEST(SequenceTimesBatch, IsCutInside) {
+  const Planned p =
+      planned({.file = "cases/time_first/model.onnx", .search = "single", .devices = 1, .micro_batches = 2});
+  const Graph& whole = p.training.whole_graph();
+  int inside = 0;
+  for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
+    if (p.training.tensors[t].in_time != InTime::kParts) continue;
+    const TimePlace place = time_place(p.training, TensorId(t));
+    const std::size_t axis = static_cast<std::size_t>(place.axis);
+    EXPECT_EQ(whole.tensors[t].shape[axis], 8 * place.outer * place.inner) << whole.tensors[t].name;
+    EXPECT_EQ(p.training.tensors[t].shape[axis], 4 * place.outer * place.inner) << whole.tensors[t].name;
+    inside += place.outer == 5;
+  }
+  EXPECT_GT(inside, 4);
+}
+
+// Three steps of PyTorch's: losses, and weights and statistics afterwards.
+void expect_pytorchs(const Case& c) {
+  SCOPED_TRACE(text_of(c));
+  const std::string folder = kData + c.file.substr(0, c.file.rfind('/'));
+  const Arrays expected = read_arrays(folder + "/ref.npz");
+  TrainOptions options;
+  options.data = folder + "/in.npz";
+  options.shuffle = false;
+  options.steps = 3;
+  const TrainReport report = train(planned(c), options, kernels());
+  ASSERT_EQ(report.losses.size(), 3u);
+  double worst = 0;
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(report.losses[i] / expected.at("losses").real[i], 1, 1e-7);
+  for (const auto& [name, value] : expected) {
+    if (name == "losses") continue;
+    ASSERT_TRUE(report.weights.contains(name)) << name;
+    worst = std::max(worst, relative_error(report.weights.at(name), value));
+  }
+  std::printf("%s: weights %.1e from PyTorch's\n", text_of(c).c_str(), worst);
+  EXPECT_LE(worst, 1e-7);  // the file has roots of float32 numbers
+}
+
+TEST(SequenceTimesBatch, TrainsAsPyTorch) {
+  for (const Case& c : {Case{.search = "single", .devices = 1, .micro_batches = 2},
+                        {.search = "data-parallel", .micro_batches = 2},
+                        {.search = "pipeline?stages=2", .devices = 2, .micro_batches = 4}}) {
+    Case of = c;
+    of.file = "cases/time_first/model.onnx";
+    expect_pytorchs(of);
+  }
+}
+
+// Batch norm without running statistics: those of the batch, on one device and on several, in evaluation too.
+TEST(BatchNormOfTheBatch, TrainsAsPyTorch) {
+  for (const Case& c : {Case{.search = "single", .devices = 1},
+                        {.search = "data-parallel", .devices = 3},
+                        {.search = "soybean", .devices = 2}}) {
+    Case of = c;
+    of.file = "cases/batch_norm_of_batch/model.onnx";
+    of.batch = 6;
+    expect_pytorchs(of);
+  }
+}
+
+TEST(BatchNormOfTheBatch, MixesSamples) {
+  EXPECT_NE(
+      error_of([] {
+        planned({.file = "cases/batch_norm_of_batch/model.onnx", .search = "single", .micro_batches = 2, .batch = 6});
+      }).find("cannot act on a part of the batch of"),
+      std::string::npos);
+  EXPECT_NE(error_of([] {
+              planned({.file = "cases/batch_norm_of_batch/model.onnx", .search = "single", .batch = 12});
+            }).find("reduces over the samples; the file was exported for a batch of 6"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace partita
