@@ -2,6 +2,7 @@
 """Sets published whole training steps beside the steps that Partita predicts, and prints the table of docs/training.md.
 
     tools/predict_training.py FOLDER [build/release/partita] [--seed N] [--most N] [--jobs N] [-o OUT.json]
+                              [--device TYPE] [--constants STEP,BESIDE]
 
 FOLDER has training.csv, one training run a row (its columns: docs/training.md). A row is planned as its source says that
 it ran: model, devices, batch, micro-batches, dtype, what is recomputed, and how the model was split. Nothing is chosen by
@@ -20,6 +21,10 @@ row, and no row has a figure of its own. The rules:
 Of one source at most --most rows a device type are taken, drawn by --seed. Rows that are left out are counted by reason.
 Each row is in one of two halves, drawn by the same seed whatever --most is: a constant that is chosen on the first is
 judged on the second.
+
+--constants gives each device type `sustained` and `beside_collectives` by other constants than the presets have
+(docs/training.md): FLOPs of products for each byte beside the plan's, and for each that waits beside a collective. 0 is
+no loss.
 """
 import argparse
 import collections
@@ -30,9 +35,10 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
-from statistics import median
+from statistics import median, quantiles
 
 # Patterns of boards: device type, and the presets of one node and of several. A '@' is the count of nodes.
 BOARDS = [
@@ -259,6 +265,36 @@ def chosen(rows, most, seed):
     return taken, left
 
 
+def figure(text, key):
+    return float(re.search(rf"\b{key}: ([0-9.]+)", text)[1])
+
+
+def with_constants(program, preset, constants):
+    """The text of a preset whose GPUs have `sustained` and `beside_collectives` by these constants."""
+    done = subprocess.run([program, "clusters", preset], stdout=subprocess.PIPE, text=True, check=True)
+    head, gpu, rest = re.split(r"(    kind: gpu\n.*?\n    launch_overhead_us)", done.stdout, maxsplit=1, flags=re.S)
+    peaks, reached = re.findall(r"(?:peak_tflop_per_s|reached): (\{.*\})", gpu)
+    dtype = "float16" if figure(peaks, "float16") > 2 * figure(peaks, "float32") else "float32"
+    flops = figure(peaks, dtype) * figure(reached, dtype) * (2 if dtype == "float32" else 1)
+    ratio = 1e3 * flops / figure(gpu, "memory_bandwidth_gbytes_per_s") / figure(reached, "memory")
+    for key, constant in zip(("sustained", "beside_collectives"), constants):
+        kept = 1 / (1 + ratio / constant) if constant else 1
+        gpu = re.sub(rf"{key}: [0-9.]+", f"{key}: {kept:.2f}", gpu)
+    return head + gpu + rest
+
+
+def set_constants(program, plans, constants, folder):
+    """Replaces the presets in plans' options by files that are made in the folder."""
+    for plan in plans:
+        at = plan["options"].index("--cluster") + 1
+        path = os.path.join(folder, plan["options"][at].replace(":", "-") + ".yaml")
+        if not os.path.exists(path):
+            text = with_constants(program, plan["options"][at], constants)
+            with open(path, "w") as file:
+                file.write(text)
+        plan["options"][at] = path
+
+
 def run(program, plan):
     """Predicted seconds of the step; None: no plan. Sets `fits`, or `why`."""
     command = [program, "plan", plan["model"], *plan["options"], "--json"]
@@ -275,10 +311,19 @@ def share(errors, within):
     return f"{100 * sum(abs(e) <= within for e in errors) / len(errors):.0f}%"
 
 
+def band(errors):
+    """Between which multiples of the predicted time eight of ten published ones lie."""
+    times = [1 / (1 + e) for e in errors]
+    if len(times) == 1:
+        return f"{times[0]:.2f}"
+    cuts = quantiles(times, n=10, method="inclusive")
+    return f"{cuts[0]:.2f} to {cuts[-1]:.2f}"
+
+
 def summary_line(name, plans):
     errors = [p["error"] for p in plans]
     return (f"| {name} | {len(errors)} | {100 * median(errors):+.0f}% | {100 * median(map(abs, errors)):.0f}% | "
-            f"{share(errors, 0.2)} | {share(errors, 0.3)} |")
+            f"{share(errors, 0.2)} | {share(errors, 0.3)} | {band(errors)} |")
 
 
 def seconds(value):
@@ -317,8 +362,8 @@ def report(plans, left, failed, seed):
     for p in plans:
         print(row_line(p))
     print("\n`*`: predicted not to fit; planned without the memory's limit.\n")
-    print("| device | rows | median error | median absolute | within 20% | within 30% |")
-    print("|---|---|---|---|---|---|")
+    print("| device | rows | median error | median absolute | within 20% | within 30% | 8 of 10 took, of predicted |")
+    print("|---|---|---|---|---|---|---|")
     for name, some in groups(plans):
         if some:
             print(summary_line(name, some))
@@ -342,11 +387,16 @@ def main():
     parser.add_argument("--most", type=int, default=30, help="rows of one source and device type")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", dest="out", help="write the rows here, as JSON")
+    parser.add_argument("--device", help="rows of this device type alone")
+    parser.add_argument("--constants", help="STEP,BESIDE in place of the presets'")
     arguments = parser.parse_args()
     with open(os.path.join(arguments.folder, "training.csv"), newline="") as file:
         rows = list(csv.DictReader(file)) + TORCHTITAN
     plans, left = chosen(rows, arguments.most, arguments.seed)
-    with ThreadPoolExecutor(arguments.jobs) as pool:
+    plans = [p for p in plans if arguments.device in (None, p["kind"])]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
+        if arguments.constants:
+            set_constants(arguments.program, plans, [float(c) for c in arguments.constants.split(",")], folder)
         for plan, predicted in zip(plans, pool.map(lambda p: run(arguments.program, p), plans)):
             plan["predicted"] = predicted
     failed = collections.Counter(p["why"] for p in plans if p["predicted"] is None)

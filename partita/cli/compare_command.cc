@@ -9,6 +9,7 @@
 #include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
+#include "partita/cli/validation_figures.h"
 #include "partita/measure/measure.h"
 #include "partita/profile/profile.h"
 #include "partita/search/placed_plan.h"
@@ -194,6 +195,8 @@ int compare_command(const Arguments& a) {
     try {
       Planned p = plan_of(a, search, runner, for_all);
       if (!any) warn_of_profile(p.cluster);
+      if (!any && !a.json)
+        for (const Validation& known : validations(p.cluster)) fmt::print(stderr, "{}\n", validation_text(known));
       std::optional<Measurement> step;
       if (a.measure) step = measured(a, search, p, runner, traces);
       rows.add(search, p, step);

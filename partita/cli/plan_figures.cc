@@ -9,6 +9,7 @@
 #include "partita/base/units.h"
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
+#include "partita/cli/validation_figures.h"
 #include "partita/cost/alone.h"
 #include "partita/cost/unaligned.h"
 #include "partita/measure/measure.h"
@@ -203,6 +204,7 @@ std::string batch_norm_groups_text(const Planned& p) {
 
 void add_source_of_times(Json& json, const Planned& p) {
   json["nominal"] = is_nominal(p.cluster);
+  add_validation(json, p);
   if (lacks_its_profile(p)) json["made_with_profile_of"] = p.plan.measured_on;
   if (!p.cluster.profile || p.search.estimate) return;
   const KernelCounts counts = kernel_counts(p);
@@ -375,6 +377,7 @@ void print_plan(const Planned& p) {
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
                100 * gap_of(p.report.comm_bytes, *bound));
   fmt::print("step time      {} ({})\n", time_text(static_cast<double>(p.step_time_ns())), source_of_times(p));
+  print_validation(p);
   print_placement_bound(p);
   if (!p.search.estimate) print_breakdown(p);
   if (const std::string ops = ops_of_devices(p); !ops.empty())

@@ -102,7 +102,7 @@ TEST(Cluster, PresetP2HasTwoHalvesABoard) {
   ASSERT_EQ(c.compute_count, 8);
   ASSERT_EQ(c.devices.size(), 9u);
   EXPECT_EQ(c.devices[3].name, "board1.gpu1");
-  EXPECT_EQ(c.devices[3].memory_bytes, 12LL << 30);
+  EXPECT_NEAR(static_cast<double>(c.devices[3].memory_bytes), 10.17 * 0x1p30, 1);
   EXPECT_EQ(c.device(c.devices[3].host).name, "host");
   EXPECT_EQ(route_text(c, "board0.gpu0", "board0.gpu1"), "board0.gpu0->board0 board0->board0.gpu1");
   EXPECT_EQ(route_text(c, "board0.gpu0", "board2.gpu1"),
@@ -134,7 +134,7 @@ TEST(Cluster, PresetFlexFlowP100HasNvlinkInTheNodeAndOnePortBetween) {
   Cluster c = load_cluster("flexflow-p100");
   ASSERT_EQ(c.compute_count, 16);
   ASSERT_EQ(c.devices.size(), 20u);
-  EXPECT_EQ(c.devices[0].memory_bytes, 16LL << 30);
+  EXPECT_NEAR(static_cast<double>(c.devices[0].memory_bytes), 14.9 * 0x1p30, 1);
   EXPECT_EQ(route_text(c, "node3.gpu0", "node3.gpu3"), "node3.gpu0=>node3.gpu3");
   EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(12), DeviceId(15)), 20e9);
   EXPECT_EQ(route_text(c, "node0.gpu1", "node2.gpu0"), "node0.gpu1->node0 node0->top top->node2 node2->node2.gpu0");
@@ -158,8 +158,8 @@ TEST(Cluster, PresetFlexFlowK80HasASwitchForAdjacentGpus) {
 TEST(Cluster, PresetDgx1IsTheHybridCubeMesh) {
   Cluster c = load_cluster("dgx-1");
   ASSERT_EQ(c.compute_count, 8);
-  EXPECT_EQ(c.devices[7].memory_bytes, 16LL << 30);
-  EXPECT_EQ(load_cluster("dgx-1-32gb").devices[7].memory_bytes, 32LL << 30);
+  EXPECT_NEAR(static_cast<double>(c.devices[7].memory_bytes), 14.78 * 0x1p30, 1);
+  EXPECT_NEAR(static_cast<double>(load_cluster("dgx-1-32gb").devices[7].memory_bytes), 30.75 * 0x1p30, 1);
   for (int a = 0; a < 8; ++a) {
     double out = 0;  // of every GPU's own links: six of 25 GB/s
     int peers = 0;
@@ -177,7 +177,7 @@ TEST(Cluster, PresetDgx1IsTheHybridCubeMesh) {
 TEST(Cluster, PresetOfOneFlowIsFourSuchNodes) {
   const Cluster c = load_cluster("oneflow-v100");
   ASSERT_EQ(c.compute_count, 32);
-  EXPECT_EQ(c.devices[31].memory_bytes, 16LL << 30);
+  EXPECT_NEAR(static_cast<double>(c.devices[31].memory_bytes), 14.78 * 0x1p30, 1);
   for (int node = 0; node < 4; ++node)
     for (int a = 0; a < 8; ++a) {
       EXPECT_EQ(c.route(DeviceId(8 * node + a), DeviceId(8 * node + (a + 4) % 8)).size(), 1u) << node << " " << a;
@@ -276,6 +276,12 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:11: device type 'core': sustained is 80; it is a fraction, at most 1"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    beside_collectives: 0",
        "f.yaml:11: device type 'core': beside_collectives is 0; it must be positive"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    validation: {runs: 1.5, low: 1, high: 2}",
+       "f.yaml:9: device type 'core': validation: runs is 1.5; it must be a whole number"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    validation: {runs: 3, low: 2, high: 1}",
+       "f.yaml:9: device type 'core': validation: low is 2, above high, 1"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    validation: {runs: 3, low: 2}",
+       "f.yaml:9: device type 'core': validation lacks 'high'; add it (docs/cluster.md has an example)"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {3: 0.5}",
        "f.yaml:11: device type 'core': unaligned: unknown key '3'; did you mean '2'?"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {2: 5}",

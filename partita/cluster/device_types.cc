@@ -85,7 +85,8 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   check_map(r, node, what,
             {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
             {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention",
-             "sustained", "beside_collectives", "unaligned"});
+             "sustained", "beside_collectives", "unaligned", "validation"});
+  if (node["validation"]) read_validation(r, node["validation"], model);  // validations() has it
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "partita/cluster/cluster.h"
+#include "partita/cluster/validation.h"
 #include "partita/cluster/yaml.h"
 
 namespace partita::cluster_file {
@@ -15,5 +16,8 @@ std::map<std::string, Device> read_types(const Reader& r, const YAML::Node& type
 
 // The rows of a type's collective library (library.h); `what` names the type in messages.
 Library read_library(const Reader& r, const YAML::Node& rows, const std::string& what);
+
+// A type's `validation`, a map of three figures.
+Validation read_validation(const Reader& r, const YAML::Node& node, const std::string& device);
 
 }  // namespace partita::cluster_file

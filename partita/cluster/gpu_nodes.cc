@@ -1,4 +1,4 @@
-// Nodes of 8 GPUs behind NVLink switches: figures from the data sheets, and what their collective library takes.
+// Nodes of 8 GPUs behind NVLink switches: their links and hosts, and what their collective library takes.
 #include "partita/cluster/gpu_nodes.h"
 
 #include <fmt/format.h>
@@ -49,86 +49,6 @@ constexpr std::string_view kBlackwellLibrary = R"(
       - {algorithm: pairwise, protocol: Simple, launch_us: 15, hop_us: 1, network_hop_us: 14, bandwidth: 0.65, network_bandwidth: 0.92, own_part: 0.7}
 )";
 
-// Where the figures of kernels are from (cost/kernel.h). Multiprocessors: NVIDIA's architecture white papers. Clock:
-// the one that the data sheet's peak of matrix products belongs to. reached, launch_overhead_us and fused_attention:
-// fitted to published times, and rounded; docs/cluster.md has the errors. Products in bfloat16 and float16 and
-// attention of H100, H200, B200 and A100 are NVIDIA's aiconfigurator's, beside DeepGEMM's, Azure's benchmarking guides'
-// and Stas Bekman's; memory is gpu-benches' and BabelStream's. fused_attention is of the kernel that a training step
-// has on the architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in float32 and
-// float64 were found for A100 and later: their parts are nominal. sustained and beside_collectives are fitted to whole
-// published steps, one set for a device type (docs/training.md has rows and errors); B200 has no rows, and none.
-
-// NVIDIA A100 data sheet: 9.7, 19.5 and, with tensor cores, 312 TFLOP/s; 40 GB at 1,555 or 80 GB at 2,039 GB/s; NVLink
-// of 600 GB/s, both directions together.
-constexpr std::string_view kA100 = R"(
-  A100:
-    kind: gpu
-    peak_tflop_per_s: {float32: 19.5, float64: 9.7, float16: 312, bfloat16: 312}
-    memory_gibytes: {memory}       # of {sold}; docs/cluster.md
-    memory_bandwidth_gbytes_per_s: {bandwidth}
-    efficiency: 0.7          # nominal; of what `reached` does not name
-    multiprocessors: 108
-    clock_ghz: 1.41
-    reached: {float32: 0.9, float64: 0.9, float16: 0.87, bfloat16: 0.87, memory: {reached}}
-    fused_attention: 1.0
-    sustained: 0.9
-    beside_collectives: 0.7
-    launch_overhead_us: 4.5
-)";
-
-// NVIDIA H100 SXM5 specification: 80 GB at 3.35 TB/s; 34, 67 and, with tensor cores, 989 TFLOP/s, half of what it gives
-// for sparse matrices; NVLink of 900 GB/s, both directions together.
-constexpr std::string_view kH100 = R"(
-  H100:
-    kind: gpu
-    peak_tflop_per_s: {float32: 67, float64: 34, float16: 989, bfloat16: 989}
-    memory_gibytes: 78       # of 80; docs/cluster.md
-    memory_bandwidth_gbytes_per_s: 3350
-    efficiency: 0.7          # nominal; of what `reached` does not name
-    multiprocessors: 132
-    clock_ghz: 1.83
-    reached: {float32: 0.85, float64: 0.85, float16: 0.82, bfloat16: 0.82, memory: 0.88}
-    fused_attention: 1.05
-    sustained: 0.75
-    beside_collectives: 0.6
-    unaligned: {2: 0.17, 4: 0.3}
-    launch_overhead_us: 3
-)";
-
-// NVIDIA H200 data sheet: H100 with 141 GB at 4.8 TB/s.
-constexpr std::string_view kH200 = R"(
-  H200:
-    kind: gpu
-    peak_tflop_per_s: {float32: 67, float64: 34, float16: 989, bfloat16: 989}
-    memory: 141GB
-    memory_bandwidth_gbytes_per_s: 4800
-    efficiency: 0.7          # nominal; of what `reached` does not name
-    multiprocessors: 132
-    clock_ghz: 1.83
-    reached: {float32: 0.85, float64: 0.85, float16: 0.82, bfloat16: 0.82, memory: 0.87}
-    fused_attention: 1.05
-    sustained: 0.95
-    beside_collectives: 0.6
-    unaligned: {2: 0.17, 4: 0.3}
-    launch_overhead_us: 3
-)";
-
-// NVIDIA DGX B200 data sheet, an eighth of it: 180 GB at 8 TB/s; 2,250 TFLOP/s in bfloat16, half of what it gives for
-// sparse matrices; 75 in float32 and 37 in float64 (HGX B200); NVLink of 1.8 TB/s, both directions together.
-constexpr std::string_view kB200 = R"(
-  B200:
-    kind: gpu
-    peak_tflop_per_s: {float32: 75, float64: 37, float16: 2250, bfloat16: 2250}
-    memory: 180GB
-    memory_bandwidth_gbytes_per_s: 8000
-    efficiency: 0.7          # nominal; of what `reached` does not name
-    multiprocessors: 148
-    clock_ghz: 1.86
-    reached: {float32: 0.85, float64: 0.85, float16: 0.74, bfloat16: 0.74, memory: 0.82}
-    fused_attention: 1.2
-    launch_overhead_us: 3
-)";
-
 // Hosts: cores x clock x operations of float32 a cycle; the memory channels of both sockets.
 constexpr std::string_view kEpyc7742 = R"(  EPYC-7742:  # two of 64 cores, 2.25 GHz, 32 float32 operations a cycle
     kind: cpu
@@ -171,18 +91,6 @@ constexpr std::string_view kEpyc7R13 = R"(  EPYC-7R13:  # two of 48 cores, 2.65 
     launch_overhead_us: 1
 )";
 
-std::string put(std::string_view template_text, std::string_view hole, std::string_view value) {
-  std::string text(template_text);
-  for (size_t at; (at = text.find(hole)) != std::string::npos;) text.replace(at, hole.size(), value);
-  return text;
-}
-
-std::string a100(std::string_view sold, std::string_view gibytes, std::string_view gbytes_per_s,
-                 std::string_view reached) {
-  const std::string memory = put(put(kA100, "{sold}", sold), "{memory}", gibytes);
-  return put(put(memory, "{bandwidth}", gbytes_per_s), "{reached}", reached);
-}
-
 }  // namespace
 
 // V100 has no public table of times; A100's are taken. Rings over the hybrid cube mesh of a DGX-1, six wires of 25 GB/s
@@ -199,6 +107,7 @@ const std::string_view kVoltaLibrary = R"(
 )";
 
 // Sources of the rest:
+//   the data sheets of A100, H100 and B200: NVLink of 600, 900 and 1,800 GB/s, both directions together;
 //   NVIDIA DGX A100, H100 and B200 user guides: a ConnectX port of 200 (A100) or 400 Gb/s a GPU, PCIe 4 or 5 x16; two
 //   EPYC 7742 and 1 TB, Xeon 8480C or 8570 and 2 TB. DGX H200 is DGX H100 but for its GPUs;
 //   Amazon EC2: p4d.24xlarge has 8 A100 of 40 GB, 96 virtual cores of Xeon 8275CL, 1,152 GiB, 400 Gb/s of EFA in all;
@@ -208,20 +117,20 @@ const std::string_view kVoltaLibrary = R"(
 const std::vector<GpuNodes>& gpu_nodes() {
   constexpr double kInfiniBandUs = 1.75;
   static const std::vector<GpuNodes> kNodes = {
-      {"dgx-a100", "8 A100 of 80 GB on NVLink; dgx-a100:N is N nodes, joined by InfiniBand", "A100",
-       a100("80", "78", "2039", "0.85"), kAmpereLibrary, "EPYC-7742", kEpyc7742, 300, 25, kInfiniBandUs, 28},
-      {"dgx-a100-40gb", "the same with 40 GB", "A100", a100("40", "38", "1555", "0.9"), kAmpereLibrary, "EPYC-7742",
-       kEpyc7742, 300, 25, kInfiniBandUs, 28},
-      {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand", "H100", std::string(kH100),
-       kHopperLibrary, "Xeon-8480C", kXeon8480, 450, 50, kInfiniBandUs, 55},
-      {"dgx-h200", "8 H200 likewise; dgx-h200:N", "H200", std::string(kH200), kHopperLibrary, "Xeon-8480C", kXeon8480,
-       450, 50, kInfiniBandUs, 55},
-      {"dgx-b200", "8 B200 likewise; dgx-b200:N", "B200", std::string(kB200), kBlackwellLibrary, "Xeon-8570", kXeon8570,
-       900, 50, kInfiniBandUs, 55},
-      {"p4d", "Amazon EC2: 8 A100 of 40 GB; p4d:N is N nodes on EFA", "A100", a100("40", "38", "1555", "0.9"),
-       kAmpereLibrary, "Xeon-8275CL", kXeon8275, 300, 6.25, 34, 14},
-      {"p5", "Amazon EC2: 8 H100; p5:N is N nodes on EFA", "H100", std::string(kH100), kHopperLibrary, "EPYC-7R13",
-       kEpyc7R13, 450, 50, 11.5, 55},
+      {"dgx-a100", "8 A100 of 80 GB on NVLink; dgx-a100:N is N nodes, joined by InfiniBand", &kA100, kAmpereLibrary,
+       "EPYC-7742", kEpyc7742, 300, 25, kInfiniBandUs, 28},
+      {"dgx-a100-40gb", "the same with 40 GB", &kA100Of40, kAmpereLibrary, "EPYC-7742", kEpyc7742, 300, 25,
+       kInfiniBandUs, 28},
+      {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand", &kH100, kHopperLibrary,
+       "Xeon-8480C", kXeon8480, 450, 50, kInfiniBandUs, 55},
+      {"dgx-h200", "8 H200 likewise; dgx-h200:N", &kH200, kHopperLibrary, "Xeon-8480C", kXeon8480, 450, 50,
+       kInfiniBandUs, 55},
+      {"dgx-b200", "8 B200 likewise; dgx-b200:N", &kB200, kBlackwellLibrary, "Xeon-8570", kXeon8570, 900, 50,
+       kInfiniBandUs, 55},
+      {"p4d", "Amazon EC2: 8 A100 of 40 GB; p4d:N is N nodes on EFA", &kA100Of40, kAmpereLibrary, "Xeon-8275CL",
+       kXeon8275, 300, 6.25, 34, 14},
+      {"p5", "Amazon EC2: 8 H100; p5:N is N nodes on EFA", &kH100, kHopperLibrary, "EPYC-7R13", kEpyc7R13, 450, 50,
+       11.5, 55},
   };
   return kNodes;
 }
@@ -229,7 +138,8 @@ const std::vector<GpuNodes>& gpu_nodes() {
 std::string yaml_of(const GpuNodes& nodes, std::string_view reference, int count) {
   return fmt::format(
       R"(name: {}
-device_types:{}    collectives:  # of NCCL, fitted to published times; docs/cluster.md{}{}topology:
+device_types:
+{}    collectives:  # of NCCL, fitted to published times; docs/cluster.md{}{}topology:
   link: {{bandwidth_gbytes_per_s: {}, latency_us: {}, per_device: true}}  # the network
   children:
     - name: node
@@ -239,8 +149,9 @@ device_types:{}    collectives:  # of NCCL, fitted to published times; docs/clus
       children:
         - {{name: gpu, count: {}, type: {}}}
 )",
-      reference, nodes.types, nodes.library, nodes.host_types, nodes.network_gbytes_per_s, nodes.network_latency_us,
-      count, nodes.nvlink_gbytes_per_s, nodes.host, nodes.pcie_gbytes_per_s, kGpusOfNode, nodes.type);
+      reference, yaml_of(*nodes.gpu), nodes.library, nodes.host_types, nodes.network_gbytes_per_s,
+      nodes.network_latency_us, count, nodes.nvlink_gbytes_per_s, nodes.host, nodes.pcie_gbytes_per_s, kGpusOfNode,
+      nodes.gpu->model);
 }
 
 }  // namespace partita

@@ -4,13 +4,14 @@
 #include <string_view>
 #include <vector>
 
+#include "partita/cluster/gpus.h"
+
 namespace partita {
 
 // As "dgx-h100": such a cluster in one node, and as dgx-h100:N in N.
 struct GpuNodes {
   std::string_view name, summary;
-  std::string_view type;  // of the GPUs
-  std::string types;      // and its figures, as YAML
+  const Gpu* gpu;
   std::string_view library, host, host_types;
   double nvlink_gbytes_per_s, network_gbytes_per_s;
   double network_latency_us;  // of each of the two links from node to node

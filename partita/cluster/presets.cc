@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/cluster/cluster.h"
 #include "partita/cluster/gpu_nodes.h"
+#include "partita/cluster/gpus.h"
 
 namespace partita {
 
@@ -15,21 +16,10 @@ namespace {
 // Sources:
 //   Tofu section 7.1: 8 K80s of 12 GB, 21 GB/s peer to peer, 10 GB/s between CPU and GPU, 488 GB of host memory;
 //   SoyBean section 6.1: the 21 GB/s are both directions together;
-//   FlexFlow figure 6b: the two halves of a board share a PCIe switch, the boards another;
-//   NVIDIA's K80 board specification, halved: 8.73 and 2.91 TFLOP/s at boost clock, 480 GB/s, 26 multiprocessors.
+//   FlexFlow figure 6b: the two halves of a board share a PCIe switch, the boards another.
 constexpr std::string_view kP2 = R"(name: p2.8xlarge
 device_types:
-  K80:  # one of the two GK210 of a board
-    kind: gpu
-    peak_tflop_per_s: {float32: 4.37, float64: 1.46}
-    memory_gibytes: 12
-    memory_bandwidth_gbytes_per_s: 240
-    efficiency: 0.6          # nominal
-    multiprocessors: 13
-    clock_ghz: 0.875
-    reached: {float32: 0.6, float64: 0.6, memory: 0.75}  # nominal
-    launch_overhead_us: 5    # nominal
-  E5-2686v4:  # 32 virtual cores: 16 cores, 2.3 GHz, 32 float32 operations a cycle
+{K80}  E5-2686v4:  # 32 virtual cores: 16 cores, 2.3 GHz, 32 float32 operations a cycle
     kind: cpu
     peak_tflop_per_s: {float32: 1.18, float64: 0.59}
     memory_gibytes: 488
@@ -50,25 +40,12 @@ topology:
 // Sources:
 //   FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node,
 //   InfiniBand EDR between nodes: 100 Gb/s, where the paper prints GB/s;
-//   NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s; 5.3, 10.6 and 21.2 TFLOP/s; links of 20 GB/s each way,
-//   four GPUs joined one link a pair; 56 multiprocessors at 1.48 GHz;
-//   DeepBench's products on a P100, to which parts and launch are fitted: those in half precision compute in float32,
-//   as libraries do by default there, and so reach 0.43 of the peak. Parts of memory and float64: nominal.
+//   NVIDIA's Tesla P100 white paper: links of 20 GB/s each way, four GPUs joined one link a pair.
 // PCIe 3 x16 has 15.75 GB/s. The paper does not say which CPU it is; E5-2640 v4 is taken: 20 cores, 2.4 GHz, 32 float32
 // operations a cycle, 68.3 GB/s a socket.
 constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
 device_types:
-  P100:
-    kind: gpu
-    peak_tflop_per_s: {float32: 10.6, float64: 5.3, float16: 21.2}
-    memory_gibytes: 16
-    memory_bandwidth_gbytes_per_s: 732
-    efficiency: 0.7          # nominal; of what `reached` does not name
-    multiprocessors: 56
-    clock_ghz: 1.48
-    reached: {float32: 0.86, float64: 0.86, float16: 0.43, bfloat16: 0.86, memory: 0.75}
-    launch_overhead_us: 5
-  E5-2640v4:
+{P100}  E5-2640v4:
     kind: cpu
     peak_tflop_per_s: {float32: 1.54, float64: 0.77}
     memory_gibytes: 256
@@ -95,17 +72,7 @@ links:  # NVLink
 // operations a cycle, 59.7 GB/s a socket.
 constexpr std::string_view kFlexFlowK80 = R"(name: flexflow-k80
 device_types:
-  K80:  # one of the two GK210 of a board
-    kind: gpu
-    peak_tflop_per_s: {float32: 4.37, float64: 1.46}
-    memory_gibytes: 12
-    memory_bandwidth_gbytes_per_s: 240
-    efficiency: 0.6          # nominal
-    multiprocessors: 13
-    clock_ghz: 0.875
-    reached: {float32: 0.6, float64: 0.6, memory: 0.75}  # nominal
-    launch_overhead_us: 5    # nominal
-  E5-2680v2:
+{K80}  E5-2680v2:
     kind: cpu
     peak_tflop_per_s: {float32: 0.9, float64: 0.45}
     memory_gibytes: 256
@@ -131,27 +98,11 @@ topology:
 //   NVIDIA's DGX-1 with Tesla V100 system architecture white paper: two E5-2698 v4 joined by two QPI links of 19.2 GB/s
 //   each way, two PCIe 3 x16 switches a socket, two GPUs a switch;
 //   each CPU: 20 cores, 2.2 GHz, 32 float32 operations a cycle, 76.8 GB/s; 512 GB together;
-//   Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s; 16 or 32 GB at 900 GB/s; NVLinks of 25
-//   GB/s each way; 80 multiprocessors at 1.53 GHz;
-//   DeepBench's products on a V100 and gpu-benches' streams, to which parts and launch are fitted. Parts of float64
-//   are nominal;
-//   whole steps of OneFlow's DLPerf, to which sustained and beside_collectives are fitted (docs/training.md).
+//   Tesla V100 SXM2 data sheet: NVLinks of 25 GB/s each way.
 // The two sockets are one host here.
 constexpr std::string_view kDgx1 = R"(name: {name}
 device_types:
-  V100:
-    kind: gpu
-    peak_tflop_per_s: {float32: 15.7, float64: 7.8, float16: 125}
-    memory_gibytes: {count}
-    memory_bandwidth_gbytes_per_s: 900
-    efficiency: 0.7          # nominal; of what `reached` does not name
-    multiprocessors: 80
-    clock_ghz: 1.53
-    reached: {float32: 0.9, float64: 0.9, float16: 0.83, bfloat16: 0.9, memory: 0.87}
-    sustained: 0.9
-    beside_collectives: 0.8
-    launch_overhead_us: 5
-    collectives:{library}  E5-2698v4:
+{V100}    collectives:{library}  E5-2698v4:
     kind: cpu
     peak_tflop_per_s: {float32: 2.82, float64: 1.41}
     memory_gibytes: 512
@@ -199,15 +150,9 @@ topology:
     - {name: cpu, count: {count}, type: core}
 )";
 
-std::string fill(std::string_view text, std::string_view name, int count) {
-  std::string out(text);
-  auto put = [&](std::string_view hole, const std::string& value) {
-    for (size_t at; (at = out.find(hole)) != std::string::npos;) out.replace(at, hole.size(), value);
-  };
-  put("{name}", std::string(name));
-  put("{count}", std::to_string(count));
-  put("{library}", std::string(kVoltaLibrary));
-  return out;
+std::string put(std::string text, std::string_view hole, std::string_view value) {
+  for (size_t at; (at = text.find(hole)) != std::string::npos;) text.replace(at, hole.size(), value);
+  return text;
 }
 
 std::string wire(const std::string& a, const std::string& b, int gbytes_per_s) {
@@ -215,7 +160,7 @@ std::string wire(const std::string& a, const std::string& b, int gbytes_per_s) {
 }
 
 std::string flexflow_p100() {
-  std::string out(kFlexFlowP100);
+  std::string out = put(std::string(kFlexFlowP100), "{P100}", yaml_of(kP100));
   for (int node = 0; node < 4; ++node)
     for (int a = 0; a < 4; ++a)
       for (int b = a + 1; b < 4; ++b)
@@ -236,15 +181,18 @@ std::string hybrid_cube_mesh(const std::string& node) {
   return out;
 }
 
-std::string dgx1(std::string_view name, int memory_gibytes) {
-  return fill(kDgx1, name, memory_gibytes) + hybrid_cube_mesh("");
+// A part of kDgx1, with its holes filled.
+std::string dgx1_part(std::string_view part, std::string_view name, const Gpu& gpu) {
+  return put(put(put(std::string(part), "{name}", name), "{V100}", yaml_of(gpu)), "{library}", kVoltaLibrary);
 }
+
+std::string dgx1(std::string_view name, const Gpu& gpu) { return dgx1_part(kDgx1, name, gpu) + hybrid_cube_mesh(""); }
 
 // Device types and links as in dgx1(); what its topology has is in each node.
 std::string oneflow_v100(std::string_view name) {
   constexpr std::string_view kTopology = "topology:\n";
   const size_t topology = kDgx1.find(kTopology), links = kDgx1.find("links:");
-  std::string out = fill(kDgx1.substr(0, topology), name, 16);
+  std::string out = dgx1_part(kDgx1.substr(0, topology), name, kV100);
   out += kOneFlowNodes;
   std::istringstream inside(
       std::string(kDgx1.substr(topology + kTopology.size(), links - topology - kTopology.size())));
@@ -262,11 +210,11 @@ const GpuNodes* nodes_named(std::string_view name) {
 
 // The presets that take no count.
 std::optional<std::string> fixed_preset(std::string_view name) {
-  if (name == "p2.8xlarge") return std::string(kP2);
+  if (name == "p2.8xlarge") return put(std::string(kP2), "{K80}", yaml_of(kK80));
   if (name == "flexflow-p100") return flexflow_p100();
-  if (name == "flexflow-k80") return std::string(kFlexFlowK80);
-  if (name == "dgx-1") return dgx1(name, 16);
-  if (name == "dgx-1-32gb") return dgx1(name, 32);
+  if (name == "flexflow-k80") return put(std::string(kFlexFlowK80), "{K80}", yaml_of(kK80));
+  if (name == "dgx-1") return dgx1(name, kV100);
+  if (name == "dgx-1-32gb") return dgx1(name, kV100Of32);
   if (name == "oneflow-v100") return oneflow_v100(name);
   return std::nullopt;
 }
@@ -292,7 +240,7 @@ std::optional<std::string> preset_text(std::string_view reference) {
   }
   if (nodes) return yaml_of(*nodes, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");
-  return fill(kLocal, reference, count);
+  return put(std::string(kLocal), "{count}", std::to_string(count));
 }
 
 std::optional<std::string> preset_of_size(std::string_view reference, int devices) {

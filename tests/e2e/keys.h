@@ -23,6 +23,9 @@ inline const std::set<std::string> kPlanKeys = {
     "step_time_us", "peak_memory_bytes", "search_seconds", "batch",  "samples_per_second", "nominal"};
 // Where a search has a cost of its own, or counts.
 inline const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
+                                                    "validation",
+                                                    "step_time_low_us",
+                                                    "step_time_high_us",
                                                     "kernels",
                                                     "estimated_kernels",
                                                     "tokens_per_second",

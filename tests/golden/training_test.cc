@@ -55,6 +55,33 @@ TEST(Training, Zero3ScalesFromANodeToSixteen) {
   EXPECT_GE(sixteen, 0.9 * one);
 }
 
+// The same plan on three generations: H200 is H100 with other memory, and B200 computes at most as much more as its
+// peak is higher. NVIDIA's results of MLPerf Training 4.1 have B200 at 2.0 and 2.2 times H100, of language models.
+TEST(Training, GenerationsDifferNoMoreThanTheirFigures) {
+  auto tokens_a_device = [](const std::string& cluster, const std::string& model, const std::string& recompute) {
+    Request request;
+    request.model = model;
+    request.bindings["batch"] = "8";
+    request.search = "fsdp";
+    request.cluster = cluster;
+    request.dtype = DType::kBFloat16;
+    request.optimizer = {.kind = "adamw"};
+    request.recompute = recompute;
+    return rate(request, 1);
+  };
+  for (const auto& [model, recompute] : std::vector<std::pair<std::string, std::string>>{
+           {"zoo:llama-3-8b", "none"}, {"zoo:llama-3-8b?steps=2048", "layer"}, {"zoo:gpt2-xl", "none"}}) {
+    const double h100 = tokens_a_device("dgx-h100", model, recompute);
+    const double h200 = tokens_a_device("dgx-h200", model, recompute) / h100;
+    const double b200 = tokens_a_device("dgx-b200", model, recompute) / h100;
+    std::printf("%s: H200 %.2f, B200 %.2f times H100\n", model.c_str(), h200, b200);
+    EXPECT_GT(h200, 1);
+    EXPECT_LT(h200, 1.2);
+    EXPECT_GT(b200, 1.5);
+    EXPECT_LT(b200, 2250.0 / 989);
+  }
+}
+
 // On one device a rule that splits samples makes the kernels of the plan that splits nothing.
 TEST(Training, OneDeviceHasNoPartsToAddUp) {
   auto planned = [](const std::string& search) {

@@ -1,0 +1,45 @@
+// Internal to cluster/: the GPUs of presets. Figures from sources, and what is derived from them alike for all.
+//
+// Example: H100's products in half precision reach 811 TFLOP/s and its copies 2.95 TB/s, 275 FLOPs a byte. A step moves
+// a byte beside the plan's for each kStepFlops FLOPs of products; so that products keep kStepFlops / (kStepFlops + 275)
+// of their rate.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace partita {
+
+struct Gpu {
+  std::string_view model;   // "H100"
+  std::string_view remark;  // behind its name, in the text
+  double tflop_float32, tflop_float64;
+  double tflop_float16 = 0, tflop_bfloat16 = 0;  // 0: not given
+  double sold_gibytes, capacity_gibytes;         // what its name says; what PyTorch finds before it has a context
+  double bandwidth_gbytes_per_s;
+  double efficiency;
+  int multiprocessors;
+  double clock_ghz;
+  struct {
+    double float32, float64, float16 = 0, bfloat16 = 0, memory;  // 0: not given
+  } reached;
+  std::string_view reached_remark;
+  double fused_attention = 0;  // 0: there is none
+  std::string_view unaligned;  // empty: none
+  double launch_overhead_us;
+  // Published steps of it (docs/training.md): how many, and between which multiples of the predicted time eight of ten
+  // lie. 0 and 0, for few or none: the widest band of the other devices, each predicted by constants of the others.
+  int runs = 0;
+  double low = 0, high = 0;
+};
+
+extern const Gpu kK80, kP100, kV100, kV100Of32, kA100, kA100Of40, kH100, kH200, kB200;
+
+// Derived, as the presets print them.
+double usable_gibytes(const Gpu& gpu);
+double sustained(const Gpu& gpu);
+double beside_collectives(const Gpu& gpu);
+
+// As a device type of a cluster file; rows of collectives may follow.
+std::string yaml_of(const Gpu& gpu);
+
+}  // namespace partita
