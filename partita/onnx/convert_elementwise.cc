@@ -172,7 +172,10 @@ Results clip(NodeContext& n) {
     return {n.made(x)};
   }
   const double hi = n.number(2, "max").value_or(infinity), lo = std::min(n.number(1, "min").value_or(-infinity), hi);
-  const bool open = n.node.target.starts_with("aten.hardtanh") || n.node.target.starts_with("aten.relu6");
+  // relu6 is where a file does not say; others are clamp.
+  const bool open = n.node.target.empty()
+                        ? lo == 0 && hi == 6
+                        : n.node.target.starts_with("aten.hardtanh") || n.node.target.starts_with("aten.relu6");
   return {n.op("clip", {n.tensor(0)}, {{"lo", lo}, {"hi", hi}, {"open", open ? 1.0 : 0.0}})};
 }
 

@@ -96,8 +96,11 @@ std::optional<Value> norm_of_powers(NodeContext& n, double exponent) {
   const Graph& graph = n.build.graph();
   const Op* found = producer_of(graph, n.tensor(0));
   if (!is_one_of(found, {"reduce_sum"})) return std::nullopt;
+  constexpr double kRounded = 1e-6;  // the older exporter has 1 / (p + 1e-6) for 1 / p
+  if (is_square(graph, found->operands[0]) && std::abs(2 * exponent - 1) < kRounded)
+    return n.op("norm_root", {n.tensor(0)}, {{"exponent", exponent}});
   const std::optional<PowerOfSize> power = power_of_size(graph, found->operands[0]);
-  if (!power || std::abs(power->p * exponent - 1) > 1e-6) return std::nullopt;
+  if (!power || std::abs(power->p * exponent - 1) > kRounded) return std::nullopt;
   const tdl::Attributes axes = found->attributes;
   const TensorId terms = n.before("norm_power", {power->x}, {{"p", power->p}});
   const TensorId sum = n.before("reduce_sum", {terms}, axes);

@@ -18,8 +18,8 @@ struct Piece {
   std::vector<std::string> operands;
 };
 
-// The definitions of the ops that make y, from x float32 [2,6] and numbers, which are operands like "0.5".
-std::vector<std::string> definitions(const std::vector<Piece>& pieces, const std::string& target = "") {
+// y, from x float32 [2,6] and numbers, which are operands like "0.5". `target`: PyTorch's function that the file names.
+Graph graph_of(const std::vector<Piece>& pieces, const std::string& target = "") {
   onnx::ModelProto m;
   m.set_ir_version(10);
   m.add_opset_import()->set_version(17);
@@ -51,8 +51,12 @@ std::vector<std::string> definitions(const std::vector<Piece>& pieces, const std
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "model.onnx").string();
   std::ofstream(path, std::ios::binary) << m.SerializeAsString();
+  return import_onnx(path, {}, standard_ops());
+}
+
+std::vector<std::string> definitions(const std::vector<Piece>& pieces, const std::string& target = "") {
   std::vector<std::string> names;
-  for (const Op& op : import_onnx(path, {}, standard_ops()).ops) names.push_back(op.definition);
+  for (const Op& op : graph_of(pieces, target).ops) names.push_back(op.definition);
   return names;
 }
 
@@ -95,12 +99,28 @@ TEST(OnnxPieces, NormsOfAnyOrder) {
   EXPECT_EQ(norm("4", "0.25"), of_any);
   EXPECT_EQ(norm("0.5", "2"), (Names{"norm_power", "reduce_sum", "square"}));
   EXPECT_EQ(norm("3", "0.25").back(), "pow");
+  EXPECT_EQ(definitions({{"q", "Pow", {"x", "2"}}, {"s", "ReduceSum", {"q"}}, {"y", "Pow", {"s", "0.49999976"}}}),
+            (Names{"square", "reduce_sum", "norm_root"}));
 }
 
 TEST(OnnxPieces, BoundsAreClamps) {
   EXPECT_EQ(definitions({{"a", "Max", {"x", "-1"}}, {"y", "Min", {"2", "a"}}}), (Names{"clip", "clip"}));
   EXPECT_EQ(definitions({{"n", "Neg", {"x"}}, {"y", "Max", {"x", "n"}}}), (Names{"neg", "maximum"}));
   EXPECT_EQ(definitions({{"y", "Max", {"x", "0"}}}, "aten.maximum.default"), Names{"maximum"});
+}
+
+TEST(OnnxPieces, Relu6) {
+  const auto slope_at_bounds = [](const std::vector<Piece>& pieces, const std::string& target) {
+    return graph_of(pieces, target).ops.back().attributes.at("open") == 0 ? 1 : 0;
+  };
+  const std::vector<Piece> six{{"y", "Clip", {"x", "0", "6"}}}, one{{"y", "Clip", {"x", "-1", "1"}}},
+      relu{{"r", "Relu", {"x"}}, {"y", "Min", {"r", "6"}}};
+  EXPECT_EQ(slope_at_bounds(six, ""), 0);
+  EXPECT_EQ(slope_at_bounds(six, "aten.clamp.default"), 1);
+  EXPECT_EQ(slope_at_bounds(six, "aten.relu6.default"), 0);
+  EXPECT_EQ(slope_at_bounds(one, ""), 1);
+  EXPECT_EQ(slope_at_bounds(one, "aten.hardtanh.default"), 0);
+  EXPECT_EQ(slope_at_bounds(relu, ""), 0);
 }
 
 TEST(OnnxPieces, LogarithmOfASigmoid) {
