@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/graph/infer.h"
 #include "partita/runtime/weights.h"
 #include "partita/train/feed.h"
 #include "partita/train/not_finite.h"
@@ -35,12 +36,14 @@ int64_t steps_at_once(int64_t done, double seconds) {
   return static_cast<int64_t>(std::clamp(kSecondsAtOnce * steps_a_second, 1.0, static_cast<double>(kStepsAtOnce)));
 }
 
-[[noreturn]] void refuse_overflow(const Graph& graph, int64_t step) {
+[[noreturn]] void refuse_overflow(const Graph& graph, int64_t step, const WatchingKernels& kernels) {
+  const std::optional<OpId> first = step == 0 ? kernels.first() : std::nullopt;
   fail(
-      "model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or "
-      "learning rate, or bfloat16 in "
-      "place of float16, whose largest number is 65504",
-      graph.name, step + 1);
+      "model '{}': the gradients of step {} are not finite, so the weights are lost{}; use a smaller --loss-scale{}, "
+      "or bfloat16 in place of float16, whose largest number is 65504",
+      graph.name, step + 1,
+      first ? fmt::format(": {} is the first with a result that is not", describe(graph, graph.op(*first))) : "",
+      step == 0 ? "" : " or learning rate");
 }
 
 // Losses by step, and the first step whose gradients are not finite.
@@ -129,7 +132,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
       if (options.progress) options.progress(s, steps, results.losses[static_cast<size_t>(s)]);
       notes.look(results.losses, s);
     }
-    if (results.overflowed < INT64_MAX) refuse_overflow(graph, results.overflowed);
+    if (results.overflowed < INT64_MAX) refuse_overflow(graph, results.overflowed, watching);
     done += now;
     at_once = steps_at_once(done, seconds());
     out.interrupted = observed && options.stop && options.stop->load() && done < steps;
