@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "partita/base/error.h"
+#include "partita/graph/batch.h"
 #include "partita/graph/builder.h"
 
 namespace partita {
@@ -254,6 +255,14 @@ TensorId wide(GraphBuilder& build, TensorId output) {
   return build.op("cast", {output}, {{"to", static_cast<double>(DType::kFloat32)}}, y.name + ".float32");
 }
 
+// Labels of this shape have their samples where the output has them. Where it is not known to have any they are rows,
+// unless there are more or fewer of these than samples.
+int samples_of(const Graph& graph, const Tensor& output, const Shape& labels) {
+  if (output.sample_axis >= 0) return output.sample_axis;
+  const std::optional<int64_t> batch = find_batch(graph);
+  return batch && !labels.empty() && labels[0] != *batch ? -1 : 0;
+}
+
 // The loss of one output; an input of labels is made by the first that reads it.
 TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given, const std::string& labels_name,
                  std::map<std::string, Labels>& inputs, std::string name) {
@@ -263,7 +272,9 @@ TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given
     fail("graph '{}': {} needs an output with a class axis, '{}' is a scalar", build.graph().name, loss.name, y.name);
   const Shape shape = loss.classes ? Shape(y.shape.begin(), y.shape.end() - 1) : y.shape;
   auto& [labels, count] = inputs[labels_name];
-  if (!labels.valid()) labels = build.input(labels_name, shape, loss.classes ? DType::kInt64 : y.dtype);
+  if (!labels.valid())
+    labels =
+        build.input(labels_name, shape, loss.classes ? DType::kInt64 : y.dtype, samples_of(build.graph(), y, shape));
   if (build.shape(labels) != shape)
     fail("graph '{}': output '{}' [{}] cannot be judged by labels [{}]", build.graph().name, y.name,
          fmt::join(y.shape, "x"), fmt::join(build.shape(labels), "x"));

@@ -222,7 +222,7 @@ class Analysis {
         fits = f != Fit::kNo;
         if (f == Fit::kInParts) wanted.push_back(k);
       }
-      if (!fits || !inner || !results_fit(op, split)) continue;
+      if (!fits || !inner || !results_fit(op, split) || cuts_unread(op, split)) continue;
       if (wanted.empty()) return settle(id, split, *inner), true;
       if (want(op, split, wanted, *inner)) return false;
     }
@@ -245,6 +245,22 @@ class Analysis {
     op.bound = bound;
     out_.op(id) = op;
     return true;
+  }
+
+  // Whether an operand that the split reads whole, or not at all, is along its index all the same: an exclusive sum of
+  // one value reads none.
+  bool cuts_unread(const Op& op, const Split& split) const {
+    for (std::size_t k = 0; k < op.operands.size(); ++k) {
+      if (split.tensor[k].axis) continue;
+      bool along = false;
+      for (const tdl::Stage& stage : op.bound->stages)
+        tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
+          if (read.tensor != static_cast<int>(k)) return;
+          for (const tdl::Affine& at : read.subscripts) along = along || at.plain_index() == split.index;
+        });
+      if (along) return true;
+    }
+    return false;
   }
 
   // Samples that an operand has inside one value of an outer digit of its axis stay in one part: those of a batch

@@ -125,6 +125,7 @@ int reads_a_step(const Graph& graph, TensorId id) {
 int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
   const bool into_kept = readers.empty();
   if (into_kept) return graph.acts(graph.op(graph.tensor(id).producer));
+  if (graph.tensor(id).in_time == InTime::kParts) return graph.micro_batches();  // a constant's parts too
   if (const int acts = reads_a_step(graph, id); acts > 1 || !plan.refetched.contains(id)) return acts;
   return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph.op(r.op).in_parts; })
              ? graph.micro_batches()

@@ -5,9 +5,16 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
+#include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
+#include "partita/graph/builder.h"
 #include "partita/graph/parts.h"
+#include "partita/ops/ops.h"
+#include "partita/plan/check.h"
+#include "partita/plan/rules.h"
 #include "partita/runtime/npz.h"
+#include "partita/train/dataset.h"
+#include "partita/train/forward.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {
@@ -79,6 +86,99 @@ TEST(SequenceTimesBatch, IsCutInside) {
   }
   EXPECT_GT(inside, 4);
 }
+
+// ---------------------------------------------------------------- outputs that do not begin with samples
+
+LoadedModel model_of(GraphBuilder& b, TensorId y) {
+  LoadedModel model;
+  model.forward = b.finish({y});
+  model.loss.kind = "mse";
+  return model;
+}
+
+// [8 samples, 5, 4] through two layers of [5, 8 samples, 4], or of rows, of which samples are the inner digit.
+TensorId sequence_first(GraphBuilder& b, bool rows) {
+  TensorId x = b.op("transpose", {b.input("x", {8, 5, 4})}, {{"perm.0", 1}, {"perm.1", 0}, {"perm.2", 2}});
+  if (rows) x = b.op("reshape", {x}, {{"shape.0", 40}, {"shape.1", 4}});
+  const TensorId inner = b.op("tanh", {b.op("linear", {x, b.parameter("v", {4, 6}, 0.5)})});
+  return b.op("tanh", {b.op("linear", {inner, b.parameter("w", {6, 3}, 0.5)})});
+}
+
+Planned planned(const LoadedModel& model, const std::string& search, int devices, int micro_batches) {
+  Request request;
+  request.dtype = DType::kFloat64;
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = search;
+  request.micro_batches = micro_batches;
+  Runner runner;
+  return plan_graph(in_dtype(model, DType::kFloat64), request, runner);
+}
+
+// Labels lie as their output does: along axis 1, or inside one.
+TEST(SequenceTimesBatch, OutputsThatDoNotBeginWithSamples) {
+  for (const bool flat : {true, false}) {
+    GraphBuilder b("g", standard_ops());
+    const LoadedModel model = model_of(b, sequence_first(b, flat));
+    for (const auto& [search, devices, parts] :
+         {std::tuple{"single", 1, 4}, {"single", 1, 3}, {"data-parallel", 2, 2}, {"pipeline?stages=2", 2, 4}}) {
+      const std::string text = fmt::format("{} with {} in {} parts", flat ? "rows" : "sequence first", search, parts);
+      SCOPED_TRACE(text);
+      const Planned p = planned(model, search, devices, parts);
+      const Graph& whole = p.training.whole_graph();
+      EXPECT_EQ(whole.tensor(whole.find_tensor("labels")).sample_axis, flat ? -1 : 1);
+      train_as_serial(p, text);
+    }
+    const Planned p = planned(model, "data-parallel", 2, 2);
+    Runner runner;
+    const Evaluation e = evaluation(p, runner);
+    Rng rng(3);
+    const Graph& forward = e.graph.whole_graph();
+    const Arrays inputs{{"x", drawn_values(forward, forward.inputs[0], {8, 5, 4}, rng)}};
+    const Cluster one = load_cluster("local:1");
+    const Arrays parts = run_forward(e.graph, e.plan, p.cluster, inputs, {}, 7, kernels()),
+                 all = run_forward(forward, single_plan(forward, one), one, inputs, {}, 7, kernels());
+    EXPECT_LE(relative_error(parts.begin()->second, all.begin()->second), 1e-12);
+  }
+}
+
+// A constant that is read part by part may be kept in pieces, which meet for each part.
+TEST(ConstantsInParts, MayBeKeptSplit) {
+  GraphBuilder b("g", standard_ops());
+  Values mask{.dtype = DType::kFloat32, .shape = {8, 4}, .real = std::vector<double>(32, 0.5)};
+  const TensorId x = b.op("add", {b.input("x", {8, 4}), b.constant("mask", std::move(mask))});
+  const Planned p = planned(model_of(b, b.op("linear", {x, b.parameter("w", {4, 3}, 0.5)})), "data-parallel", 2, 2);
+  Plan plan = p.plan;
+  const TensorId id = p.training.find_tensor("mask");
+  ASSERT_EQ(p.training.tensor(id).in_time, InTime::kParts);
+  plan.kept[id] = {Mesh{{2}, {DeviceId(0), DeviceId(1)}}, {Sbp::split(1)}, {}};
+  check(p.training, plan, p.cluster);
+  Planned split = p;
+  split.plan = plan;
+  split.physical = lower(p.training, plan, p.cluster);
+  train_as_serial(split, "mask in pieces");
+}
+
+// A sum of what comes before reads nothing of one value; it is not taken for an operand that all parts read whole.
+TEST(MicroBatchesOfParameters, AreRefusedInWords) {
+  EXPECT_NE(error_of([] {
+              planned({.file = "cases/no_gradient_cumsum/model.onnx", .search = "single", .micro_batches = 2});
+            }).find("op 't18' (cumsum) cannot act on a part of the batch"),
+            std::string::npos);
+}
+
+// A plan that keeps rows of several samples and places together is refused, with what to write.
+TEST(SequenceTimesBatch, IsNotKeptSplitAsOne) {
+  GraphBuilder b("g", standard_ops());
+  const Planned p = planned(model_of(b, sequence_first(b, true)), "data-parallel", 2, 2);
+  Plan plan = p.plan;
+  plan.kept[p.training.ops[2].results[0]] = {Mesh{{2}, {DeviceId(0), DeviceId(1)}}, {Sbp::split(0)}, {}};
+  const std::string error = error_of([&] { check(p.training, plan, p.cluster); });
+  EXPECT_NE(error.find("axis 0 has samples inside 5 others, and is split across them; give it the radices [5, 4]"),
+            std::string::npos)
+      << error;
+}
+
+// ---------------------------------------------------------------- against PyTorch
 
 // Three steps of PyTorch's: losses, and weights and statistics afterwards.
 void expect_pytorchs(const Case& c) {
