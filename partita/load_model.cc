@@ -62,7 +62,9 @@ LoadedModel build(const Request& request, Registry registry) {
   if (config.empty()) expect_model_file(request.model);
   Model built = config.empty() ? build_model(request.model, request.bindings, std::move(registry))
                                : build_huggingface(config, read_file(config), request.bindings, std::move(registry));
-  return {std::move(built.graph), built.loss, std::move(built.weight_names), std::nullopt, {}};
+  LoadedModel model{std::move(built.graph), built.loss, std::move(built.weight_names), std::nullopt, {}};
+  model.findings.notes = std::move(built.notes);
+  return model;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "partita/fingerprint.h"
 #include "partita/graph/factors.h"
 #include "partita/graph/parts.h"
+#include "partita/graph/places.h"
 #include "partita/in_file.h"
 #include "partita/local_time.h"
 #include "partita/micro_batches.h"
@@ -112,6 +113,7 @@ PlannedStep planned_step(const LoadedModel& model, const Request& request, Runne
 Planned of_model(LoadedModel model, PlannedStep step) {
   Planned p;
   p.forward = std::move(model.forward);
+  p.loss = std::move(model.loss);
   p.training = std::move(step.graph);
   p.sha256 = std::move(step.sha256);
   p.weight_names = std::move(model.weight_names);
@@ -351,6 +353,56 @@ void follow_whole(Planned& p, Runner& runner) {
   if (!p.is_whole()) finish(p, runner, Follow::kWhole);
 }
 
+namespace {
+
+// The plan of a graph for another one of the same ops and tensors, of which some extents differ.
+Plan for_other_extents(Plan plan, const Graph& from, const Graph& to) {
+  const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
+  ensure(std::equal(from.ops.begin(), from.ops.end(), to.ops.begin(), to.ops.end(), same_name) &&
+             std::equal(from.tensors.begin(), from.tensors.end(), to.tensors.begin(), to.tensors.end(), same_name),
+         "'{}': the step with other extents has other ops", from.name);
+  for (auto& [tensor, placement] : plan.kept)
+    for (size_t a = 0; a < placement.radices.size(); ++a)
+      if (placement.radices[a].size() == 1) placement.radices[a] = {to.tensor(tensor).shape[a]};
+  return plan;
+}
+
+}  // namespace
+
+Planned runnable(Planned p, Runner& runner) {
+  if (!has_planned_places(p.forward)) {
+    follow_whole(p, runner);
+    return p;
+  }
+  Request request = request_of(p.plan.model);
+  request.forward_will_do = true;
+  LoadedModel model{runner.step(
+                        "places", [&] { return with_all_places(p.forward); }, kVerified, kPrinted),
+                    p.loss, p.weight_names, p.other_batch, p.findings};
+  PlannedStep step = planned_step(model, request, runner);
+  Planned run = of_model(std::move(model), std::move(step));
+  run.plan = p.plan;
+  for (size_t i = 0; i < p.training.ops.size(); ++i) {
+    run.training.ops[i].device_type = p.training.ops[i].device_type;
+    run.training.ops[i].colocation = p.training.ops[i].colocation;
+  }
+  regard_stages(run);
+  run.plan = for_other_extents(std::move(p.plan), p.training, run.training);
+  run.cluster = std::move(p.cluster);
+  run.search = std::move(p.search);
+  run.search_seconds = p.search_seconds;
+  try {
+    finish(run, runner, Follow::kWhole);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kInfeasible) throw;
+    throw Error(ExitCode::kInfeasible,
+                fmt::format("{}\nthe plan counts on an even load of its experts; while it runs each has a place for "
+                            "every token, which takes more",
+                            error.what()));
+  }
+  return run;
+}
+
 // ---------------------------------------------------------------- what follows from the plan
 
 namespace {
@@ -396,6 +448,7 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
 }
 
 Evaluation evaluation(const Planned& planned, Runner& runner) {
+  if (has_planned_places(planned.forward)) return evaluation(runnable(planned, runner), runner);
   Evaluation e;
   e.graph = runner.step(
       "evaluation", [&] { return evaluation_in_parts(planned); }, kVerified, kPrinted);

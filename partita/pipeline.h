@@ -46,6 +46,10 @@ void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll, cons
 // Lowers all of it, where the figures were had from a few devices or micro-batches.
 void follow_whole(Planned& planned, Runner& runner);
 
+// The plan with all that a run needs, lowered whole: experts that drop no token get a place for every one
+// (graph/places.h), so that figures are of the run and not of an even load. Otherwise as it is.
+Planned runnable(Planned planned, Runner& runner);
+
 // The same model as it is evaluated, under the same plan.
 struct Evaluation {
   Graph graph;

@@ -18,7 +18,8 @@ namespace partita {
 //   plan was asked of.
 // - Of a plan for very many devices (`typical` is not empty) physical and predicted are of typical devices alone.
 struct Planned {
-  Graph forward;       // as loaded
+  Graph forward;  // as loaded
+  Loss loss;
   Graph training;      // one step; where it works on its batch in parts, of one part (graph/parts.h)
   std::string sha256;  // of the step on the whole batch, before recomputation
   WeightNames weight_names;

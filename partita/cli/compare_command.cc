@@ -162,7 +162,7 @@ void expect_local(const Arguments& a) {
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
   constexpr double kSecondsOfStep = 2;
-  follow_whole(p, runner);
+  p = runnable(std::move(p), runner);
   Measurement m;
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
   if (m.step.others > kManyOfOthers)

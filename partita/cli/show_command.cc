@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
+#include "partita/graph/places.h"
 #include "partita/graph/repeats.h"
 #include "partita/onnx/onnx.h"
 
@@ -16,12 +17,13 @@ namespace {
 
 // What is counted in a model.
 struct Figures {
-  int64_t parameters = 0, parameter_bytes = 0, activation_bytes = 0;
+  int64_t parameters = 0, active_parameters = 0, parameter_bytes = 0, activation_bytes = 0;
   double flops = 0;  // of a step
 };
 
 Figures figures_of(const Graph& forward, const Graph& training) {
   Figures f;
+  f.active_parameters = active_parameters(forward);
   for (const Tensor& t : forward.tensors) {
     if (t.role == Role::kParameter) f.parameters += volume(t.shape), f.parameter_bytes += t.bytes();
     if (t.producer.valid()) f.activation_bytes += t.bytes();
@@ -62,6 +64,7 @@ Json show_json(const LoadedModel& model, const StepGraph& step, const Figures& f
                {"inputs", tensors_json(model.forward, model.forward.inputs)},
                {"outputs", tensors_json(model.forward, model.forward.outputs)},
                {"parameters", f.parameters},
+               {"active_parameters", f.active_parameters},
                {"parameter_bytes", f.parameter_bytes},
                {"repeats", layers},
                {"ops", step.graph.ops.size()},
@@ -92,6 +95,7 @@ void print_show(const LoadedModel& model, const StepGraph& step, const Figures& 
       megabytes(static_cast<double>(f.parameter_bytes)), forward.ops.size(),
       step.why_not_trained.empty() ? fmt::format("{} in a training step", step.graph.ops.size()) : "no training step");
   if (!step.why_not_trained.empty()) fmt::print("  cannot be trained: {}\n", step.why_not_trained);
+  if (f.active_parameters < f.parameters) fmt::print("  {} parameters meet a token\n", f.active_parameters);
   fmt::print("  {:.4g} FLOPs a step, {} of activations\n", f.flops, megabytes(static_cast<double>(f.activation_bytes)));
   print_tensors("input ", forward, forward.inputs);
   print_tensors("output", forward, forward.outputs);

@@ -10,6 +10,7 @@
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/cli/plan_figures.h"
+#include "partita/graph/places.h"
 #include "partita/runtime/npz.h"
 #include "partita/train/batch_check.h"
 #include "partita/train/dataset.h"
@@ -27,13 +28,21 @@ namespace {
 
 void print_note(const std::string& note) { fmt::print(stderr, "{}{}\n", isatty(STDERR_FILENO) ? "\r" : "", note); }
 
+// The plan as it runs, and what its figures were not of.
+Planned as_it_runs(Planned p, Runner& runner) {
+  if (has_planned_places(p.forward))
+    print_note(
+        "experts: while it runs here each has a place for every token, so that none is dropped; `plan` counts on an "
+        "even load, and on less time and memory");
+  return runnable(std::move(p), runner);
+}
+
 // Ctrl-C while it is planned ends the search, and the best plan so far is used.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
-  if (a.is_plan) return open_plan(a.target, runner, Follow::kWhole, a.request.profile_file);
+  if (a.is_plan) return as_it_runs(open_plan(a.target, runner, Follow::kWhole, a.request.profile_file), runner);
   Request request = a.request;
   request.forward_will_do = forward_will_do;
-  Planned p = plan_watched(request, runner);
-  follow_whole(p, runner);
+  Planned p = as_it_runs(plan_watched(request, runner), runner);
   interrupted = false;
   return p;
 }

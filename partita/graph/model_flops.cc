@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "partita/graph/places.h"
 #include "partita/tdl/products.h"
 
 namespace partita {
@@ -23,15 +24,17 @@ double product_flops(const tdl::Bound& bound) {
 }  // namespace
 
 double model_flops(const Graph& step) {
+  const Graph& whole = step.whole_graph();
+  const std::vector<double> used = used_shares(whole);
   std::map<const tdl::Bound*, double> known;  // equal ops share one
   double forward = 0;
   bool is_trained = false;
-  for (const Op& op : step.whole_graph().ops) {
+  for (const Op& op : whole.ops) {
     is_trained |= op.phase == Phase::kBackward;
     if (op.phase != Phase::kForward) continue;
     const auto [found, fresh] = known.try_emplace(op.bound.get(), 0);
     if (fresh) found->second = product_flops(*op.bound);
-    forward += found->second;
+    forward += found->second * used[op.results[0].index()];
   }
   return (is_trained ? 3 : 1) * forward;
 }

@@ -6,8 +6,9 @@
 namespace partita {
 
 // The FLOPs of a step on the whole batch, two for each multiply-add of the forward pass's matrix products, convolutions
-// and both products of attention (tdl/products.h), with nothing taken off for masks and padding. Where there is a
-// backward pass, it takes twice as much as the forward pass. What is made again for it does not count.
+// and both products of attention (tdl/products.h), with nothing taken off for masks and padding. Of experts tokens x
+// choices count, whatever the places. Where there is a backward pass, it takes twice as much as the forward pass. What
+// is made again for it does not count.
 //
 // Example: matmul of [8, 4] and [4, 6] is 2 * 8 * 4 * 6 = 384; trained, 3 * 384.
 double model_flops(const Graph& step);

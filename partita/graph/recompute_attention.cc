@@ -27,7 +27,7 @@ class Cores {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
       if (op.phase != Phase::kForward) continue;
-      if (op.definition == "attention") core_[i] = true;
+      if (op.definition == "attention" || op.definition == "attention_sinks") core_[i] = true;
       if (!is_softmax(op)) continue;
       Way before, after;
       if (!leads_to_products(OpId(i), &Cores::producers, before)) continue;

@@ -20,9 +20,22 @@ TensorId queries(Network& net, const DeepSeek& m, TensorId x, const std::string&
   return net.layers.split_heads(q, self + ".q", m.heads);
 }
 
+// The weights of a layer's indexer.
+void add_indexer(Network& net, const DeepSeek& m, const std::string& name) {
+  const auto add = [&](const char* part, Shape shape, double fill = 0) {
+    net.layers.parameter(name + part, std::move(shape), fill == 0 ? kNormalBound : 0, fill);
+  };
+  add(".wq_b.weight", {m.indexer_heads * m.indexer_size, m.query_rank});
+  add(".wk.weight", {m.indexer_size, m.hidden});
+  add(".k_norm.weight", {m.indexer_size}, 1);
+  add(".k_norm.bias", {m.indexer_size});
+  add(".weights_proj.weight", {m.indexer_heads, m.hidden});
+}
+
 TensorId latent_attention(Network& net, const DeepSeek& m, TensorId x, const std::string& self,
                           const RotaryTable& rotary) {
   GraphBuilder& b = net.b;
+  if (m.indexer_heads > 0) add_indexer(net, m, self + ".indexer");
   const std::vector<TensorId> q =
       net.split(queries(net, m, x, self), 3, {m.plain_size, m.turned_size}, self + ".q.split");
   const TensorId latent =

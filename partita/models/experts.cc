@@ -12,11 +12,11 @@
 namespace partita {
 namespace {
 
-// Places that each expert has for a group of so many tokens.
+// Places that each expert has for a group of so many tokens; where none is dropped, those that a plan counts on.
 int64_t capacity(const Experts& o, int64_t tokens) {
-  if (o.capacity == 0) return tokens;
   const double share = static_cast<double>(o.choices * tokens) / static_cast<double>(o.count);
-  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(o.capacity * share)), 1, tokens);
+  const double places = std::ceil((o.capacity == 0 ? o.imbalance : o.capacity) * share);
+  return static_cast<int64_t>(std::clamp(places, 1.0, static_cast<double>(tokens)));
 }
 
 // Scores [groups, tokens, experts], with those of experts in parts that are not chosen replaced (DeepSeek-V2,
@@ -64,6 +64,77 @@ std::pair<TensorId, TensorId> chosen(Layers& layers, TensorId p, const std::stri
   return {top[1], w};
 }
 
+// x [groups, experts, places, k] by each expert's weights NAME.experts.PART, [n, k] or, of fused ones, [k, n].
+TensorId product(Layers& layers, TensorId x, const std::string& name, const std::string& part, int64_t outputs,
+                 const Experts& o) {
+  GraphBuilder& b = layers.b;
+  const int64_t inputs = b.shape(x).back();
+  const std::string own = fmt::format("{}.experts.{}", name, part);
+  const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+  const Shape shape = o.fused ? Shape{o.count, inputs, outputs} : Shape{o.count, outputs, inputs};
+  TensorId y = b.op(o.fused ? "matmul" : "matmul_nt", {x, layers.parameter(own, shape, bound)}, {}, own + ".product");
+  if (!o.bias) return y;
+  const TensorId bias =
+      b.op("unsqueeze", {layers.parameter(own + "_bias", {o.count, outputs}, bound)}, {{"axes.0", 1}}, own + ".bias");
+  return b.op("add", {y, bias}, {}, own + ".biased");
+}
+
+// gate and up of their common product [.., 2 inner].
+std::pair<TensorId, TensorId> gate_and_up(GraphBuilder& b, TensorId both, const std::string& name, const Experts& o) {
+  const auto inner = static_cast<double>(o.inner);
+  if (o.interleaved)
+    return {b.op("every", {both}, {{"step", 2}}, name + ".gate"),
+            b.op("every", {both}, {{"start", 1}, {"step", 2}}, name + ".up")};
+  const auto parts = b.ops("split", {both}, {{"axis", 3}, {"sizes.0", inner}, {"sizes.1", inner}}, name + ".split");
+  return {parts[0], parts[1]};
+}
+
+// (up + 1) gate sigmoid(alpha gate), both within their limits.
+TensorId limited(Layers& layers, TensorId gate, TensorId up, const std::string& name, const Experts& o) {
+  GraphBuilder& b = layers.b;
+  gate = b.op("clip", {gate}, {{"hi", o.limit}}, name + ".gate.limited");
+  up = b.op("clip", {up}, {{"lo", -o.limit}, {"hi", o.limit}}, name + ".up.limited");
+  const TensorId alpha = b.scalar(name + ".alpha", o.alpha, layers.dtype),
+                 one = b.scalar(name + ".one", 1, layers.dtype);
+  const TensorId sharp = b.op("sigmoid", {b.op("mul", {gate, alpha}, {}, name + ".gate.sharp")}, {}, name + ".sigmoid");
+  const TensorId glu = b.op("mul", {gate, sharp}, {}, name + ".glu");
+  return b.op("mul", {b.op("add", {up, one}, {}, name + ".up.more"), glu}, {}, name + ".gated");
+}
+
+// What the experts make of what was sent to them.
+TensorId inside(Layers& layers, TensorId sent, const std::string& name, const Experts& o) {
+  GraphBuilder& b = layers.b;
+  const int64_t hidden = b.shape(sent).back();
+  const std::string own = name + ".experts";
+  auto activated = [&](TensorId x) { return b.op(o.activation, {x}, {}, own + ".activation"); };
+  TensorId y;
+  if (o.fused) {
+    const auto [gate, up] = gate_and_up(b, product(layers, sent, name, "gate_up_proj", 2 * o.inner, o), own, o);
+    y = o.limit > 0 ? limited(layers, gate, up, own, o) : b.op("mul", {activated(gate), up}, {}, own + ".gated");
+  } else if (o.gated) {
+    const TensorId gate = activated(product(layers, sent, name, "gate_proj", o.inner, o));
+    y = b.op("mul", {gate, product(layers, sent, name, "up_proj", o.inner, o)}, {}, own + ".gated");
+  } else {
+    y = activated(product(layers, sent, name, "up_proj", o.inner, o));
+  }
+  return product(layers, y, name, "down_proj", hidden, o);
+}
+
+// What was sent, times the score of each token's only choice.
+TensorId scored(GraphBuilder& b, TensorId sent, TensorId w, TensorId ix, TensorId place, const std::string& name,
+                const Experts& o) {
+  const tdl::Attributes attributes = b.graph().op(b.graph().tensor(sent).producer).attributes;
+  ensure(o.choices == 1, "'{}': inputs by scores of {} choices", name, o.choices);
+  const TensorId scores = b.op("expert_dispatch", {w, ix, place}, attributes, name + ".dispatch.scores");
+  return b.op("mul", {sent, scores}, {}, name + ".scored");
+}
+
+// 1 for each choice.
+TensorId ones_like(GraphBuilder& b, TensorId ix, const std::string& name, DType dtype) {
+  return b.op("cast", {b.op("equal", {ix, ix}, {}, name + ".itself")}, {{"to", static_cast<double>(dtype)}},
+              name + ".ones");
+}
+
 }  // namespace
 
 ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& o) {
@@ -77,32 +148,20 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   const bool as_it_is = grouped == shape;
   if (!as_it_is) x = b.op("reshape", {x}, listed("shape", grouped), name + ".groups");
 
-  const TensorId logits = layers.linear(x, name + ".gate", o.count, false);
+  const TensorId logits = layers.linear(x, name + ".gate", o.count, o.router_bias);
   const TensorId p = o.sigmoid ? b.op("sigmoid", {logits}, {}, name + ".scores")
                                : b.op("softmax", {logits}, {{"axis", -1}}, name + ".probabilities");
-  const auto [ix, w] = chosen(layers, p, name, o);
+  auto [ix, w] = chosen(layers, p, name, o);
   const TensorId place = b.op("expert_place", {ix}, {}, name + ".place");
   const TensorId balance = b.op("load_balance", {p, ix}, {}, name + ".balance");
 
-  const TensorId sent =
-      b.op("expert_dispatch", {x, ix, place},
-           {{"experts", static_cast<double>(o.count)}, {"capacity", static_cast<double>(capacity(o, tokens))}},
-           name + ".dispatch");
-  // [groups, experts, capacity, k] by each expert's [n, k]
-  auto product = [&](TensorId y, const std::string& part, int64_t outputs) {
-    const int64_t inputs = b.shape(y).back();
-    const TensorId weight = layers.parameter(fmt::format("{}.experts.{}", name, part), {o.count, outputs, inputs},
-                                             1 / std::sqrt(static_cast<double>(inputs)));
-    return b.op("matmul_nt", {y, weight}, {}, fmt::format("{}.experts.{}.product", name, part));
-  };
-  TensorId y;
-  if (o.gated) {
-    const TensorId gate = b.op(o.activation, {product(sent, "gate_proj", o.inner)}, {}, name + ".experts.activation");
-    y = b.op("mul", {gate, product(sent, "up_proj", o.inner)}, {}, name + ".experts.gated");
-  } else {
-    y = b.op(o.activation, {product(sent, "up_proj", o.inner)}, {}, name + ".experts.activation");
-  }
-  y = product(y, "down_proj", hidden);
+  const TensorId sent = b.op("expert_dispatch", {x, ix, place},
+                             {{"experts", static_cast<double>(o.count)},
+                              {"capacity", static_cast<double>(capacity(o, tokens))},
+                              {"dropless", o.capacity == 0 ? 1.0 : 0.0}},
+                             name + ".dispatch");
+  TensorId y = inside(layers, o.scored_inputs ? scored(b, sent, w, ix, place, name, o) : sent, name, o);
+  if (o.scored_inputs) w = ones_like(b, ix, name, layers.dtype);
   y = b.op("expert_combine", {y, ix, place, w}, {}, name + ".combine");
   if (!as_it_is) y = b.op("reshape", {y}, listed("shape", shape), name);
   return {y, balance, p, ix};

@@ -11,9 +11,21 @@ struct Experts {
   int64_t choices = 2;  // experts a token goes to
   int64_t inner = 0;    // columns inside an expert
   int64_t groups = 1;   // of tokens, each routed by itself; they divide batch * steps
-  double capacity =
-      0;               // places of an expert in a group, in units of choices * tokens / experts; 0: no token is dropped
-  bool gated = false;  // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
+  // Places of an expert in a group, in units of its even share, choices * tokens / experts; tokens without one are
+  // dropped. 0: none is dropped, and a plan counts on `imbalance` even shares.
+  double capacity = 0;
+  double imbalance = 1;  // the largest share over the even one
+  bool gated = false;    // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
+  // gate and up are one product, gate first: weights NAME.experts.gate_up_proj [experts, hidden, 2 inner] and
+  // NAME.experts.down_proj [experts, inner, hidden].
+  bool fused = false;
+  bool interleaved = false;  // of fused ones gate and up lie beside each other, column by column
+  bool bias = false;         // of fused ones: NAME.experts.gate_up_proj_bias and .down_proj_bias
+  bool router_bias = false;
+  // Of fused ones, in place of the activation and the product: with g no more than the limit and u within it,
+  // (u + 1) g sigmoid(alpha g) (gpt-oss). 0: it is not so.
+  double limit = 0, alpha = 0;
+  bool scored_inputs = false;       // a token's only choice counts in what its expert takes, not in what it gives
   std::string activation = "gelu";  // an element-wise operation
   bool one_is_all = false;          // a token's only choice counts 1, not its probability
   bool as_they_are = false;         // choices count their scores, which are not divided by their sum

@@ -9,6 +9,7 @@
 #include "partita/base/json_nesting.h"
 #include "partita/models/huggingface_fields.h"
 #include "partita/models/huggingface_guess.h"
+#include "partita/models/huggingface_text_part.h"
 
 namespace partita {
 
@@ -21,33 +22,41 @@ struct Architecture {
   Model (*read)(Reading& in);
 };
 // The first of a family is meant where a configuration names none.
-constexpr Architecture kArchitectures[] = {{"bert", "BertForMaskedLM", read_bert},
-                                           {"bert", "BertForPreTraining", read_bert},
-                                           {"bert", "BertForSequenceClassification", read_bert},
-                                           {"bert", "BertModel", read_bert},
-                                           {"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2},
-                                           {"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3},
-                                           {"gemma", "GemmaForCausalLM", read_gemma},
-                                           {"gemma2", "Gemma2ForCausalLM", read_gemma2},
-                                           {"gemma3_text", "Gemma3ForCausalLM", read_gemma3},
-                                           {"gpt2", "GPT2LMHeadModel", read_gpt2},
-                                           {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
-                                           {"llama", "LlamaForCausalLM", read_llama},
-                                           {"mistral", "MistralForCausalLM", read_mistral},
-                                           {"mixtral", "MixtralForCausalLM", read_mixtral},
-                                           {"olmo2", "Olmo2ForCausalLM", read_olmo2},
-                                           {"opt", "OPTForCausalLM", read_opt},
-                                           {"phi3", "Phi3ForCausalLM", read_phi3},
-                                           {"qwen2", "Qwen2ForCausalLM", read_qwen2},
-                                           {"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe},
-                                           {"qwen3", "Qwen3ForCausalLM", read_qwen3},
-                                           {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe}};
-
-// Families of which a part is supported, and how to have it.
-const std::map<std::string, std::string> kParts{
-    {"gemma3",
-     "a model of text and images, which is not supported; its text part is: write text_config's fields into a "
-     "config.json of its own, with model_type gemma3_text"}};
+constexpr Architecture kArchitectures[] = {
+    {"bert", "BertForMaskedLM", read_bert},
+    {"bert", "BertForPreTraining", read_bert},
+    {"bert", "BertForSequenceClassification", read_bert},
+    {"bert", "BertModel", read_bert},
+    {"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3},
+    {"deepseek_v32", "DeepseekV32ForCausalLM", read_deepseek_v32},
+    {"gemma", "GemmaForCausalLM", read_gemma},
+    {"gemma2", "Gemma2ForCausalLM", read_gemma2},
+    {"gemma3_text", "Gemma3ForCausalLM", read_gemma3},
+    {"gemma3_text", "Gemma3ForConditionalGeneration", read_gemma3},
+    {"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2},
+    {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
+    {"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
+    {"granite", "GraniteForCausalLM", read_granite},
+    {"llama", "LlamaForCausalLM", read_llama},
+    {"llama4_text", "Llama4ForCausalLM", read_llama4},
+    {"llama4_text", "Llama4ForConditionalGeneration", read_llama4},
+    {"mistral", "MistralForCausalLM", read_mistral},
+    {"mixtral", "MixtralForCausalLM", read_mixtral},
+    {"olmo2", "Olmo2ForCausalLM", read_olmo2},
+    {"olmo3", "Olmo3ForCausalLM", read_olmo3},
+    {"opt", "OPTForCausalLM", read_opt},
+    {"phi3", "Phi3ForCausalLM", read_phi3},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen2},
+    {"qwen2_vl_text", "Qwen2VLForConditionalGeneration", read_qwen2_vl},
+    {"qwen2_5_vl_text", "Qwen2_5_VLForConditionalGeneration", read_qwen2_vl},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe},
+    {"qwen3_vl_text", "Qwen3VLForConditionalGeneration", read_qwen3_vl},
+    {"qwen3_vl_moe_text", "Qwen3VLMoeForConditionalGeneration", read_qwen3_vl_moe},
+    {"smollm3", "SmolLM3ForCausalLM", read_smollm3}};
 
 // Fields that say something in one family and nothing in transformers' class of another, with what they may say there.
 const std::map<std::string, std::vector<json>> kOfOthers{{"attention_bias", {false}},
@@ -113,17 +122,26 @@ std::vector<std::string> keys_of(const json& object) {
   return keys;
 }
 
+// The class that a configuration names: the first of `architectures`, or else that of its code; empty: none.
+std::string class_of(const json& config) {
+  const json classes = config.value("architectures", json());
+  if (classes.is_array() && !classes.empty() && classes.front().is_string()) return classes.front();
+  const json code = config.value("auto_map", json());
+  const json model = code.is_object() ? code.value("AutoModelForCausalLM", json()) : json();
+  if (!model.is_string()) return "";
+  const std::string name = model;  // "modeling_deepseek.DeepseekV3ForCausalLM"
+  return name.substr(name.rfind('.') + 1);
+}
+
 // The family, with the architecture written into `options`.
 std::string family_of(const std::string& path, const json& config, Options& options) {
   const json* type =
       config.contains("model_type") && config["model_type"].is_string() ? &config["model_type"] : nullptr;
-  const json* classes =
-      config.contains("architectures") && config["architectures"].is_array() ? &config["architectures"] : nullptr;
   std::string family = type ? type->get<std::string>() : "";
   std::set<std::string> families;
   for (const Architecture& a : kArchitectures) families.insert(a.family);
   const bool chosen = !options.architecture.empty();
-  if (!chosen && classes && !classes->empty() && classes->front().is_string()) options.architecture = classes->front();
+  if (!chosen) options.architecture = class_of(config);
   if (!type) {
     for (const Architecture& a : kArchitectures)
       if (a.name == options.architecture) family = a.family;
@@ -133,8 +151,10 @@ std::string family_of(const std::string& path, const json& config, Options& opti
            look.empty() ? fmt::format("there are: {}", fmt::join(families, ", ")) : look);
     }
   }
-  if (const auto part = kParts.find(family); part != kParts.end())
-    fail("{}: model_type='{}': {}", path, family, part->second);
+  // A family of its own name, as kimi_k2, may have the class of one that is known.
+  const auto named = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                                  [&](const Architecture& a) { return a.name == options.architecture; });
+  if (!families.contains(family) && named != std::end(kArchitectures)) family = named->family;
   if (!families.contains(family))
     fail("{}: model_type='{}' is not supported; there are: {}", path, family, fmt::join(families, ", "));
   const std::vector<std::string> names = architectures_of(family);
@@ -190,6 +210,7 @@ Model build_huggingface(const std::string& path, std::string_view text,
   if (config.is_discarded()) fail("{}: not JSON", path);
   if (!config.is_object()) fail("{}: not a model's configuration: a JSON object is needed", path);
   if (config.contains("schema_version")) fail("{}: a plan, not a model; simulate, check, train and run take it", path);
+  const std::string left_out = take_text_part(config);
   Options options = take_bindings(path, config, bindings);
   const std::string family = family_of(path, config, options);
   std::vector<std::string> problems;
@@ -210,7 +231,9 @@ Model build_huggingface(const std::string& path, std::string_view text,
   const auto chosen = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                                    [&](const Architecture& a) { return a.name == options.architecture; });
   Reading in{family, config, fields, options, problems, stop, std::move(registry)};
-  return chosen->read(in);
+  Model model = chosen->read(in);
+  if (!left_out.empty()) model.notes.push_back(left_out);
+  return model;
 }
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// DeepSeek-V2 and V3.
+// DeepSeek-V2, V3 and V3.2.
 #include <cmath>
 
 #include "partita/models/huggingface_fields.h"
@@ -47,13 +47,11 @@ void read_fields(DeepSeek& m, Reading& in, const Defaults& d) {
   m.experts.scale = f.positive("routed_scaling_factor", d.scale);
   m.shared = m.experts.inner * f.integer("n_shared_experts", d.shared);
   m.shared_name = "shared_experts";
-  const json* first = f.find("first_k_dense_replace");
-  const int64_t dense = first && *first == 0 ? 0 : f.integer("first_k_dense_replace", d.dense);
-  for (int64_t i = 0; i < m.layers; ++i) m.dense.push_back(i < dense);
+  read_first_dense_layers(m, in, d.dense);
   f.only("moe_layer_freq", 1, "transformers has experts in all layers after the first ones");
 }
 
-void read_parts(DeepSeek& m, Reading& in, int64_t parts, int64_t chosen) {
+void read_parts(Mixtral& m, Reading& in, int64_t parts, int64_t chosen) {
   m.experts.parts = in.f.integer("n_group", parts);
   m.experts.chosen_parts = in.f.integer("topk_group", chosen);
   const Experts& e = m.experts;
@@ -68,15 +66,12 @@ void read_parts(DeepSeek& m, Reading& in, int64_t parts, int64_t chosen) {
 }
 
 Model finish(const DeepSeek& m, Reading& in) {
-  const int64_t more = in.f.find("num_nextn_predict_layers") && *in.f.find("num_nextn_predict_layers") == 0
-                           ? 0
-                           : in.f.integer("num_nextn_predict_layers", 1);
+  const int64_t more = read_further_layers(in);
   in.stop();
   Model model = build_deepseek(m, in.registry);
   name_llama_weights(m, model.weight_names);
   name_experts(m, model.weight_names, "mlp", kExpertParts);
-  // Layers that predict further tokens, which transformers leaves out as well.
-  for (int64_t i = 0; i < more; ++i) model.weight_names.heads.push_back(fmt::format("model.layers.{}.", m.layers + i));
+  name_further_layers(m, more, model.weight_names);
   return model;
 }
 
@@ -108,10 +103,12 @@ Model read_deepseek_v2(Reading& in) {
   return finish(m, in);
 }
 
-Model read_deepseek_v3(Reading& in) {
-  DeepSeek m;
+namespace {
+
+// V3's experts, and V3.2's.
+void read_v3_fields(DeepSeek& m, Reading& in, int64_t positions) {
   read_fields(m, in,
-              {.llama = {.sizes = {7168, 61, 128, 4096}, .vocabulary = 129280, .inner = 18432, .key_heads = 128},
+              {.llama = {.sizes = {7168, 61, 128, positions}, .vocabulary = 129280, .inner = 18432, .key_heads = 128},
                .experts = 256,
                .choices = 8,
                .inner = 2048,
@@ -119,15 +116,77 @@ Model read_deepseek_v3(Reading& in) {
                .dense = 3,
                .query_rank = 1536,
                .scale = 2.5});
-  Fields& f = in.f;
-  const bool interleaved = f.flag("rope_interleave", true);
-  for (Rotary& rotary : m.rotaries) rotary.interleaved = interleaved;
-  m.experts.as_they_are = !f.flag("norm_topk_prob", true);
+  read_v3_routing(m, in, 8, 4);
+}
+
+}  // namespace
+
+void read_first_dense_layers(Mixtral& m, Reading& in, int64_t usual) {
+  const int64_t dense = in.f.count("first_k_dense_replace", usual);
+  for (int64_t i = 0; i < m.layers; ++i) m.dense.push_back(i < dense);
+}
+
+int64_t read_further_layers(Reading& in) { return in.f.count("num_nextn_predict_layers", 1); }
+
+void name_further_layers(const Mixtral& m, int64_t more, WeightNames& names) {
+  for (int64_t i = 0; i < more; ++i) names.heads.push_back(fmt::format("model.layers.{}.", m.layers + i));
+}
+
+void read_v3_routing(Mixtral& m, Reading& in, int64_t parts, int64_t chosen_parts) {
+  m.experts.as_they_are = !in.f.flag("norm_topk_prob", true);
   m.experts.sigmoid = m.experts.corrected = true;
   m.experts.part_best = 2;
-  read_parts(m, in, 8, 4);
-  f.only("topk_method", "noaux_tc", "transformers' DeepSeek-V3 has one");
-  f.only("scoring_func", "sigmoid", "transformers' DeepSeek-V3 has one");
+  read_parts(m, in, parts, chosen_parts);
+  in.f.only("topk_method", "noaux_tc", "transformers' class has one");
+  in.f.only("scoring_func", "sigmoid", "transformers' class has one");
+}
+
+Model read_deepseek_v3(Reading& in) {
+  DeepSeek m;
+  read_v3_fields(m, in, 4096);
+  const bool interleaved = in.f.flag("rope_interleave", true);
+  for (Rotary& rotary : m.rotaries) rotary.interleaved = interleaved;
+  return finish(m, in);
+}
+
+namespace {
+
+// `mlp_layer_types`, dense or sparse of each layer, in place of first_k_dense_replace.
+void read_dense_layers(DeepSeek& m, Reading& in) {
+  const json* types = in.f.find("mlp_layer_types");
+  if (!types) return;
+  const bool right =
+      types->is_array() && static_cast<int64_t>(types->size()) >= m.layers &&
+      std::all_of(types->begin(), types->end(), [](const json& type) { return type == "dense" || type == "sparse"; });
+  if (!right) return in.f.problem("{} is not a list of dense and sparse, one a layer", in.f.shown("mlp_layer_types"));
+  for (int64_t i = 0; i < m.layers; ++i)
+    m.dense[static_cast<std::size_t>(i)] = (*types)[static_cast<std::size_t>(i)] == "dense";
+}
+
+}  // namespace
+
+// A query sees the `index_topk` keys that its indexer finds. Of sequences that are no longer it sees all, as V3's do,
+// and what the indexer computes changes nothing; transformers does not train it.
+Model read_deepseek_v32(Reading& in) {
+  DeepSeek m;
+  Fields& f = in.f;
+  read_v3_fields(m, in, 163840);
+  for (Rotary& rotary : m.rotaries) rotary.interleaved = true;
+  if (m.query_rank == 0) f.problem("q_lora_rank=null: the indexer takes latent queries");
+  m.indexer_heads = f.integer("index_n_heads", 64);
+  m.indexer_size = f.integer("index_head_dim", 128);
+  const int64_t seen = f.integer("index_topk", 2048);
+  if (!in.options.steps) m.steps = std::min(m.steps, seen);
+  if (m.steps > seen)
+    f.problem(
+        "index_topk={}: a query sees so many keys of a sequence of steps={}, and such attention is not supported; use "
+        "--bind steps={}, or, for attention to all keys as DeepSeek-V3's, --bind index_topk={}",
+        seen, m.steps, seen, m.steps);
+  f.only("rope_interleave", true, "transformers' DeepSeek-V3.2 has neighbours");
+  const json* kinds = f.find("layer_types");
+  if (kinds && !std::all_of(kinds->begin(), kinds->end(), [](const json& kind) { return kind == "indexed_attention"; }))
+    f.problem("{}: only layers of indexed_attention are supported", f.shown("layer_types"));
+  read_dense_layers(m, in);
   return finish(m, in);
 }
 

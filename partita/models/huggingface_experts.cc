@@ -26,18 +26,20 @@ void read_experts(Mixtral& m, Reading& in, const char* count_field, int64_t coun
   m.experts.groups = m.batch;
   m.experts.one_is_all = true;
   m.experts.capacity = f.number("capacity", 0, 0, 1e9);
+  m.experts.imbalance = f.number("imbalance", 1, 1, 1e9);
+  if (m.experts.capacity > 0 && f.has("imbalance"))
+    f.problem("{}: experts with a capacity have places of that alone; leave out one of the two", f.shown("imbalance"));
   if (m.experts.choices > m.experts.count)
     f.problem("num_experts_per_tok={} is more than {}={}", m.experts.choices, count_field, m.experts.count);
 }
 
-namespace {
-
-// transformers adds the load-balancing loss where the router's logits are asked for.
 void read_balance(Mixtral& m, Reading& in) {
   const double balance = in.f.number("router_aux_loss_coef", 0.001, 0, 1e300);
   if (in.f.flag("output_router_logits", false)) m.balance = balance;
   m.balance_together = true;
 }
+
+namespace {
 
 // What Qwen2-MoE and Qwen3-MoE have in common: which layers have experts, and what choices count.
 void read_qwen_experts(Mixtral& m, Reading& in, const char* count_field, int64_t count, int64_t choices,
@@ -103,9 +105,22 @@ Model read_qwen3_moe(Reading& in) {
   read_llama_rotary(m, in, {.positions = 32768, .theta = 10000});
   m.attention_bias = m.output_bias = in.f.flag("attention_bias", false);
   m.query_norm = Llama::QueryNorm::kHead;
+  in.f.only("use_qk_norm", true, "transformers' Qwen3 always has the norm of queries and keys");
   const int64_t window = in.f.integer_or_none("sliding_window", 4096);
   if (in.f.flag("use_sliding_window", false)) m.kinds = {{.window = window}};
   read_qwen_experts(m, in, in.f.has("num_local_experts") ? "num_local_experts" : "num_experts", 128, 8, 768);
+  return finish_experts(m, in, "mlp", kExpertParts);
+}
+
+Model read_qwen3_vl_moe(Reading& in) {
+  Mixtral m;
+  read_llama_fields(m, in, {.sizes = {2048, 24, 16, 128000}, .vocabulary = 151936, .inner = 5632, .key_heads = 16});
+  read_llama_rotary(m, in, {.positions = 128000, .theta = 500000, .sections = true, .renamed = {{"mrope", "default"}}});
+  m.attention_bias = m.output_bias = in.f.flag("attention_bias", false);
+  m.query_norm = Llama::QueryNorm::kHead;
+  read_qwen_experts(m, in, in.f.has("num_local_experts") ? "num_local_experts" : "num_experts", 60, 4, 1408);
+  in.f.only("norm_topk_prob", true, "transformers' Qwen3-VL always divides what choices count by their sum");
+  m.experts.as_they_are = false;
   return finish_experts(m, in, "mlp", kExpertParts);
 }
 

@@ -46,7 +46,7 @@ void expect_error(const json& fields, const std::string& part, const Bindings& b
 std::vector<double> windows(const Graph& graph) {
   std::vector<double> found;
   for (const Op& op : graph.ops)
-    if (op.definition == "attention") found.push_back(op.attributes.at("window"));
+    if (op.definition.starts_with("attention")) found.push_back(op.attributes.at("window"));
   return found;
 }
 int count(const Graph& graph, std::string_view definition) {
@@ -104,6 +104,68 @@ TEST(HuggingfaceFamilies, WhichLayersHaveExperts) {
     }
 }
 
+// Layers whose queries and keys are turned by positions.
+TEST(HuggingfaceFamilies, LayersWithoutPositions) {
+  const Bindings four{{"num_hidden_layers", "4"}, {"steps", "4"}, {"vocab_size", "8"}};
+  EXPECT_EQ(count(build(config("smollm3-3b"), four).graph, "rotary"), 3 * 2);
+  EXPECT_EQ(count(build(config("llama-4-scout"), four).graph, "rotary"), 3 * 2);
+  EXPECT_EQ(
+      count(build(changed("smollm3-3b", {{"no_rope_layers", nullptr}, {"no_rope_layer_interval", 2}}), four).graph,
+            "rotary"),
+      2 * 2);
+  expect_error(changed("smollm3-3b", {{"no_rope_layers", {1, 0, 2}}}), "is not a list of 0 and 1");
+  expect_error(changed("smollm3-3b", {{"no_rope_layers", {1, 0}}}), "no_rope_layers has 2 layers");
+  EXPECT_EQ(windows(build(config("olmo-3-7b"), {{"num_hidden_layers", "4"}, {"steps", "5000"}}).graph),
+            (std::vector<double>{4096, 4096, 4096, 0}));
+  EXPECT_EQ(windows(build(config("gpt-oss-20b"), {{"num_hidden_layers", "2"}, {"steps", "200"}}).graph),
+            (std::vector<double>{128, 0}));
+  expect_error(changed("olmo-3-7b", {{"rope_theta", 10000}}), "layers of full_attention alone");
+}
+
+// A query that sees a part of what is before it, by chunks or by an indexer, sees all of a sequence that is no longer.
+TEST(HuggingfaceFamilies, AsLongAsAQuerySees) {
+  const auto steps = [](const std::string& name) {
+    const Graph graph = build(config(name), {{"num_hidden_layers", "4"}}).graph;
+    return graph.tensor(graph.inputs[0]).shape[1];
+  };
+  EXPECT_EQ(steps("llama-4-scout"), 8192);
+  EXPECT_EQ(steps("deepseek-v3.2"), 2048);
+  expect_error(config("deepseek-v3.2"),
+               "use --bind steps=2048, or, for attention to all keys as DeepSeek-V3's, --bind index_topk=4096",
+               {{"steps", "4096"}});
+  const json text = {{"model_type", "llama4"},
+                     {"text_config", {{"attention_chunk_size", 100}, {"num_hidden_layers", 4}}}};
+  expect_error(text, "attention_chunk_size=100: attention in chunks of a sequence of steps=101", {{"steps", "101"}});
+  EXPECT_EQ(error_of(text, {{"steps", "101"}, {"attention_chunk_size", "101"}}), "no error");
+}
+
+// A family of another name with the class of a known one, by architectures or by the code that is named.
+TEST(HuggingfaceFamilies, ByTheClassThatIsNamed) {
+  const Bindings one{{"num_hidden_layers", "1"}, {"steps", "4"}};
+  EXPECT_EQ(build(config("kimi-k2"), one).graph.name, "deepseek_v3");
+  EXPECT_EQ(build(changed("kimi-k2", {{"architectures", nullptr}}), one).graph.name, "deepseek_v3");
+  EXPECT_EQ(build(changed("kimi-k2", {{"architectures", nullptr}, {"model_type", nullptr}}), one).graph.name,
+            "deepseek_v3");
+  expect_error(changed("kimi-k2", {{"auto_map", {{"AutoModelForCausalLM", "modeling_kimi.KimiForCausalLM"}}}}),
+               "auto_map");
+  expect_error(changed("kimi-k2", {{"architectures", {"KimiForCausalLM"}}, {"auto_map", nullptr}}),
+               "model_type='kimi_k2' is not supported");
+  expect_error(changed("llama-3-8b", {{"architectures", {"MistralForCausalLM"}}}), "MistralForCausalLM");
+}
+
+// The text part of a model of text and images, which is said.
+TEST(HuggingfaceFamilies, TextParts) {
+  const Bindings one{{"num_hidden_layers", "1"}, {"steps", "4"}};
+  for (const char* name : {"gemma-3-4b", "llama-4-scout", "qwen2.5-vl-7b", "qwen3-vl-8b", "qwen3-vl-30b-a3b"}) {
+    const Model model = build(config(name), one);
+    ASSERT_EQ(model.notes.size(), 1u) << name;
+    EXPECT_NE(model.notes[0].find("images"), std::string::npos);
+    EXPECT_NE(error_of(changed(name, {{"quantization_config", {{"bits", 4}}}}), one).find("quantized"),
+              std::string::npos);
+  }
+  EXPECT_TRUE(build(config("qwen3-8b"), one).notes.empty());
+}
+
 TEST(HuggingfaceFamilies, Dropout) {
   const Bindings half{{"steps", "3"}, {"dropout", "0.5"}};
   auto dropouts = [&](const char* name) { return count(build(config(name), half).graph, "dropout"); };
@@ -129,7 +191,6 @@ TEST(HuggingfaceFamilies, WhatIsNotSupportedIsNamed) {
                "rope_parameters.full_attention");
   expect_error(changed("gemma-2b", {{"use_bidirectional_attention", true}}), "use_bidirectional_attention=true");
   expect_error(changed("gemma-3-1b", {{"attn_logit_softcapping", 30.0}}), "attn_logit_softcapping");
-  expect_error({{"model_type", "gemma3"}, {"text_config", {{"hidden_size", 8}}}}, "its text part is");
   expect_error(changed("phi-3-mini", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}),
                "a phi3 model has longrope or nothing");
   expect_error(
@@ -147,6 +208,11 @@ TEST(HuggingfaceFamilies, WhatIsNotSupportedIsNamed) {
   expect_error(changed("deepseek-v3", {{"topk_group", 9}}), "topk_group=9 is more than n_group=8");
   expect_error(changed("deepseek-v3", {{"scoring_func", "softmax"}}), "scoring_func");
   expect_error(changed("deepseek-v3", {{"moe_layer_freq", 2}}), "moe_layer_freq=2");
+  expect_error(changed("qwen3-coder-30b-a3b", {{"use_qk_norm", false}}), "use_qk_norm=false");
+  expect_error(changed("qwen3-8b", {{"use_qk_norm", false}}), "use_qk_norm=false");
+  expect_error(changed("llama-3-8b", {{"use_qk_norm", true}}), "use_qk_norm=true says nothing in a llama model");
+  expect_error(changed("qwen3-30b-a3b", {{"imbalance", 0.5}}), "imbalance=0.5");
+  expect_error(config("qwen3-30b-a3b"), "leave out one of the two", {{"imbalance", "1.5"}, {"capacity", "1.5"}});
   expect_error(changed("deepseek-v3", {{"quantization_config", {{"quant_method", "fp8"}}}}),
                "--bind quantization_config=null");
   EXPECT_EQ(error_of(changed("deepseek-v3", {{"quantization_config", {{"quant_method", "fp8"}}}}),
@@ -172,8 +238,10 @@ TEST(ManyHuggingfaceFamilies, AnyValueOfAnyField) {
                                  {1, 2},
                                  {{"factor", 2.0}, {"type", "yarn"}}};
   int built = 0, refused = 0;
-  for (const char* name : {"tiny-mistral", "tiny-qwen3", "tiny-gemma3", "tiny-phi3-long", "tiny-neox", "tiny-opt-after",
-                           "tiny-qwen2-moe", "tiny-deepseek-v2-groups", "tiny-deepseek-v3"}) {
+  for (const char* name :
+       {"tiny-mistral", "tiny-qwen3", "tiny-gemma3", "tiny-phi3-long", "tiny-neox", "tiny-opt-after", "tiny-qwen2-moe",
+        "tiny-deepseek-v2-groups", "tiny-deepseek-v3", "tiny-deepseek-v3.2", "tiny-olmo3", "tiny-smollm3",
+        "tiny-granite", "tiny-glm4-moe", "tiny-gpt-oss", "tiny-llama4"}) {
     const json fields = config(name);
     for (const auto& [field, given] : fields.items())
       for (const json& value : values) {

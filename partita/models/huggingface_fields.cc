@@ -11,15 +11,18 @@ constexpr int64_t kMostSteps =
 // Families whose published configurations name code that transformers' own class has taken the place of, with what
 // that code's classes begin with.
 const std::map<std::string, std::string> kAdoptedCode{
-    {"phi3", "Phi3"}, {"deepseek_v2", "DeepseekV2"}, {"deepseek_v3", "DeepseekV3"}};
+    {"phi3", "Phi3"}, {"deepseek_v2", "DeepseekV2"}, {"deepseek_v3", "DeepseekV3"}, {"deepseek_v32", "DeepseekV32"}};
 
-// Whether `auto_map` names the adopted code's classes only: {"AutoModel": "modeling_phi3.Phi3Model"}.
+// Whether `auto_map` names the adopted code's classes only: {"AutoModel": "modeling_phi3.Phi3Model"}. What reads text
+// is no part of the model.
 bool is_adopted(const std::string& family, const json& auto_map) {
   const auto prefix = kAdoptedCode.find(family);
   if (prefix == kAdoptedCode.end() || !auto_map.is_object()) return false;
-  return std::all_of(auto_map.begin(), auto_map.end(), [&](const json& name) {
-    if (!name.is_string()) return false;
-    const std::string text = name;
+  const auto entries = auto_map.items();
+  return std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    if (entry.key() == "AutoTokenizer") return true;
+    if (!entry.value().is_string()) return false;
+    const std::string text = entry.value();
     return text.substr(text.rfind('.') + 1).starts_with(prefix->second);
   });
 }
@@ -69,6 +72,37 @@ void check_steps(Fields& f, const TextModel& m, const char* field, int64_t posit
     f.problem("steps={}, and the model has {}={} positions; use --bind steps=N", m.steps, field, positions);
 }
 
+namespace {
+
+// A list with an entry a layer; where the number of layers is bound, its beginning.
+void check_count(Reading& in, const json& list, const char* field, int64_t layers) {
+  const auto& bound = in.options.fields;
+  const bool fewer = std::find(bound.begin(), bound.end(), "num_hidden_layers") != bound.end();
+  const auto listed = static_cast<int64_t>(list.size());
+  if (fewer ? listed < layers : listed != layers)
+    in.f.problem("{} has {} layers, and the model has num_hidden_layers={}", field, listed, layers);
+}
+
+}  // namespace
+
+std::vector<bool> read_turned_layers(Reading& in, int64_t layers) {
+  const int64_t interval = in.f.integer("no_rope_layer_interval", 4);
+  std::vector<bool> turned;
+  const json* listed = in.f.find("no_rope_layers");
+  if (listed && !listed->empty()) {
+    const bool right = listed->is_array() && std::all_of(listed->begin(), listed->end(),
+                                                         [](const json& layer) { return layer == 0 || layer == 1; });
+    if (!right) in.f.problem("{} is not a list of 0 and 1", in.f.shown("no_rope_layers"));
+    else check_count(in, *listed, "no_rope_layers", layers);
+    if (right)
+      for (const json& layer : *listed) turned.push_back(layer == 1);
+  } else {
+    for (int64_t i = 0; i < layers; ++i) turned.push_back((i + 1) % interval != 0);
+  }
+  turned.resize(static_cast<std::size_t>(layers));
+  return turned;
+}
+
 std::vector<bool> read_local_layers(Reading& in, int64_t layers, const std::function<bool(int64_t)>& is_local) {
   std::vector<bool> local;
   const json* types = in.f.find("layer_types");
@@ -77,11 +111,7 @@ std::vector<bool> read_local_layers(Reading& in, int64_t layers, const std::func
     for (int64_t i = 0; i < layers; ++i) local.push_back(is_local(i));
     return local;
   }
-  const auto& bound = in.options.fields;
-  const bool fewer = std::find(bound.begin(), bound.end(), "num_hidden_layers") != bound.end();
-  const auto listed = static_cast<int64_t>(types->size());
-  if (fewer ? listed < layers : listed != layers)
-    in.f.problem("layer_types has {} layers, and the model has num_hidden_layers={}", listed, layers);
+  check_count(in, *types, "layer_types", layers);
   for (const json& type : *types) {
     if (type != "full_attention" && type != "sliding_attention")
       in.f.problem("layer_types: {} is not supported; there are full_attention and sliding_attention",

@@ -56,6 +56,11 @@ class Fields {
     problem("{} is not an integer of 1 to {}", shown(name), most);
     return otherwise;
   }
+  // The same, or 0.
+  int64_t count(const std::string& name, int64_t otherwise) {
+    const json* value = find(name);
+    return value && *value == 0 ? 0 : integer(name, otherwise);
+  }
   // In [lo, hi).
   double number(const std::string& name, double otherwise, double lo, double hi) {
     const json* value = find(name);
@@ -146,6 +151,7 @@ struct RotaryDefaults {
   int64_t size, positions;  // numbers that are turned (of a head, if whole), positions
   double theta, part = 1;   // part: of a head's numbers
   bool partial = false;     // the model can turn a part of each head
+  bool sections = false;    // parts of a head have positions of time, height and width, which are one for text
   const char *theta_field = "rope_theta", *part_field = "partial_rotary_factor";
   std::optional<int64_t> original_positions;   // of the class, where it has that field
   std::map<std::string, std::string> renamed;  // old names of types
@@ -161,6 +167,10 @@ Rotary read_rotary(Reading& in, const json& object, const std::string& path, con
 // `is_local` of each layer's number.
 std::vector<bool> read_local_layers(Reading& in, int64_t layers, const std::function<bool(int64_t)>& is_local);
 
+// Which layers turn queries and keys by their positions: `no_rope_layers`, of which 1 says that a layer does, or else
+// all but every `no_rope_layer_interval`th.
+std::vector<bool> read_turned_layers(Reading& in, int64_t layers);
+
 // One a family. They end with in.stop() before they build.
 Model read_llama(Reading& in);
 Model read_mistral(Reading& in);
@@ -168,14 +178,24 @@ Model read_qwen2(Reading& in);
 Model read_qwen3(Reading& in);
 Model read_phi3(Reading& in);
 Model read_olmo2(Reading& in);
+Model read_olmo3(Reading& in);
+Model read_smollm3(Reading& in);
+Model read_granite(Reading& in);
+Model read_qwen2_vl(Reading& in);
+Model read_qwen3_vl(Reading& in);
+Model read_qwen3_vl_moe(Reading& in);
 Model read_gemma(Reading& in);
 Model read_gemma2(Reading& in);
 Model read_gemma3(Reading& in);
 Model read_mixtral(Reading& in);
+Model read_glm4_moe(Reading& in);
+Model read_gpt_oss(Reading& in);
+Model read_llama4(Reading& in);
 Model read_qwen2_moe(Reading& in);
 Model read_qwen3_moe(Reading& in);
 Model read_deepseek_v2(Reading& in);
 Model read_deepseek_v3(Reading& in);
+Model read_deepseek_v32(Reading& in);
 Model read_gpt2(Reading& in);
 Model read_gpt_neox(Reading& in);
 Model read_opt(Reading& in);
@@ -198,12 +218,26 @@ void read_llama_rotary(Llama& m, Reading& in, RotaryDefaults defaults);
 void name_llama_weights(const Llama& m, WeightNames& names);
 // The model of what was read.
 Model finish_llama(const Llama& m, Reading& in);
+// Rotary positions of their own for layers that see the last keys only, and which layers these are. `rope_parameters`
+// has an object of either kind, full_attention and sliding_attention; older files have rope_scaling for the first.
+void read_two_rotaries(Llama& m, Reading& in, const RotaryDefaults& all, const RotaryDefaults& local);
+void read_layer_kinds(Llama& m, Reading& in, const std::function<bool(int64_t)>& is_local);
 // use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen2 has them.
-void read_qwen_window(Llama& m, Reading& in, const std::function<bool(int64_t layer, int64_t most)>& is_local);
+void read_qwen_window(Llama& m, Reading& in, const std::function<bool(int64_t layer, int64_t most)>& is_local,
+                      int64_t most_layers = 28);
 
 // Experts, with `inner` columns inside, and their weights' names in files: OWN.experts.NUMBER.PART.weight of each
 // layer.
 void read_experts(Mixtral& m, Reading& in, const char* count_field, int64_t count, int64_t choices, int64_t inner);
+// The first layers have no experts: `first_k_dense_replace` of them.
+void read_first_dense_layers(Mixtral& m, Reading& in, int64_t usual);
+// Layers that predict further tokens, which transformers leaves out as well, and their weights.
+int64_t read_further_layers(Reading& in);
+void name_further_layers(const Mixtral& m, int64_t more, WeightNames& names);
+// transformers adds the load-balancing loss where the router's logits are asked for.
+void read_balance(Mixtral& m, Reading& in);
+// V3's routing: sigmoids, of which corrected ones choose, of groups of experts; after read_experts.
+void read_v3_routing(Mixtral& m, Reading& in, int64_t parts, int64_t chosen_parts);
 void name_experts(const Mixtral& m, WeightNames& names, const std::string& own,
                   const std::map<std::string, std::string>& parts);
 extern const std::map<std::string, std::string> kExpertParts;  // ours -> theirs

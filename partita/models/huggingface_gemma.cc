@@ -25,16 +25,6 @@ void read_gemma2_fields(Llama& m, Reading& in, double final_cap, double attentio
   if (m.hidden % m.heads) in.f.problem("hidden_size={} is not a multiple of num_attention_heads={}", m.hidden, m.heads);
 }
 
-// Layers that see the last keys only have rotary positions of their own, where there are two kinds.
-void read_gemma_kinds(Llama& m, Reading& in, const std::function<bool(int64_t)>& is_local) {
-  const int64_t window = in.f.integer_or_none("sliding_window", 4096);
-  const std::vector<bool> local = read_local_layers(in, m.layers, is_local);
-  if (window == 0 && std::find(local.begin(), local.end(), true) != local.end())
-    in.f.problem("sliding_window=null, and there are layers of sliding_attention, which need it");
-  for (const bool here : local)
-    m.kinds.push_back({.window = here ? window : 0, .rotary = here ? m.rotaries.size() - 1 : 0});
-}
-
 }  // namespace
 
 Model read_gemma(Reading& in) {
@@ -67,7 +57,7 @@ Model read_gemma2(Reading& in) {
                      .tied = true});
   read_gemma2_fields(m, in, 30, 50);
   read_llama_rotary(m, in, {.positions = 8192, .theta = 10000});
-  read_gemma_kinds(m, in, [](int64_t layer) { return layer % 2 == 0; });
+  read_layer_kinds(m, in, [](int64_t layer) { return layer % 2 == 0; });
   return finish_llama(m, in);
 }
 
@@ -92,23 +82,9 @@ Model read_gemma3(Reading& in) {
   const RotaryDefaults all{.size = m.size, .positions = positions, .theta = 1e6};
   const RotaryDefaults local{
       .size = m.size, .positions = positions, .theta = 10000, .theta_field = "rope_local_base_freq"};
-  static const json kNothing = json::object();
-  const json* both = f.find("rope_parameters");
-  auto kind = [&](const char* name) {
-    const json* found = both && both->is_object() && both->contains(name) ? &(*both)[name] : nullptr;
-    return found && found->is_object() ? found : &kNothing;
-  };
-  if (both && (!both->is_object() ||
-               (!both->empty() && !both->contains("full_attention") && !both->contains("sliding_attention"))))
-    f.problem("rope_parameters has neither full_attention nor sliding_attention");
-  const json* scaling = f.find("rope_scaling");  // of layers that see all, in older files
-  if (scaling && !scaling->is_object()) f.problem("{} is not an object", f.shown("rope_scaling"));
-  json full = *kind("full_attention");
-  if (scaling && scaling->is_object()) full.update(*scaling);
-  m.rotaries = {read_rotary(in, full, "rope_parameters.full_attention", all, m.steps),
-                read_rotary(in, *kind("sliding_attention"), "rope_parameters.sliding_attention", local, m.steps)};
+  read_two_rotaries(m, in, all, local);
   const int64_t pattern = f.integer("sliding_window_pattern", 6);
-  read_gemma_kinds(m, in, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
+  read_layer_kinds(m, in, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
   return finish_llama(m, in);
 }
 

@@ -45,12 +45,12 @@ struct Source {
 void stretch_llama3(Rotary& rotary, Source& s) {
   const double factor = s.needed("factor"), low = s.needed("low_freq_factor"), high = s.needed("high_freq_factor");
   const double length = s.original_positions();
-  if (s.r.has("low_freq_factor") && s.r.has("high_freq_factor") && !(low < high))
-    s.r.problem("{}: low_freq_factor={} must be less than high_freq_factor={}", s.path, low, high);
+  if (s.r.has("low_freq_factor") && s.r.has("high_freq_factor") && !(low <= high))
+    s.r.problem("{}: low_freq_factor={} must be at most high_freq_factor={}", s.path, low, high);
   for (double& frequency : rotary.frequencies) {
     const double turns = length * frequency / (2 * std::numbers::pi);  // in the original length
     if (turns < low) frequency /= factor;
-    else if (turns <= high) frequency *= (1 - (turns - low) / (high - low)) / factor + (turns - low) / (high - low);
+    else if (turns < high) frequency *= (1 - (turns - low) / (high - low)) / factor + (turns - low) / (high - low);
   }
 }
 
@@ -109,8 +109,9 @@ void stretch_dynamic(Rotary& rotary, Source& s, int64_t steps) {
     rotary.frequencies = rotary_frequencies(s.theta * std::pow(growth, size / (size - 2)), s.size);
 }
 
-void check_known(Fields& r, const json& object, const std::string& path) {
+void check_known(Fields& r, const json& object, const std::string& path, bool sections) {
   for (const auto& field : object.items()) {
+    if (sections && field.key().starts_with("mrope_")) continue;
     auto is_it = [&](const char* known) { return field.key() == known; };
     if (!field.value().is_null() && std::none_of(std::begin(kKnown), std::end(kKnown), is_it))
       r.problem("{}.{} is not understood; remove it if it changes nothing", path, field.key());
@@ -121,7 +122,7 @@ void check_known(Fields& r, const json& object, const std::string& path) {
 
 Rotary read_rotary(Reading& in, const json& object, const std::string& path, const RotaryDefaults& d, int64_t steps) {
   Fields r(object, path + ".", in.problems);
-  check_known(r, object, path);
+  check_known(r, object, path, d.sections);
   const double theta = r.has("rope_theta") ? r.positive("rope_theta", d.theta) : in.f.positive(d.theta_field, d.theta);
   const bool own_part = r.has("partial_rotary_factor");
   Fields& part_of = own_part ? r : in.f;

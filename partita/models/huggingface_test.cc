@@ -57,8 +57,9 @@ int count(const Graph& graph, std::string_view definition) {
 }
 
 const std::string kFamilies =
-    "bert, deepseek_v2, deepseek_v3, gemma, gemma2, gemma3_text, gpt2, gpt_neox, llama, mistral, mixtral, olmo2, opt, "
-    "phi3, qwen2, qwen2_moe, qwen3, qwen3_moe";
+    "bert, deepseek_v2, deepseek_v3, deepseek_v32, gemma, gemma2, gemma3_text, glm4_moe, gpt2, gpt_neox, gpt_oss, "
+    "granite, llama, llama4_text, mistral, mixtral, olmo2, olmo3, opt, phi3, qwen2, qwen2_5_vl_text, qwen2_moe, "
+    "qwen2_vl_text, qwen3, qwen3_moe, qwen3_vl_moe_text, qwen3_vl_text, smollm3";
 
 // Those of the models that the configurations are published with, as transformers counts them
 // (tests/data/make_huggingface.py --counts), which are those that are published.
@@ -67,7 +68,9 @@ TEST(Huggingface, ParameterCounts) {
   const json counts = json::parse(file);
   EXPECT_EQ(counts.at("mistral-7b-v0.1"), 7'241'732'096);
   EXPECT_EQ(counts.at("phi-3-mini"), 3'821'079'552);
-  EXPECT_EQ(counts.size(), 25u);
+  EXPECT_EQ(counts.at("qwen3-coder-30b-a3b"), 30'532'122'624);
+  EXPECT_EQ(counts.at("gpt-oss-20b"), 20'914'757'184);
+  EXPECT_EQ(counts.size(), 39u);
   for (const auto& [name, expected] : counts.items())
     EXPECT_EQ(parameters(build(config(name), {{"steps", "16"}}).graph), expected) << name;
   EXPECT_EQ(parameters(build(config("bert-base-uncased"), {{"architecture", "BertModel"}, {"steps", "16"}}).graph),

@@ -33,6 +33,20 @@ TensorId heads(const Layer& l, TensorId x, const std::vector<TensorId>& parts, c
   return y;
 }
 
+// Queries or keys as attention takes them.
+TensorId placed(const Layer& l, TensorId x, const std::string& name, bool is_query) {
+  const Llama& m = l.m;
+  GraphBuilder& b = l.net.b;
+  if (!l.kind.turned) {
+    if (!is_query || m.query_scales.empty()) return x;
+    Values scales{.dtype = m.dtype, .shape = {m.steps, 1}, .real = m.query_scales, .integer = {}};
+    return b.op("mul", {x, b.constant(name + ".scales", std::move(scales))}, {}, name + ".scaled");
+  }
+  x = l.net.turned(x, l.rotary, name + ".rotary");
+  if (m.query_norm != Llama::QueryNorm::kTurned) return x;
+  return b.op("rms_norm", {x}, {{"eps", m.eps}}, name + ".norm");
+}
+
 TensorId attention(const Layer& l, TensorId x) {
   const Llama& m = l.m;
   Network& net = l.net;
@@ -43,14 +57,15 @@ TensorId attention(const Layer& l, TensorId x) {
     parts = net.split(net.layers.linear(x, self + ".qkv_proj", queries + 2 * keys, m.attention_bias), 2,
                       {queries, keys, keys}, self + ".split");
   const TensorId q = heads(l, x, parts, "q"), k = heads(l, x, parts, "k"), v = heads(l, x, parts, "v");
-  const TensorId turned_q = net.turned(q, l.rotary, self + ".q.rotary");
-  const TensorId turned_k = net.turned(k, l.rotary, self + ".k.rotary");
-  const TensorId a = net.attention(turned_q, turned_k, v, self,
-                                   {.causal = true,
-                                    .window = l.kind.window,
-                                    .scale = m.attention_scale,
-                                    .softcap = m.attention_softcap,
-                                    .dropout = m.attention_dropout});
+  const TensorId placed_q = placed(l, q, self + ".q", true), placed_k = placed(l, k, self + ".k", false);
+  const TensorId a =
+      net.attention(placed_q, placed_k, v, self,
+                    {.causal = true,
+                     .window = l.kind.window,
+                     .scale = m.attention_scale,
+                     .softcap = m.attention_softcap,
+                     .dropout = m.attention_dropout,
+                     .sinks = m.sinks ? net.layers.parameter(self + ".sinks", {m.heads}, kNormalBound) : TensorId()});
   return net.layers.linear(a, self + ".o_proj", m.hidden, m.output_bias);
 }
 
@@ -71,6 +86,8 @@ TensorId layer(const Layer& l, TensorId x, int64_t number) {
   Network& net = l.net;
   auto norm = [&](TensorId y, const char* which) { return net.rms_norm(y, l.name + which, m.eps, m.norm_from_one); };
   auto added = [&](TensorId y, const std::string& part) {
+    if (m.residual_scale != 1)
+      y = net.b.op("mul", {y, net.b.scalar(part + ".scale", m.residual_scale, m.dtype)}, {}, part + ".scaled");
     return net.add(x, net.layers.dropout(y, part + ".resid_dropout", m.residual_dropout), part + ".add");
   };
   const TensorId z = m.norm_before ? norm(x, ".input_layernorm") : x;
@@ -107,6 +124,8 @@ Model build_llama(const Llama& m, std::shared_ptr<const OpRegistry> registry) {
   }
   x = net.rms_norm(x, "model.norm", m.eps, m.norm_from_one);
   x = net.head(x, m.tied ? words : TensorId(), "lm_head", m.vocabulary);
+  if (m.final_divisor != 1)
+    x = b.op("div", {x, b.scalar("lm_head.divisor", m.final_divisor, m.dtype)}, {}, "lm_head.divided");
   if (m.final_softcap > 0) x = net.capped(x, "lm_head.capped", m.final_softcap);
   return {b.finish({x}), Loss{.kind = "cross_entropy"}};
 }

@@ -1,6 +1,4 @@
-// Mixtral, as Hugging Face has it: no token is dropped, since an expert has as many places as a group has tokens. So
-// each expert computes on as many rows as all of them together would in the dense form, of which choices/experts hold a
-// token.
+// Mixtral, as Hugging Face has it: no token is dropped.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -90,6 +88,7 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   m.experts.count = options.integer("experts"), m.experts.choices = options.integer("choices");
   m.experts.groups = options.text("groups").empty() ? m.batch : options.integer("groups");
   m.experts.capacity = options.number("capacity", 0, 1e9);
+  m.experts.imbalance = options.number("imbalance", 1, 1e9);
   m.balance = options.number("balance", 0, 1e9);
   return build_mixtral(m, std::move(registry));
 }
@@ -111,6 +110,7 @@ ModelFamily mixtral_family() {
             {"choices", "2", "experts that a token goes to"},
             {"groups", "", "of tokens, each routed by itself; they divide batch * steps; empty: batch"},
             {"capacity", "0", "places of an expert, in units of its even share; 0: no token is dropped"},
+            {"imbalance", "1", "where none is dropped: the largest share that a plan counts on, over the even one"},
             {"balance", "0", "weight of the load-balancing loss"}}},
           build};
 }

@@ -32,6 +32,7 @@ struct Model {
   Graph graph;  // forward
   Loss loss;    // what it is trained with unless the user says otherwise
   WeightNames weight_names;
+  std::vector<std::string> notes;  // what a user should know of it
 };
 
 struct ModelOption {

@@ -92,7 +92,9 @@ TensorId Network::attention(TensorId q, TensorId k, TensorId v, const std::strin
   if (options.window > 0 && options.window < b.shape(k)[2]) attributes["window"] = static_cast<double>(options.window);
   if (options.scale > 0) attributes["scale"] = options.scale;
   if (options.softcap > 0) attributes["softcap"] = options.softcap;
-  return layers.merge_heads(b.op("attention", {q, k, v}, attributes, name), name);
+  const TensorId y = options.sinks.valid() ? b.op("attention_sinks", {q, k, v, options.sinks}, attributes, name)
+                                           : b.op("attention", {q, k, v}, attributes, name);
+  return layers.merge_heads(y, name);
 }
 
 TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name,

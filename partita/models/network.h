@@ -20,6 +20,7 @@ struct AttentionOptions {
   double scale = 0;    // of the products; 0: 1/sqrt(size of a head)
   double softcap = 0;  // c: scores become c tanh(score / c); 0: they stay
   double dropout = 0;  // of the weights; they are then elementary operations, else one operation
+  TensorId sinks;      // [heads], a score beside those of a query's keys; without dropout
 };
 
 // Rotary positions: what each pair of numbers turns by from a position to the next.

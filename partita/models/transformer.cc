@@ -58,7 +58,8 @@ Model build_moe(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
   const Experts experts{.count = options.integer("experts"),
                         .choices = options.integer("choices"),
                         .groups = options.integer("groups"),
-                        .capacity = options.number("capacity", 0, 1e9)};
+                        .capacity = options.number("capacity", 0, 1e9),
+                        .imbalance = options.number("imbalance", 1, 1e9)};
   return build_layers(options, experts, options.integer("every"), options.number("balance", 0, 1e9),
                       std::move(registry));
 }
@@ -84,12 +85,14 @@ std::vector<ModelFamily> transformer_families() {
   return {
       {{"transformer", "language model of pre-norm transformer layers", own_options()}, build},
       {{"moe", "the transformer with experts for its feed-forward parts (GShard, Switch Transformer)",
-        own_options({{"experts", "8", "of a layer"},
-                     {"choices", "2", "experts that a token goes to"},
-                     {"groups", "8", "of tokens, each routed by itself; they divide batch * steps"},
-                     {"capacity", "1.25", "places of an expert, in units of its even share; 0: no token is dropped"},
-                     {"every", "1", "2: every second layer has experts, and so on"},
-                     {"balance", "0.01", "weight of the load-balancing loss"}})},
+        own_options(
+            {{"experts", "8", "of a layer"},
+             {"choices", "2", "experts that a token goes to"},
+             {"groups", "8", "of tokens, each routed by itself; they divide batch * steps"},
+             {"capacity", "1.25", "places of an expert, in units of its even share; 0: no token is dropped"},
+             {"imbalance", "1", "where none is dropped: the largest share that a plan counts on, over the even one"},
+             {"every", "1", "2: every second layer has experts, and so on"},
+             {"balance", "0.01", "weight of the load-balancing loss"}})},
        build_moe}};
 }
 

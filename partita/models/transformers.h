@@ -58,17 +58,23 @@ struct Llama : TextModel {
   struct Kind {
     int64_t window = 0;      // of keys that a query sees, its own the last; 0: all before it
     std::size_t rotary = 0;  // of `rotaries`
+    bool turned = true;      // false: queries and keys know no positions
   };
   std::vector<Kind> kinds;
   bool attention_bias = false, output_bias = false, feed_forward_bias = false;  // attention_bias: of q, k and v
   bool fused = false;  // q, k and v are one product, and gate and up are one
-  enum class QueryNorm { kNone, kHead, kAll } query_norm = QueryNorm::kNone;  // of queries and keys: each head, or all
-  bool norm_before = true;     // of what attention and the gated layer take
-  bool norm_after = false;     // of what they give
-  bool norm_from_one = false;  // norms scale by 1 + weight
+  // Of queries and keys: each head, or all; or each head that is turned, afterwards and without a scale.
+  enum class QueryNorm { kNone, kHead, kAll, kTurned } query_norm = QueryNorm::kNone;
+  std::vector<double> query_scales;  // of each step's queries where they are not turned; empty: 1
+  bool sinks = false;                // a trained score of each head beside those of its keys
+  bool norm_before = true;           // of what attention and the gated layer take
+  bool norm_after = false;           // of what they give
+  bool norm_from_one = false;        // norms scale by 1 + weight
   double embedding_scale = 1;
   double attention_scale = 0;                       // of the scores; 0: 1/sqrt(size)
   double attention_softcap = 0, final_softcap = 0;  // c: scores, and logits, become c tanh(score / c); 0: they stay
+  double residual_scale = 1;                        // of what attention and the gated layer add
+  double final_divisor = 1;                         // of the logits
   double residual_dropout = 0;                      // of what attention and the gated layer add
   // In place of the attention and of the gated layer: from the normalised [batch, steps, hidden] of layer NAME, its
   // number and its rotary positions to what is added. Empty, or giving no tensor: as Llama has it.
@@ -97,6 +103,9 @@ struct DeepSeek : Mixtral {
   int64_t query_rank = 0;  // columns of the latent queries; 0: queries are made of the tokens themselves
   int64_t key_rank = 1;    // of the latent keys and values
   int64_t plain_size = 1, turned_size = 2, value_size = 1;
+  // Of the indexer that says which keys a query sees (V3.2). It says so of long sequences, which are not supported:
+  // here it is weights that nothing reads. 0: there is none.
+  int64_t indexer_heads = 0, indexer_size = 0;
 };
 Model build_deepseek(const DeepSeek& model, std::shared_ptr<const OpRegistry> registry);
 

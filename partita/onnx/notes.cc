@@ -25,7 +25,8 @@ std::string listed_note(const std::vector<std::string>& all, std::string_view on
 std::string_view name_of(OnnxNode::Fate fate) { return kFates.of(fate); }
 
 std::vector<std::string> training_notes(const OnnxFindings& findings) {
-  std::vector<std::string> notes = findings.batch;
+  std::vector<std::string> notes = findings.notes;
+  notes.insert(notes.end(), findings.batch.begin(), findings.batch.end());
   if (!findings.untrained.empty())
     notes.push_back(listed_note(findings.untrained, "value that the exporter computed from parameters is not trained",
                                 "values that the exporter computed from parameters are not trained") +

@@ -31,6 +31,7 @@ struct OnnxFindings {
       with_normalization;  // weights of convolutions that the exporter has put a batch normalization into
   std::vector<std::string> perhaps_buffers;  // trained, since the file does not say whether they are parameters
   std::vector<std::string> batch;            // inputs that do not follow another batch as the others do, a line each
+  std::vector<std::string> notes;            // what a model's builder says of it
   std::string assumed_loss;                  // what a loss that nobody has given takes for granted; empty: nothing
 };
 // What is not trained as the source would be, or is of another batch in its own way, and why, in a line each; empty if

@@ -27,6 +27,7 @@ struct Parts {
   std::string softcap;  // of scores c tanh(s / c): c, or nothing
   bool has_mask = false, boolean = false;
   bool empty_rows = false;  // a query may have no key: its result is 0
+  std::string sink;         // of a head: sinks[h], a score beside those of its keys, or nothing
 
   // if(guards, BODY, OTHERWISE), or BODY where there is nothing to fulfil.
   std::string guarded(const std::string& body, const char* otherwise) const {
@@ -82,7 +83,9 @@ void add_mask(Parts& p, const OpInstance& op, const std::vector<std::string>& q_
   p.mask = join(read), p.mask_result = join(result);
 }
 
-Parts parts(const OpInstance& op, std::size_t operands) {
+// Sinks are the last operand.
+Parts parts(const OpInstance& op, std::size_t operands, bool has_sinks = false) {
+  operands += has_sinks;
   if (op.shapes.size() != operands && op.shapes.size() != operands + 1)
     fail("{} operands, not {} or, with a mask, {}", op.shapes.size(), operands, operands + 1);
   const Shape &q = op.shapes[0], &k = op.shapes[1], &v = op.shapes[2];
@@ -123,20 +126,30 @@ Parts parts(const OpInstance& op, std::size_t operands) {
   if (op.integer("causal")) p.guards.push_back(fmt::format("j <= i + {}", offset));
   if (window > 0) p.guards.push_back(fmt::format("i + {} < j + {}", offset, window));
   p.has_mask = op.shapes.size() == operands + 1;
-  p.empty_rows = p.has_mask || (!p.guards.empty() && (offset < 0 || window > 0));
+  if (has_sinks) {
+    if (op.shapes.back() != Shape{q[rank - 3]})
+      fail("attention: sinks [{}] are not one number for each of {} heads", fmt::join(op.shapes.back(), "x"),
+           q[rank - 3]);
+    p.sink = fmt::format("sinks[{}]", q_head.back());
+  }
+  p.empty_rows = !has_sinks && (p.has_mask || (!p.guards.empty() && (offset < 0 || window > 0)));
   if (p.has_mask) add_mask(p, op, q_head, repeated != 1);
   return p;
 }
 
 // o and, for the gradient, the logarithm of the sum of e^score for each query.
-std::string attention(const OpInstance& op) {
-  const Parts p = parts(op, 3);
-  std::string text = fmt::format("attention(q, k, v{}) -> o, lse{} =\n", p.has_mask ? ", mask" : "", where(p.where));
+std::string attention(const OpInstance& op, bool has_sinks) {
+  const Parts p = parts(op, 3, has_sinks);
+  std::string text = fmt::format("attention{}(q, k, v{}{}) -> o, lse{} =\n", has_sinks ? "_sinks" : "",
+                                 p.has_mask ? ", mask" : "", has_sinks ? ", sinks" : "", where(p.where));
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
   text += p.cap();
-  text += fmt::format("m[{}] = max(j) {}\n", p.rows, p.guarded(p.score(), "-inf"));
+  const std::string largest = fmt::format("max(j) {}", p.guarded(p.score(), "-inf"));
+  text += fmt::format("m[{}] = {}\n", p.rows, p.sink.empty() ? largest : fmt::format("max(({}), {})", largest, p.sink));
   text += fmt::format("p[{}] = {}\n", p.scores, p.weight("m"));
-  text += fmt::format("l[{}] = sum(j) {}\n", p.rows, p.guarded(fmt::format("p[{}]", p.scores), "0"));
+  const std::string sum = fmt::format("sum(j) {}", p.guarded(fmt::format("p[{}]", p.scores), "0"));
+  text += fmt::format("l[{}] = {}\n", p.rows,
+                      p.sink.empty() ? sum : fmt::format("({}) + exp({} - m[{}])", sum, p.sink, p.rows));
   text += fmt::format("a[{}] = sum(j) {}\n", p.o, p.guarded(fmt::format("p[{}] * v[{}]", p.scores, p.v), "0"));
   text += fmt::format("lse[{0}] = {1}\n", p.rows,
                       p.empty_rows ? fmt::format("if(l[{0}] == 0, -inf, m[{0}] + log(l[{0}]))", p.rows)
@@ -180,6 +193,11 @@ std::string attention_grad(const OpInstance& op) {
   return text;
 }
 
+std::vector<DType> result_and_rows(const OpInstance& op) {
+  const DType o = promoted({op.dtypes.begin(), op.dtypes.begin() + 3});
+  return {o, computed_in(o)};
+}
+
 // Whether a parameter lies behind the tensor.
 bool depends_on_parameter(const Graph& graph, TensorId id, std::map<TensorId, bool>& known) {
   if (auto found = known.find(id); found != known.end()) return found->second;
@@ -191,13 +209,39 @@ bool depends_on_parameter(const Graph& graph, TensorId id, std::map<TensorId, bo
   return known[id] = depends;
 }
 
+// Of sinks [heads]: they have the weight e^(sink - lse) and the value 0.
+TensorId sinks_gradient(GraphBuilder& build, const Op& forward, TensorId g) {
+  const std::string name = forward.name + ".sinks.grad";
+  const TensorId sinks = forward.operands.back(), lse = forward.results[1];
+  const DType dtype = build.graph().tensor(lse).dtype;
+  const auto wide = [&](TensorId t, const char* part) {
+    return build.graph().tensor(t).dtype == dtype
+               ? t
+               : build.op("cast", {t}, {{"to", static_cast<double>(dtype)}}, name + part);
+  };
+  const TensorId product = build.op("mul", {wide(forward.results[0], ".o"), wide(g, ".g")}, {}, name + ".product");
+  const TensorId rows = build.op("reduce_sum", {product}, {{"axes.0", -1}, {"keepdims", 0}}, name + ".rows");
+  const TensorId column = build.op("unsqueeze", {wide(sinks, ".sinks")}, {{"axes.0", 1}}, name + ".column");
+  const TensorId weight = build.op("exp", {build.op("sub", {column, lse}, {}, name + ".score")}, {}, name + ".weight");
+  const TensorId each = build.op("mul", {weight, rows}, {}, name + ".each");
+  tdl::Attributes axes{{"keepdims", 0}};
+  const auto rank = build.shape(each).size();
+  for (std::size_t a = 0, n = 0; a < rank; ++a)
+    if (a != rank - 2) axes[fmt::format("axes.{}", n++)] = static_cast<double>(a);
+  const TensorId sum = build.op("neg", {build.op("reduce_sum", {each}, axes, name + ".sum")}, {}, name);
+  const DType own = build.graph().tensor(sinks).dtype;
+  return own == dtype ? sum : build.op("cast", {sum}, {{"to", static_cast<double>(own)}}, name + ".cast");
+}
+
 std::vector<TensorId> attention_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
   if (g[1].valid())
     fail("attention '{}': no gradient flows through lse, which is kept for the backward pass", forward.name);
   std::vector<TensorId> operands = forward.operands;
-  operands.insert(operands.end(), {forward.results[0], forward.results[1], g[0]});
   tdl::Attributes attributes = forward.attributes;
-  const bool has_mask = forward.operands.size() == 4;
+  const bool has_sinks = forward.definition == "attention_sinks";
+  if (has_sinks) operands.pop_back();
+  const bool has_mask = operands.size() == 4;
+  operands.insert(operands.end(), {forward.results[0], forward.results[1], g[0]});
   if (has_mask) {
     std::map<TensorId, bool> known;
     const Tensor& mask = build.graph().tensor(forward.operands[3]);
@@ -206,6 +250,7 @@ std::vector<TensorId> attention_gradient(GraphBuilder& build, const Op& forward,
   }
   std::vector<TensorId> gradients = build.ops("attention_grad", operands, attributes, forward.name + ".grad");
   gradients.resize(forward.operands.size());
+  if (has_sinks) gradients.back() = sinks_gradient(build, forward, g[0]);
   return gradients;
 }
 
@@ -245,11 +290,8 @@ void declare_attention(OpRegistry& registry) {
                           "softcap c: scores become c tanh(score / c) before the mask; k and v may have fewer heads; "
                           "a boolean mask says which count"))
       .low_precision(3)
-      .formula(attention)
-      .dtypes([](const OpInstance& op) {
-        const DType o = promoted({op.dtypes.begin(), op.dtypes.begin() + 3});
-        return std::vector<DType>{o, computed_in(o)};
-      })
+      .formula([](const OpInstance& op) { return attention(op, false); })
+      .dtypes(result_and_rows)
       .gradient(attention_gradient)
       .example({q, k, v})
       .example({q, k, v}, {{"causal", 1}, {"offset", 2}, {"scale", 0.5}})
@@ -259,6 +301,15 @@ void declare_attention(OpRegistry& registry) {
       .example({q, k, v, {5, 7}}, {}, {real, real, real, real})
       .example({q, k, v, {2, 1, 1, 7}}, {}, {real, real, real, boolean})
       .example({gq, gk, gk}, {{"causal", 1}});
+  with_attributes(declare(registry, "attention_sinks",
+                          "attention with one score more for each head beside those of the keys, the last operand, "
+                          "whose value is 0"))
+      .low_precision(3)
+      .formula([](const OpInstance& op) { return attention(op, true); })
+      .dtypes(result_and_rows)
+      .gradient(attention_gradient)
+      .example({q, k, v, {3}})
+      .example({gq, gk, gk, {6}}, {{"causal", 1}, {"window", 3}});
   with_attributes(declare(registry, "attention_grad", "gradients of attention from its result and log-sum-exp"))
       .formula(attention_grad)
       .dtypes([](const OpInstance& op) {

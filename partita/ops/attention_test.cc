@@ -23,6 +23,7 @@ struct Case {
   enum { kNone, kBoolean, kReal, kTrained } mask = kNone;
   Shape mask_shape;
   double softcap = 0;
+  bool sinks = false;  // a score beside the others, with no value
 };
 
 constexpr int64_t kBatch = 2, kSize = 3, kValueSize = 4;
@@ -50,7 +51,16 @@ TensorId repeated(GraphBuilder& b, TensorId x, int64_t times) {
   return b.op("reshape", {x}, list("shape", {s[0], s[1] * times, s[2], s[3]}));
 }
 
-// The loss, the result and the gradients of q, k, v and a trained mask.
+// softmax of the scores and of a sink beside them, whose weight is left out.
+TensorId weights_beside(GraphBuilder& b, TensorId s, TensorId sinks) {
+  const Shape all = b.shape(s);
+  TensorId column = b.op("reshape", {sinks}, list("shape", {1, all[1], 1, 1}));
+  column = b.op("expand", {column}, list("shape", {all[0], all[1], all[2], 1}));
+  s = b.op("softmax", {b.op("concat", {s, column}, {{"axis", 3}})}, {});
+  return b.ops("split", {s}, {{"axis", 3}, {"sizes.0", static_cast<double>(all[3])}, {"sizes.1", 1}})[0];
+}
+
+// The loss, the result and the gradients of q, k, v, a trained mask and sinks.
 std::vector<Array> run(const Case& c, bool composed) {
   const DType real = DType::kFloat64;
   Rng rng(17);
@@ -78,11 +88,13 @@ std::vector<Array> run(const Case& c, bool composed) {
     values[mask] = c.mask == Case::kReal ? tdl::real_array(c.mask_shape, bias) : tdl::int_array(c.mask_shape, on);
     if (c.mask == Case::kBoolean) values[mask].dtype = DType::kBool;
   }
+  const TensorId sinks = c.sinks ? parameter("sinks", {c.heads}) : TensorId();
   TensorId o;
   if (!composed) {
     std::vector<TensorId> operands{q, k, v};
     if (mask.valid()) operands.push_back(mask);
-    o = b.op("attention", operands,
+    if (c.sinks) operands.push_back(sinks);
+    o = b.op(c.sinks ? "attention_sinks" : "attention", operands,
              {{"causal", static_cast<double>(c.causal)},
               {"offset", static_cast<double>(c.offset)},
               {"window", static_cast<double>(c.window)},
@@ -104,14 +116,15 @@ std::vector<Array> run(const Case& c, bool composed) {
       for (int64_t j = 0; j < c.keys; ++j)
         seen.integer.push_back((!c.causal || j <= i + c.offset) && (c.window == 0 || i + c.offset < j + c.window));
     s = b.op("where", {b.constant("seen", std::move(seen)), s, hidden});
-    o = b.op("matmul", {b.op("softmax", {s}, {{"masked", 1}}), repeated(b, v, times)});
+    const TensorId p = c.sinks ? weights_beside(b, s, sinks) : b.op("softmax", {s}, {{"masked", 1}});
+    o = b.op("matmul", {p, repeated(b, v, times)});
   }
   const Graph graph = add_backward(b.finish({o}), {.kind = "mse"}, {});
   const TensorId labels = graph.find_tensor("labels");
   values[labels] = random(graph.tensor(labels).shape, rng);
   reference_run(graph, values);
   std::vector<Array> results{values.at(graph.loss), values.at(o)};
-  for (const char* name : {"q", "k", "v", "mask"}) {
+  for (const char* name : {"q", "k", "v", "mask", "sinks"}) {
     const OpId update = graph.find_op(std::string(name) + ".update");
     if (update.valid()) results.push_back(values.at(graph.op(update).operands[1]));
   }
@@ -119,23 +132,31 @@ std::vector<Array> run(const Case& c, bool composed) {
 }
 
 TEST(Attention, EqualsItsComposition) {
-  for (const Case& c :
-       {Case{"plain", 3, 3, 5, 7}, Case{"scaled", 1, 1, 4, 2, 0, 0, 0, 0.7}, Case{"causal", 3, 3, 5, 5, 1},
-        Case{"later queries", 2, 2, 3, 7, 1, 4}, Case{"earlier queries", 2, 2, 5, 4, 1, -2},
-        Case{"window", 2, 2, 6, 6, 1, 0, 2}, Case{"grouped", 6, 2, 4, 4, 1}, Case{"one key head", 4, 1, 3, 5},
-        Case{"boolean mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kBoolean, {5, 7}},
-        Case{"padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}},
-        Case{"real mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kReal, {2, 1, 5, 7}},
-        Case{"position bias", 3, 3, 5, 7, 0, 0, 0, 0, Case::kTrained, {1, 3, 5, 7}},
-        Case{"grouped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}},
-        Case{"one bias", 2, 2, 3, 4, 0, 0, 0, 0, Case::kTrained, {3, 1}},
-        Case{"capped", 3, 3, 5, 5, 1, 0, 3, 0.8, Case::kNone, {}, 0.9},
-        Case{"capped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}, 1.3},
-        Case{"capped padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}, 0.5}}) {
+  for (const Case& c : {Case{"plain", 3, 3, 5, 7},
+                        Case{"scaled", 1, 1, 4, 2, 0, 0, 0, 0.7},
+                        Case{"causal", 3, 3, 5, 5, 1},
+                        Case{"later queries", 2, 2, 3, 7, 1, 4},
+                        Case{"earlier queries", 2, 2, 5, 4, 1, -2},
+                        Case{"window", 2, 2, 6, 6, 1, 0, 2},
+                        Case{"grouped", 6, 2, 4, 4, 1},
+                        Case{"one key head", 4, 1, 3, 5},
+                        Case{"boolean mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kBoolean, {5, 7}},
+                        Case{"padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}},
+                        Case{"real mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kReal, {2, 1, 5, 7}},
+                        Case{"position bias", 3, 3, 5, 7, 0, 0, 0, 0, Case::kTrained, {1, 3, 5, 7}},
+                        Case{"grouped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}},
+                        Case{"one bias", 2, 2, 3, 4, 0, 0, 0, 0, Case::kTrained, {3, 1}},
+                        Case{"capped", 3, 3, 5, 5, 1, 0, 3, 0.8, Case::kNone, {}, 0.9},
+                        Case{"capped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}, 1.3},
+                        Case{"capped padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}, 0.5},
+                        Case{"sinks", 3, 3, 5, 7, 0, 0, 0, 0, Case::kNone, {}, 0, true},
+                        Case{"grouped sinks", 6, 2, 5, 5, 1, 0, 2, 0.7, Case::kNone, {}, 0, true},
+                        Case{"sinks and bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}, 0, true},
+                        Case{"sinks and padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}, 0.5, true}}) {
     SCOPED_TRACE(c.name);
     const std::vector<Array> one = run(c, false), composed = run(c, true);
     ASSERT_EQ(one.size(), composed.size());
-    ASSERT_EQ(one.size(), c.mask == Case::kTrained ? 6u : 5u);
+    ASSERT_EQ(one.size(), 5u + (c.mask == Case::kTrained) + c.sinks);
     for (std::size_t r = 0; r < one.size(); ++r) {
       ASSERT_EQ(one[r].shape, composed[r].shape);
       for (std::size_t i = 0; i < one[r].reals.size(); ++i)

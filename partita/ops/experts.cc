@@ -6,6 +6,9 @@
 // The expert is an index e like any other: split on it, dispatch reads its tokens, the experts' products are local, and
 // combine is P(sum). Split on g instead, dispatch and combine are local, and S(g) -> S(e) between them is the
 // all-to-all.
+//
+// `dropless` says that no token is to be dropped: `capacity` is then what a plan counts on, and a run has a place for
+// every token (graph/places.h).
 #include "partita/base/error.h"
 #include "partita/ops/declare.h"
 
@@ -50,6 +53,7 @@ void declare_experts(OpRegistry& registry) {
       .formula(expert_dispatch)
       .required("experts")
       .required("capacity")
+      .attribute("dropless", 0)
       .dtypes(of_first)
       .example({{2, 7, 3}, {2, 7, 2}, {2, 7, 2}}, {{"experts", 3}, {"capacity", 2}}, {real, integer, integer})
       .integers_below(3)

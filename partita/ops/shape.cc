@@ -40,6 +40,14 @@ std::string transpose(const OpInstance& op) {
   return fmt::format("transpose(x)[{}] = x[{}]", join(result), join(names));
 }
 
+// Each `step`th value of the last axis, from `start` on.
+std::string every(const OpInstance& op) {
+  const int64_t start = op.integer("start"), step = op.integer("step"),
+                all = op.shapes.at(0).empty() ? 0 : op.shapes[0].back();
+  if (start < 0 || start >= all || step < 1) fail("every: start={} and step={} of {} values", start, step, all);
+  return fmt::format("every(x)[..n, i] where i < {} = x[..n, i*{} + {}]", (all - start + step - 1) / step, step, start);
+}
+
 // To `shape`, as NumPy broadcasts.
 std::string expand(const OpInstance& op) {
   const Shape &x = op.shapes.at(0), to = op.list("shape");
@@ -219,6 +227,13 @@ void declare_views(OpRegistry& registry) {
       .dtypes(of_first)
       .example({{7, 3}}, join(listed("before", {2, 0}), listed("after", {3, 0})))
       .example({{7, 3}}, join(join(listed("before", {2, 1}), listed("after", {3, 0})), {{"value", 1.5}}));
+  declare(registry, "every", "each `step`th value of the last axis, from `start` on")
+      .formula(every)
+      .attribute("start", 0)
+      .required("step")
+      .dtypes(of_first)
+      .example({{3, 5, 8}}, {{"step", 2}})
+      .example({{4, 7}}, {{"start", 1}, {"step", 2}});
   declare(registry, "slice", "`sizes` values of each axis from `starts` on, `steps` apart")
       .formula(slice)
       .list("starts")

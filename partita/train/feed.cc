@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/graph/places.h"
 #include "partita/runtime/views.h"
 #include "partita/runtime/weights.h"
 #include "partita/train/dataset.h"
@@ -50,6 +51,8 @@ Values elements_of(const Values& whole, Interval elements) {
 }
 
 Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed) {
+  ensure(!has_planned_places(graph.whole_graph()), "'{}' has places for an even load only: runnable() first",
+         graph.name);
   Hooks hooks;
   hooks.kernels = &kernels;
   hooks.seed = seed;

@@ -5,6 +5,7 @@
 
 #include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
+#include "partita/graph/places.h"
 #include "partita/train/inputs.h"
 #include "partita/train/steps.h"
 #include "partita/train/weights_of_model.h"
@@ -13,6 +14,10 @@ namespace partita {
 
 MeasuredStep measure_step(const Planned& planned, double seconds, bool with_trace, Kernels& kernels,
                           std::atomic<bool>* stop) {
+  if (has_planned_places(planned.forward)) {
+    Runner runner;
+    return measure_step(runnable(planned, runner), seconds, with_trace, kernels, stop);
+  }
   ensure(planned.is_whole(), "'{}' was lowered for figures alone: follow_whole() first", planned.training.name);
   const Graph& graph = planned.training.whole_graph();
   TrainOptions options;

@@ -2,6 +2,7 @@
 #include "partita/train/train.h"
 
 #include "partita/base/error.h"
+#include "partita/graph/places.h"
 #include "partita/runtime/safetensors.h"
 #include "partita/train/accuracy.h"
 #include "partita/train/inputs.h"
@@ -12,6 +13,10 @@
 namespace partita {
 
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
+  if (has_planned_places(planned.forward)) {
+    Runner runner;
+    return train(runnable(planned, runner), options, kernels);
+  }
   ensure(planned.is_whole(), "'{}' was lowered for figures alone: follow_whole() first", planned.training.name);
   const Graph& graph = planned.training.whole_graph();
   const Dataset data = training_data(graph, options);

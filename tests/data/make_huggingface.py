@@ -20,6 +20,7 @@ dtype (norms, rotary tables, routing) is computed in float64 here.
 """
 import contextlib
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -208,6 +209,65 @@ def deepseek_v3():
     return transformers.DeepseekV3ForCausalLM(config)
 
 
+def deepseek_v32():
+    config = transformers.DeepseekV32Config(**{**LEAST, "num_attention_heads": 2}, **LATENT, q_lora_rank=5, n_shared_experts=1, n_group=3, topk_group=2,
+                                            index_topk=8, index_head_dim=4, index_n_heads=2)
+    return transformers.DeepseekV32ForCausalLM(config)
+
+
+def olmo3():
+    rope = {"full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}
+    return transformers.Olmo3ForCausalLM(transformers.Olmo3Config(**LEAST, num_key_value_heads=2, pad_token_id=0, eos_token_id=1, sliding_window=3,
+                                                                  layer_types=["sliding_attention", "full_attention"], rope_parameters=rope))
+
+
+def smollm3():
+    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(**LEAST, num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                                                                      use_sliding_window=True, sliding_window=3, no_rope_layers=[1, 0]))
+
+
+def granite():
+    return transformers.GraniteForCausalLM(transformers.GraniteConfig(**LEAST, num_key_value_heads=2, embedding_multiplier=3.0, logits_scaling=2.5,
+                                                                      residual_multiplier=0.4, attention_multiplier=0.2, tie_word_embeddings=True))
+
+
+def qwen2_5_vl():
+    vision = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=8, patch_size=2, fullatt_block_indexes=[0])
+    text = dict(**LEAST, num_key_value_heads=2, rope_parameters={"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 0, 0]})
+    config = transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=17, video_token_id=18, vision_start_token_id=19)
+    return transformers.Qwen2_5_VLForConditionalGeneration(config)
+
+
+def qwen3_vl():
+    vision = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=8, patch_size=2, num_position_embeddings=4,
+                  deepstack_visual_indexes=[0])
+    text = dict(**LEAST, num_key_value_heads=2, head_dim=6,
+                rope_parameters={"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 1], "mrope_interleaved": True})
+    config = transformers.Qwen3VLConfig(text_config=text, vision_config=vision, image_token_id=17, video_token_id=18, vision_start_token_id=19)
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
+def glm4_moe():
+    config = transformers.Glm4MoeConfig(**LEAST, num_key_value_heads=2, head_dim=8, attention_bias=True, use_qk_norm=True, moe_intermediate_size=5,
+                                        n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, routed_scaling_factor=1.5)
+    return transformers.Glm4MoeForCausalLM(config)
+
+
+def gpt_oss():
+    rope = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 4, "beta_fast": 2.0, "truncate": False}
+    config = transformers.GptOssConfig(**LEAST, num_key_value_heads=2, head_dim=6, num_local_experts=3, num_experts_per_tok=2, sliding_window=3,
+                                       swiglu_limit=0.3, rope_parameters=rope, output_router_logits=True, router_aux_loss_coef=0.3)
+    return transformers.GptOssForCausalLM(config)
+
+
+def llama4():
+    config = transformers.Llama4TextConfig(**{**LEAST, "num_hidden_layers": 3}, num_key_value_heads=2, head_dim=6, intermediate_size_mlp=10,
+                                           num_local_experts=3, moe_layers=[0, 2], no_rope_layers=[1, 0, 1], attention_chunk_size=8, floor_scale=3,
+                                           attn_scale=0.7)
+    return transformers.Llama4ForCausalLM(config)
+
+
 # The model, and the largest size of a file of its weights.
 MODELS = {"tiny-llama": (llama, "12KB"), "tiny-llama-tied": (llama_tied, "1GB"), "tiny-gpt2": (gpt2, "1GB"), "tiny-gpt2-untied": (gpt2_untied, "1GB"),
           "tiny-bert-lm": (bert_lm, "1GB"), "tiny-bert-pretraining": (bert_pretraining, "1GB"), "tiny-bert-classifier": (bert_classifier, "1GB"),
@@ -217,9 +277,14 @@ MODELS = {"tiny-llama": (llama, "12KB"), "tiny-llama-tied": (llama_tied, "1GB"),
           "tiny-olmo2": (olmo2, "1GB"), "tiny-neox": (neox, "1GB"), "tiny-neox-sequential": (neox_sequential, "1GB"), "tiny-opt": (opt, "1GB"),
           "tiny-opt-after": (opt_after, "1GB"), "tiny-opt-bare": (opt_bare, "1GB"), "tiny-qwen2-moe": (qwen2_moe, "1GB"),
           "tiny-qwen3-moe": (qwen3_moe, "1GB"), "tiny-deepseek-v2": (deepseek_v2_greedy, "1GB"),
-          "tiny-deepseek-v2-groups": (deepseek_v2_groups, "1GB"), "tiny-deepseek-v3": (deepseek_v3, "1GB")}
+          "tiny-deepseek-v2-groups": (deepseek_v2_groups, "1GB"), "tiny-deepseek-v3": (deepseek_v3, "1GB"),
+          "tiny-deepseek-v3.2": (deepseek_v32, "1GB"), "tiny-olmo3": (olmo3, "1GB"), "tiny-smollm3": (smollm3, "1GB"), "tiny-granite": (granite, "1GB"),
+          "tiny-qwen2.5-vl": (qwen2_5_vl, "1GB"), "tiny-qwen3-vl": (qwen3_vl, "1GB"), "tiny-glm4-moe": (glm4_moe, "1GB"),
+          "tiny-gpt-oss": (gpt_oss, "1GB"), "tiny-llama4": (llama4, "1GB")}
 
 
+# Weights of images, which text does not meet.
+VISUAL = re.compile(r"(^|\.)visual\.")
 # Of which there is ignored.npz.
 IGNORED = {"tiny-gpt2", "tiny-bert-pretraining"}
 # Of which the files hold two bytes a number.
@@ -288,12 +353,14 @@ def save_run(path, arrays, losses, model):
     out = {key: value.numpy() for key, value in arrays.items()}
     out["losses"] = np.array(losses)
     for key, value in saved_weights(model).items():
-        out["final." + key] = value
+        if not VISUAL.search(key):
+            out["final." + key] = value
     np.savez_compressed(path, **out)
 
 
 def reference(folder, model):
-    inputs = {"input_ids": torch.randint(1, model.config.vocab_size, (3, 8))}
+    words = model.config.get_text_config().vocab_size
+    inputs = {"input_ids": torch.randint(1, words - (3 if hasattr(model.config, "vision_config") else 0), (3, 8))}  # none of images
     if model.config.model_type == "bert":
         inputs["token_type_ids"] = torch.randint(0, model.config.type_vocab_size, (3, 8))
     with in_double():
@@ -362,17 +429,39 @@ def check():
         raise SystemExit(f"made differently: {', '.join(wrong)}")
 
 
+# Families whose class is that of another, and text parts of models of images, with the class that has their parameters.
+AS_OTHERS = {"kimi_k2": ("DeepseekV3Config", "DeepseekV3ForCausalLM"), "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
+             "llama4": ("Llama4TextConfig", "Llama4ForCausalLM")}
+
+
+def text_of_images(config):
+    """The parameters of such a model without those of images."""
+    with torch.device("meta"):
+        model = getattr(transformers, config.architectures[0])(config)
+    model.tie_weights()
+    return sum(p.numel() for name, p in model.named_parameters() if not VISUAL.search(name))
+
+
+def count(folder):
+    fields = json.loads((folder / "config.json").read_text())
+    if fields["model_type"] in AS_OTHERS:
+        config_class, model_class = (getattr(transformers, name) for name in AS_OTHERS[fields["model_type"]])
+        fields = fields.get("text_config", fields)
+        config = config_class(**{key: value for key, value in fields.items() if key not in ("model_type", "auto_map")})
+    else:
+        config = transformers.AutoConfig.from_pretrained(folder)
+        model_class = getattr(transformers, config.architectures[0])
+    if hasattr(config, "vision_config"):
+        return text_of_images(config)
+    with torch.device("meta"):
+        model = model_class(config)
+    model.tie_weights()
+    return sum(p.numel() for p in model.parameters())
+
+
 def write_counts():
     """How many parameters the models of published configurations have."""
-    counts = {}
-    for path in sorted(HERE.glob("*/config.json")):
-        if path.parent.name in MODELS:
-            continue
-        config = transformers.AutoConfig.from_pretrained(path.parent)
-        with torch.device("meta"):
-            model = getattr(transformers, config.architectures[0])(config)
-        model.tie_weights()
-        counts[path.parent.name] = sum(p.numel() for p in model.parameters())
+    counts = {path.parent.name: count(path.parent) for path in sorted(HERE.glob("*/config.json")) if path.parent.name not in MODELS}
     (HERE / "parameters.json").write_text(json.dumps(counts, indent=1) + "\n")
 
 

@@ -30,7 +30,7 @@ Planned plan(const std::string& name, int devices, const std::string& search, DT
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
   Runner runner;
-  return plan_model(request, runner);
+  return runnable(plan_model(request, runner), runner);
 }
 
 void expect_forward_in_float32(const std::string& name) {
@@ -117,6 +117,15 @@ TEST(HuggingfaceRun, Qwen3Moe) { expect_all("tiny-qwen3-moe"); }
 TEST(HuggingfaceRun, DeepSeekV2) { expect_all("tiny-deepseek-v2"); }
 TEST(HuggingfaceRun, DeepSeekV2WithGroups) { expect_all("tiny-deepseek-v2-groups"); }
 TEST(HuggingfaceRun, DeepSeekV3) { expect_all("tiny-deepseek-v3"); }
+TEST(HuggingfaceRun, DeepSeekV32) { expect_all("tiny-deepseek-v3.2"); }
+TEST(HuggingfaceRun, Olmo3) { expect_all("tiny-olmo3"); }
+TEST(HuggingfaceRun, SmolLm3) { expect_all("tiny-smollm3"); }
+TEST(HuggingfaceRun, Granite) { expect_all("tiny-granite"); }
+TEST(HuggingfaceRun, TextOfQwen25Vl) { expect_all("tiny-qwen2.5-vl"); }
+TEST(HuggingfaceRun, TextOfQwen3Vl) { expect_all("tiny-qwen3-vl"); }
+TEST(HuggingfaceRun, Glm4Moe) { expect_all("tiny-glm4-moe"); }
+TEST(HuggingfaceRun, GptOss) { expect_all("tiny-gpt-oss"); }
+TEST(HuggingfaceRun, TextOfLlama4) { expect_all("tiny-llama4"); }
 
 }  // namespace
 }  // namespace partita

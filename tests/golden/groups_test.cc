@@ -145,6 +145,17 @@ TEST(Experts, AreSplitOverTheirGroup) {
   EXPECT_EQ(moved(p, StepKind::kAllToAll, any), layers * 4 * sent.bytes() * 3 / 4);
 }
 
+// Where no token is dropped, what moves is tokens x choices at an even load, and `imbalance` times as much.
+TEST(Experts, WithoutCapacityMoveWhatTheirTokensChoose) {
+  const std::string model =
+      "zoo:mixtral-8x7b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50,experts=4,choices=2";
+  const auto any = [](const Tensor&) { return true; };
+  const int64_t tokens = 16 * 8, bytes = 4 * tokens * 2 * 32 * 3 / 4 * 4;
+  EXPECT_EQ(moved(made(model, "megatron?tensor=1,expert=4", 4, 16), StepKind::kAllToAll, any), bytes);
+  EXPECT_EQ(moved(made(model + ",imbalance=1.5", "megatron?tensor=1,expert=4", 4, 16), StepKind::kAllToAll, any),
+            bytes * 3 / 2);
+}
+
 TEST(Experts, InsideTensorGroupsAndWithZero) {
   const Planned p = made(kExperts, "megatron?tensor=2,expert=2,zero=3", 8, 16, {"adam", 0.01});
   EXPECT_EQ(p.plan.ops[0].mesh.extents, (std::vector<int>{2, 2, 2}));
