@@ -210,6 +210,9 @@ TEST(HuggingfaceFamilies, WhatIsNotSupportedIsNamed) {
   expect_error(changed("deepseek-v3", {{"moe_layer_freq", 2}}), "moe_layer_freq=2");
   expect_error(changed("qwen3-coder-30b-a3b", {{"use_qk_norm", false}}), "use_qk_norm=false");
   expect_error(changed("qwen3-8b", {{"use_qk_norm", false}}), "use_qk_norm=false");
+  expect_error(changed("qwen2-7b", {{"attention_bias", false}}), "always has biases");
+  EXPECT_EQ(error_of(changed("qwen2-7b", {{"attention_bias", true}}), {{"num_hidden_layers", "1"}, {"steps", "2"}}),
+            "no error");
   expect_error(changed("llama-3-8b", {{"use_qk_norm", true}}), "use_qk_norm=true says nothing in a llama model");
   expect_error(changed("qwen3-30b-a3b", {{"imbalance", 0.5}}), "imbalance=0.5");
   expect_error(config("qwen3-30b-a3b"), "leave out one of the two", {{"imbalance", "1.5"}, {"capacity", "1.5"}});

@@ -101,11 +101,21 @@ Model read_mistral(Reading& in) {
   return finish_llama(m, in);
 }
 
+namespace {
+
+void read_qwen2_bias(Llama& m, Reading& in) {
+  for (const char* field : {"attention_bias", "qkv_bias"})
+    in.f.only(field, true, "transformers' Qwen2 always has biases of queries, keys and values");
+  m.attention_bias = true;
+}
+
+}  // namespace
+
 Model read_qwen2(Reading& in) {
   Llama m;
   read_llama_fields(m, in, {.sizes = {4096, 32, 32, 32768}, .vocabulary = 151936, .inner = 22016, .key_heads = 32});
   read_llama_rotary(m, in, {.positions = 32768, .theta = 10000});
-  m.attention_bias = true;
+  read_qwen2_bias(m, in);
   read_qwen_window(m, in, [](int64_t layer, int64_t most) { return layer >= most; });
   return finish_llama(m, in);
 }
@@ -130,7 +140,7 @@ Model read_qwen2_vl(Reading& in) {
   if (m.size * m.heads != m.hidden)
     in.f.problem("head_dim={}: transformers' class has hidden_size / num_attention_heads", m.size);
   read_llama_rotary(m, in, {.positions = 32768, .theta = 1e6, .sections = true, .renamed = {{"mrope", "default"}}});
-  m.attention_bias = true;
+  read_qwen2_bias(m, in);
   read_qwen_window(
       m, in, [](int64_t layer, int64_t most) { return layer >= most; }, 80);
   Model model = finish_llama(m, in);

@@ -127,6 +127,13 @@ class Groups {
     return all ? std::ranges::all_of(operands, is) : std::ranges::any_of(operands, is);
   }
 
+  static std::vector<tdl::AxisStrategy> split_strategies(const std::vector<tdl::AxisStrategy>& all) {
+    std::vector<tdl::AxisStrategy> splits;
+    for (const tdl::AxisStrategy& s : all)
+      if (!s.names.empty()) splits.push_back(s);
+    return splits;
+  }
+
   // Over the data or the expert axis: along samples; the products of experts along the experts.
   std::vector<tdl::AxisStrategy> over_batch(OpId id, int axis) const {
     const Op& op = graph_.op(id);
@@ -134,6 +141,10 @@ class Groups {
     const auto& all = allowed(op, planner_.mesh().extents[static_cast<size_t>(axis)]);
     if (axis == expert_axis_)
       if (auto by_experts = as_forward(*experts_, id, all); !by_experts.empty()) return by_experts;
+    // Gradients of what several products of experts read are added before they go back to the samples.
+    if (axis == expert_axis_ && op.phase == Phase::kBackward && op.definition == "add" &&
+        comes(id, axis, Sbp::Kind::kSplit, true))
+      return split_strategies(all);
     if (auto samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
     std::vector<tdl::AxisStrategy> out{kReplicate};
     const bool replaces = op.results.size() == 1 && graph_.tensor(op.results[0]).replaces.valid();

@@ -111,11 +111,11 @@ TEST(Cli, OtherNamesOfDtypesAndSearches) {
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
-  expect_keys(
-      show,
-      {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "repeats", "ops", "ops_forward",
-       "flops_per_step", "activation_bytes", "tied", "untrained", "with_normalization", "perhaps_buffers"},
-      {"why_not_trained"});
+  expect_keys(show,
+              {"schema_version", "name", "inputs", "outputs", "parameters", "active_parameters", "parameter_bytes",
+               "repeats", "ops", "ops_forward", "flops_per_step", "activation_bytes", "tied", "untrained",
+               "with_normalization", "perhaps_buffers"},
+              {"why_not_trained"});
   EXPECT_EQ(show["parameters"], 61706);
   EXPECT_EQ(show["parameter_bytes"], 4 * 61706);
   EXPECT_EQ(show["inputs"]["x"]["shape"], Json({32, 1, 28, 28}));

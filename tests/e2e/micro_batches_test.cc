@@ -52,7 +52,7 @@ Planned planned(const Case& c) {
   request.loss_scale = c.loss_scale;
   if (*c.loss) request.loss = c.loss;
   Runner runner;
-  return plan_model(request, runner);
+  return runnable(plan_model(request, runner), runner);
 }
 
 std::string text_of(const Case& c) {

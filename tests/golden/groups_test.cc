@@ -150,7 +150,7 @@ TEST(Experts, WithoutCapacityMoveWhatTheirTokensChoose) {
   const std::string model =
       "zoo:mixtral-8x7b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50,experts=4,choices=2";
   const auto any = [](const Tensor&) { return true; };
-  const int64_t tokens = 16 * 8, bytes = 4 * tokens * 2 * 32 * 3 / 4 * 4;
+  const int64_t tokens = 16 * 8, bytes = 4 * (tokens * 2 * 32 * 4) * 3 / 4;  // to experts and back, and their gradients
   EXPECT_EQ(moved(made(model, "megatron?tensor=1,expert=4", 4, 16), StepKind::kAllToAll, any), bytes);
   EXPECT_EQ(moved(made(model + ",imbalance=1.5", "megatron?tensor=1,expert=4", 4, 16), StepKind::kAllToAll, any),
             bytes * 3 / 2);
