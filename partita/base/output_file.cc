@@ -2,19 +2,25 @@
 #include "partita/base/output_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
 
 namespace partita {
 namespace {
@@ -23,6 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kLinksAtMost = 40;  // as in Linux's own path resolution
 constexpr mode_t kModeBeforeUmask = 0666;
+constexpr std::chrono::milliseconds kBetweenTries(20);
 
 [[noreturn]] void refuse(const std::string& path, int error) {
   fail("{}: cannot be written: {}", path, std::strerror(error));
@@ -66,7 +73,67 @@ Target target_of(const std::string& path) {
 
 fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
 
-// 0, or the error. A reader of a FIFO that has gone is an error like any other.
+struct Descriptor {
+  int number = -1;
+  explicit Descriptor(int opened) : number(opened) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  // 0, or the error.
+  int close() {
+    const int open = std::exchange(number, -1);
+    return open >= 0 && ::close(open) != 0 ? errno : 0;
+  }
+};
+
+// Opens what is no regular file. A FIFO is opened once it has a reader.
+int open_through(const std::string& path, const Target& target) {
+  const int flags = O_WRONLY | O_CLOEXEC | (S_ISREG(target.exists->st_mode) ? O_TRUNC : 0);
+  if (!S_ISFIFO(target.exists->st_mode)) return open(path.c_str(), flags);
+  const bool before = interrupted;
+  while (true) {
+    const int descriptor = open(path.c_str(), flags | O_NONBLOCK);
+    if (descriptor >= 0 || errno != ENXIO) return descriptor;
+    if (interrupted && !before)
+      throw Error(ExitCode::kInterrupted, fmt::format("{}: interrupted while it waited for a reader", path));
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
+// As write_all, of a descriptor that does not block: a signal ends the wait for a reader who is slow.
+int write_waiting(const std::string& path, int descriptor, std::span<const std::string_view> pieces) {
+  const bool before = interrupted;
+  for (std::string_view piece : pieces)
+    while (!piece.empty()) {
+      const std::string_view now = piece.substr(0, PIPE_BUF);
+      const int error = write_all(descriptor, std::span(&now, 1));
+      if (error == 0) piece.remove_prefix(now.size());
+      else if (error != EAGAIN) return error;
+      else if (interrupted && !before)
+        throw Error(ExitCode::kInterrupted, fmt::format("{}: interrupted while it waited for its reader", path));
+      else {
+        pollfd ready{descriptor, POLLOUT, 0};
+        poll(&ready, 1, static_cast<int>(kBetweenTries.count()));
+      }
+    }
+  return 0;
+}
+
+void write_through(const std::string& path, const Target& target, std::span<const std::string_view> pieces) {
+  if (target.descriptor >= 0) {
+    std::fflush(target.descriptor == STDOUT_FILENO ? stdout : stderr);
+    if (const int error = write_all(target.descriptor, pieces)) refuse(path, error);
+    return;
+  }
+  Descriptor to(open_through(path, target));
+  if (to.number < 0) refuse(path, errno);
+  const bool fifo = S_ISFIFO(target.exists->st_mode);
+  const int error = fifo ? write_waiting(path, to.number, pieces) : write_all(to.number, pieces);
+  if (const int at_end = to.close(); error || at_end) refuse(path, error ? error : at_end);
+}
+
+}  // namespace
+
 int write_all(int descriptor, std::span<const std::string_view> pieces) {
   sigset_t pipe, before;
   sigemptyset(&pipe);
@@ -85,26 +152,13 @@ int write_all(int descriptor, std::span<const std::string_view> pieces) {
   return error;
 }
 
-void write_through(const std::string& path, const Target& target, std::span<const std::string_view> pieces) {
-  if (target.descriptor >= 0) {
-    std::fflush(target.descriptor == STDOUT_FILENO ? stdout : stderr);
-    if (const int error = write_all(target.descriptor, pieces)) refuse(path, error);
-    return;
-  }
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC | (S_ISREG(target.exists->st_mode) ? O_TRUNC : 0));
-  if (descriptor < 0) refuse(path, errno);
-  int error = write_all(descriptor, pieces);
-  if (close(descriptor) != 0 && error == 0) error = errno;
-  if (error) refuse(path, error);
-}
-
-}  // namespace
-
 void write_file(const std::string& path, std::span<const std::string_view> pieces) {
   const Target target = target_of(path);
   if (target.through) return write_through(path, target, pieces);
   // No other's: whoever writes the same file at the same time has another number.
   const std::string partial = fmt::format("{}.{}.partial", target.file.string(), getpid());
+  const DelayInterrupt whole;
+  const RemovedAtEnd partly(partial);
   std::remove(partial.c_str());
   const int descriptor = open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kModeBeforeUmask);
   if (descriptor < 0) refuse(path, errno);

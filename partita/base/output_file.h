@@ -9,9 +9,13 @@ namespace partita {
 // Writes the pieces, one after another. A regular file is always whole: a file beside it is written and renamed onto
 // it, and keeps its permissions. A link is followed, and its target is what is written. What is no regular file (a
 // device, a FIFO) is written through, and so is what standard output or standard error already writes to (/dev/stdout).
-// Bad input where it cannot be done: path and reason.
+// Bad input if it cannot be done: path and reason. A signal waits until a regular file is whole; one that comes while a
+// FIFO waits for its reader ends that wait: exit code 130.
 void write_file(const std::string& path, std::span<const std::string_view> pieces);
 void write_file(const std::string& path, std::string_view bytes);
+
+// Writes all to a descriptor; 0, or the error. A reader of a pipe that has gone is an error like any other.
+int write_all(int descriptor, std::span<const std::string_view> pieces);
 
 // Whether write_file(path, ..) replaces a whole file; what is written through has nothing to read before.
 bool is_replaced(const std::string& path);

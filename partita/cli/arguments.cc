@@ -213,8 +213,7 @@ void take_searches(Arguments& a, const RawOptions& raw) {
 }  // namespace
 
 bool is_plan_file(const std::string& target) {
-  return target.ends_with(".json") &&
-         (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
+  return target.ends_with(".json") && (!is_regular_file(target) || !is_huggingface_config(read_file(target)));
 }
 
 Arguments parse_arguments(int argc, const char* const* argv) {
@@ -242,7 +241,8 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   a.is_plan = (a.command == "train" || a.command == "run") && is_plan_file(a.target);
   if (a.is_plan) expect_nothing_fixed(a, command);
   expect_own_files(a);
-  if (is_given(command, "--tdl")) a.request.tdl = read_file(a.request.tdl_file);
+  if (is_given(command, "--tdl"))
+    a.request.tdl = read_file(a.request.tdl_file, "descriptions of operators", kMostOfDescription);
   expect_finite(a);
   take_bindings(a, raw);
   take_training(a, raw, command, *registry);

@@ -6,9 +6,10 @@
 
 #include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
 #include "partita/cli/commands.h"
-#include "partita/cli/interrupt.h"
 #include "partita/cli/validation_figures.h"
 #include "partita/measure/measure.h"
 #include "partita/profile/profile.h"
@@ -90,13 +91,10 @@ class Rows {
       return;
     }
     const bool given = a_.request.micro_batches || parse_search(search).micro_batches;
-    if (const int parts = p.plan.model.micro_batches; parts > 1 && !given)
-      fmt::print(stderr, "{}: {} micro-batches\n", search, parts);
-    if (const std::string groups = batch_norm_groups_text(p); !groups.empty())
-      fmt::print(stderr, "{}: {}\n", search, groups);
+    if (const int parts = p.plan.model.micro_batches; parts > 1 && !given) tell("{}: {} micro-batches", search, parts);
+    if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) tell("{}: {}", search, groups);
     if (const int idle = p.cluster.compute_count - devices_that_compute(p); idle > 0 && places_whole_ops(p.plan))
-      fmt::print(stderr, "{}: {} of {} devices run{} nothing\n", search, idle, p.cluster.compute_count,
-                 idle == 1 ? "s" : "");
+      tell("{}: {} of {} devices run{} nothing", search, idle, p.cluster.compute_count, idle == 1 ? "s" : "");
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", search, width_, or_dash("{}", p.batch()),
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)
@@ -133,11 +131,13 @@ Planned plan_of(const Arguments& a, const std::string& search, Runner& runner, b
   request.reads_for_all = [&](bool now) { for_all = now; };
   request.budget.deadline.reset();  // each has its own time
   if (!request.from_file.empty() && !parse_search(search).entry->warm) {
-    fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
+    tell("{} cannot begin with a plan: it makes its own without {}", search, request.from_file);
     request.from_file.clear();
   }
   if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this search began");
-  return plan_watched(request, runner, false);
+  Planned p = plan_watched(request, runner, false);
+  if (interrupted) tell("{}: interrupted: this is the best plan so far", search);
+  return p;
 }
 
 void expect_local(const Arguments& a) {
@@ -154,8 +154,7 @@ void expect_local(const Arguments& a) {
       throw Error(ExitCode::kUsage,
                   fmt::format("compare --measure: search '{}' has no plan that could be run", search));
   if (a.request.profile_file.empty())
-    fmt::print(stderr,
-               "without --profile predicted times are nominal, not of this machine; `partita profile` measures it\n");
+    tell("without --profile predicted times are nominal, not of this machine; `partita profile` measures it");
 }
 
 // A plan on this machine; its traces are added where they are asked for.
@@ -166,8 +165,7 @@ Measurement measured(const Arguments& a, const std::string& search, Planned& p, 
   Measurement m;
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
   if (m.step.others > kManyOfOthers)
-    fmt::print(stderr, "{}: other programs used {:.1f} cores meanwhile; alone it would be faster\n", search,
-               m.step.others);
+    tell("{}: other programs used {:.1f} cores meanwhile; alone it would be faster", search, m.step.others);
   if (has_drift(a)) m.drift = drift_of(p.physical, *p.cluster.profile, load_kernels());
   if (a.trace.empty()) return m;
   traces.push_back({search + " predicted", p.predicted, p.physical});
@@ -183,7 +181,7 @@ int compare_command(const Arguments& a) {
   expect_local(a);
   expect_writable(a.trace);
   for (const std::string& search : a.searches) with_search_options(request_for(a, search));
-  const CatchInterrupt caught;  // the rows so far are kept
+  std::optional<CatchInterrupt> caught;  // once there are rows to keep
   Rows rows(a);
   bool any = false, first = true;
   std::optional<Error> without;
@@ -194,9 +192,10 @@ int compare_command(const Arguments& a) {
     bool for_all = true;
     try {
       Planned p = plan_of(a, search, runner, for_all);
+      if (!caught) caught.emplace();
       if (!any) warn_of_profile(p.cluster);
       if (!any && !a.json)
-        for (const Validation& known : validations(p.cluster)) fmt::print(stderr, "{}\n", validation_text(known));
+        for (const Validation& known : validations(p.cluster)) tell("{}", validation_text(known));
       std::optional<Measurement> step;
       if (a.measure) step = measured(a, search, p, runner, traces);
       rows.add(search, p, step);
@@ -211,6 +210,7 @@ int compare_command(const Arguments& a) {
     }
     first = false;
   }
+  caught.reset();
   rows.end();
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(traces, cluster));
   if (!without || (any && !interrupted && !is_wrong(*without))) return 0;

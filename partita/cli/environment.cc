@@ -1,18 +1,20 @@
 // What the machine may refuse to a command, said plainly.
 #include "partita/cli/environment.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string_view>
 #include <system_error>
 
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
+#include "partita/base/tell.h"
 
 namespace partita {
 namespace {
@@ -21,31 +23,24 @@ constexpr std::string_view kTooLittleMemory = "partita: this machine has too lit
 
 }  // namespace
 
+void begin_program() {
+  // A file that the program opens must not become its standard error. What is closed stays unreadable and unwritable.
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(standard, F_GETFD) < 0) (void)open("/", O_RDONLY | O_DIRECTORY);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit (ulimit -f) is then an error of the write
+  end_on_signals();
+}
+
 [[noreturn]] void end_without_memory() {
+  std::signal(SIGPIPE, SIG_IGN);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kTooLittleMemory.data(), kTooLittleMemory.size());
   _exit(static_cast<int>(ExitCode::kInfeasible));
 }
 
 namespace {
 
-// A value that a message repeats may be a number of 100,000 digits. Longer than any path that is in use, a word is cut.
-std::string with_long_words_cut(std::string_view text) {
-  constexpr size_t kLongest = 1000, kKept = 100;
-  std::string out;
-  while (!text.empty()) {
-    const size_t word = std::min(text.find_first_of(" \n"), text.size());
-    if (word <= kLongest) out += text.substr(0, word);
-    else out += fmt::format("{}..({} characters)", text.substr(0, kKept), word);
-    text.remove_prefix(word);
-    const size_t space = std::min(text.find_first_not_of(" \n"), text.size());
-    out += text.substr(0, space);
-    text.remove_prefix(space);
-  }
-  return out;
-}
-
 int output_failed(const char* reason) {
-  std::fprintf(stderr, "partita: standard output cannot be written: %s\n", reason);
+  tell("partita: standard output cannot be written: {}", reason);
   return static_cast<int>(ExitCode::kBadInput);
 }
 
@@ -53,7 +48,7 @@ int output_failed(const char* reason) {
 
 int report_error(const std::exception& error) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
-    std::fprintf(stderr, "partita: %s\n", with_long_words_cut(error.what()).c_str());
+    tell("partita: {}", error.what());
     return static_cast<int>(known->code());
   }
   if (dynamic_cast<const std::bad_alloc*>(&error)) end_without_memory();
@@ -63,13 +58,11 @@ int report_error(const std::exception& error) {
       return output_failed(std::strerror(system->code().value()));
     }
     if (system->code() == std::errc::resource_unavailable_try_again) {
-      std::fprintf(
-          stderr,
-          "partita: this machine gives no further thread; end other programs, or raise the limit (ulimit -u)\n");
+      tell("partita: this machine gives no further thread; end other programs, or raise the limit (ulimit -u)");
       return static_cast<int>(ExitCode::kInfeasible);
     }
   }
-  std::fprintf(stderr, "partita: internal error: %s\nPlease report this, with the command line.\n", error.what());
+  tell("partita: internal error: {}\nPlease report this, with the command line.", error.what());
   return static_cast<int>(ExitCode::kBug);
 }
 

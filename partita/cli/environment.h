@@ -1,8 +1,12 @@
-// What the machine may refuse to a command: memory, threads, a place for its output.
+// What a command gets from its caller and its machine: descriptors, signals, memory, threads, a place for its output.
 #pragma once
 #include <exception>
 
 namespace partita {
+
+// First of all: standard descriptors that are closed are taken up, so that no file lands on them; signals end the
+// program (base/interrupt.h).
+void begin_program();
 
 // Ends the program: one line on standard error, and the exit code of too little memory. It allocates nothing, so that
 // it can be called from any thread, also where no exception could pass.

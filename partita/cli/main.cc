@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
       {"models", models_command},   {"clusters", clusters_command}, {"searches", searches_command},
       {"solve", solve_command},     {"ops", ops_command},           {"predict", predict_command},
       {"profile", profile_command}, {"place", place_command}};
+  begin_program();
   int code = 0;
   try {
     Arguments a = parse_arguments(argc, argv);

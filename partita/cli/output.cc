@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
+#include "partita/base/tell.h"
 
 namespace partita {
 
@@ -31,11 +32,11 @@ void print_json(Json json) {
 void print_timings(const Runner& runner, const Arguments& a) {
   if (!a.verbose) return;
   for (const Runner::Timing& t : runner.timings())
-    fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
+    tell("{:<12} {:9.3f} ms, verified in {:.3f} ms", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
 }
 
 void print_training_notes(const OnnxFindings& findings) {
-  for (const std::string& note : training_notes(findings)) fmt::print(stderr, "{}\n", note);
+  for (const std::string& note : training_notes(findings)) tell("{}", note);
 }
 
 }  // namespace partita

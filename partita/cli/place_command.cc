@@ -5,9 +5,10 @@
 
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
+#include "partita/base/interrupt.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
 #include "partita/cli/commands.h"
-#include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/placement/partitioning_solve.h"
 
@@ -171,8 +172,8 @@ partitioning::Options options_of(const Arguments& a) {
     const double now = seconds_of_process();
     if (now - last < 1) return;
     last = now;
-    fmt::print(stderr, "{:7.1f} s  {}: best {}  bound {:.4f}\n", now, doing,
-               best < kInfinity ? fmt::format("{:.4f}", best) : "-", bound);
+    tell("{:7.1f} s  {}: best {}  bound {:.4f}", now, doing, best < kInfinity ? fmt::format("{:.4f}", best) : "-",
+         bound);
   };
   return options;
 }
@@ -181,7 +182,6 @@ partitioning::Options options_of(const Arguments& a) {
 
 int place_command(const Arguments& a) {
   expect_writable(a.output);
-  std::optional<CatchInterrupt> caught(std::in_place);
   const auto options = options_of(a);
   Solved s{partitioning::parse(read_file(a.target), a.target), {}, a.place_objective == "latency", a.subgraphs};
   if (s.latency)
@@ -191,6 +191,7 @@ int place_command(const Arguments& a) {
             "{}: node {} is a backward node, and a latency is of forward nodes alone; give the graph of an inference, "
             "or --objective max-load",
             a.target, node.id);
+  std::optional<CatchInterrupt> caught(std::in_place);
   s.result = s.latency ? solve_latency(s.instance, options) : solve_max_load(s.instance, options);
   caught.reset();
   if (!a.output.empty() && s.result.place) write_file(a.output, placement_of(s).dump(1) + "\n");

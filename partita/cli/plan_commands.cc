@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
+#include "partita/base/writes.h"
 #include "partita/cli/commands.h"
 #include "partita/in_file.h"
 #include "partita/network/problem.h"
@@ -17,18 +20,21 @@ int plan_command(const Arguments& a) {
   for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
   Runner runner(true, a.dump);
   Planned p = plan_watched(a.request, runner);
-  for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
+  if (interrupted) tell("interrupted: this is the best plan so far");
+  for (const std::string& note : p.search.notes) tell("{}", note);
   print_training_notes(p.findings);
   warn_of_profile(p.cluster);
-  if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
+  Writes writes;
+  if (!a.output.empty()) writes.add([&] { write_file(a.output, print(p.plan, p.training)); });
   if (!a.write_bound.empty()) {
     if (!p.search.proof) {
-      fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
+      tell("no bound was proved: {} is not written", a.write_bound);
     } else {
       p.search.proof->model_sha256 = p.plan.model.sha256;
-      solver::write_text(a.write_bound, print_proof(*p.search.proof));
+      writes.add([&] { solver::write_text(a.write_bound, print_proof(*p.search.proof)); });
     }
   }
+  writes.end();
   if (a.json) print_json(plan_json(p, a.output));
   else {
     print_plan(p);

@@ -6,8 +6,9 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
+#include "partita/base/tell.h"
 #include "partita/base/units.h"
-#include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/cli/validation_figures.h"
 #include "partita/cost/alone.h"
@@ -55,9 +56,7 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
                                             : in_time ? "serial time"
                                                       : "communication",
                                             text, &told)](const SearchProgress& p) mutable { lines(p.cost, p.bound); };
-  Planned p = planned_or_remedies(watched, runner, say_remedies);
-  if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
-  return p;
+  return planned_or_remedies(watched, runner, say_remedies);
 }
 
 std::vector<std::string> typical_devices_of(const Planned& p) {
@@ -188,11 +187,10 @@ void warn_of_profile(const Cluster& cluster) {
   const Machine &there = profile.machine, here = this_machine();
   const auto is_gpu = [&](const Device& d) { return d.model == profile.device && d.kind == DeviceKind::kGpu; };
   if (there.engine.ends_with("cpu") && std::any_of(cluster.devices.begin(), cluster.devices.end(), is_gpu))
-    fmt::print(stderr, "the profile of '{}' was measured on a CPU, {}: step times are not a GPU's\n", profile.device,
-               there.name);
+    tell("the profile of '{}' was measured on a CPU, {}: step times are not a GPU's", profile.device, there.name);
   if (cluster.name.starts_with("local:") && (there.name != here.name || there.cores != here.cores))
-    fmt::print(stderr, "the profile is of {} ({} cores), and this machine is {} ({} cores)\n", there.name, there.cores,
-               here.name, here.cores);
+    tell("the profile is of {} ({} cores), and this machine is {} ({} cores)", there.name, there.cores, here.name,
+         here.cores);
 }
 
 std::string batch_norm_groups_text(const Planned& p) {

@@ -8,9 +8,9 @@
 
 namespace partita {
 
-// plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; where
-// it has none yet this throws, exit code 130. `say_remedies`: where nothing fits, the error ends with what would
-// (partita/remedies.h).
+// plan_model(), with what its search has so far on standard error. A signal ends the search, which keeps its best
+// (`interrupted` is set then); if it has none yet this throws, exit code 130. `say_remedies`: where nothing fits, the
+// error ends with what would (partita/remedies.h).
 Planned plan_watched(const Request& request, Runner& runner, bool say_remedies = true);
 
 // The keys of `partita plan --json` that have a figure (docs/cli.md).

@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
 #include "partita/cli/commands.h"
 #include "partita/predict/predict.h"
 
@@ -113,7 +114,7 @@ int predict_command(const Arguments& a) {
                              : fmt::format("of {} rows the first, in line {}: {}", predictions.size(), table.lines[0],
                                            predictions[0].why_not));
   const std::vector<std::string> notes = notes_of(table, cluster);
-  for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
+  for (const std::string& note : notes) tell("{}", note);
   if (!a.output.empty()) write_file(a.output, print_csv(with_predictions(table, predictions)));
   if (a.json) {
     print_json(summary_json(table, predictions, notes));

@@ -9,10 +9,11 @@
 #include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
+#include "partita/base/interrupt.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
 #include "partita/base/units.h"
 #include "partita/cli/commands.h"
-#include "partita/cli/interrupt.h"
 #include "partita/measure/measure.h"
 #include "partita/measure/worklist.h"
 #include "partita/train/engine.h"
@@ -36,8 +37,8 @@ struct MeasureLines {
     const bool end = done == all;
     if (!end && now - last < std::chrono::milliseconds(terminal ? 200 : 2000)) return;
     last = now;
-    fmt::print(stderr, "{}{}/{}  {:.60}{}", terminal ? "\r\x1b[K" : "", done, all, what, terminal && !end ? "" : "\n");
-    std::fflush(stderr);
+    tell_raw(fmt::format("{}{}/{}  {:.60}{}", terminal ? "\r\x1b[K" : "", done, all, readable(what),
+                         terminal && !end ? "" : "\n"));
   }
 };
 
@@ -206,28 +207,29 @@ int profile_command(const Arguments& a) {
   const bool replaced = is_replaced(a.output);
   if (replaced) options.keep = [&](Profile& p) { keep(a.output, p); };
   options.stop = &interrupted;
-  const CatchInterrupt caught;
+  std::optional<CatchInterrupt> caught(std::in_place);
   if (replaced && !has_content(a.output)) keep(a.output, profile);  // another machine is refused from now on
   MeasureReport report;
   const CpuUse use;
   for (size_t i = 0; i < asked.size() && !report.interrupted; ++i) {
     options.step_bytes = asked[i].step_bytes;
-    if (asked.size() > 1) fmt::print(stderr, "{}\n", a.targets[i]);
+    if (asked.size() > 1) tell("{}", a.targets[i]);
     add(report, measure(asked[i].kernels, load_kernels(), options, profile));
     report.interrupted |= interrupted && i + 1 < asked.size();
   }
   if (const double others = use.others(); others > kManyOfOthers)
-    fmt::print(stderr, "other programs used {:.1f} cores meanwhile; alone it would be faster\n", others);
+    tell("other programs used {:.1f} cores meanwhile; alone it would be faster", others);
   constexpr double kOftenInterrupted = 1.3;
   if (const double times = profile.mean_over_median(); times > kOftenInterrupted)
-    fmt::print(stderr,
-               "kernels were often interrupted: their runs took {:.1f} times their medians in all, and so do predicted "
-               "steps; profile again when nothing else runs\n",
-               times);
+    tell(
+        "kernels were often interrupted: their runs took {:.1f} times their medians in all, and so do predicted "
+        "steps; profile again when nothing else runs",
+        times);
   if (!replaced) write_file(a.output, print(profile));
+  caught.reset();
   print_report(a, profile, report);
   if (!report.interrupted) return 0;
-  fmt::print(stderr, "interrupted: {} has what was measured; the same command goes on from there\n", a.output);
+  tell("interrupted: {} has what was measured; the same command goes on from there", a.output);
   return static_cast<int>(ExitCode::kInterrupted);
 }
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "partita/base/machine_memory.h"
+#include "partita/base/tell.h"
 #include "partita/base/units.h"
 
 namespace partita {
@@ -47,7 +48,7 @@ struct ToldLines::Inside {
 
   void print(const std::string& line) {
     printed = seconds_of_process();
-    fmt::print(stderr, "{:7.1f} s  {}\n", printed, line);
+    tell("{:7.1f} s  {}", printed, line);
   }
 
   void print_now_and_then(const std::stop_token& stop) {
@@ -99,7 +100,7 @@ void ProgressLines::operator()(const std::optional<solver::Wide>& best, const st
   const std::string gap = best && bound ? fmt::format("{:.2f}%", 100 * gap_of(*best, bound)) : "-";
   const std::string line = fmt::format("{} {}  bound {}  gap {}", what_, or_dash(best), or_dash(bound), gap);
   if (among_) among_->print(line);
-  else fmt::print(stderr, "{:7.1f} s  {}\n", now, line);
+  else tell("{:7.1f} s  {}", now, line);
 }
 
 }  // namespace partita

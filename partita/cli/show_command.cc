@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/json_append.h"
 #include "partita/cli/commands.h"
 #include "partita/graph/places.h"
 #include "partita/graph/repeats.h"
@@ -50,8 +51,9 @@ Json tensors_json(const Graph& graph, const std::vector<TensorId>& ids) {
   Json json = Json::object();
   for (TensorId id : ids) {
     const Tensor& t = graph.tensor(id);
-    json[t.name] = {{"shape", t.shape}, {"dtype", std::string(name_of(t.dtype))}};
-    if (t.sample_axis >= 0) json[t.name]["sample_axis"] = t.sample_axis;
+    Json entry = {{"shape", t.shape}, {"dtype", std::string(name_of(t.dtype))}};
+    if (t.sample_axis >= 0) entry["sample_axis"] = t.sample_axis;
+    append(json, t.name, std::move(entry));
   }
   return json;
 }

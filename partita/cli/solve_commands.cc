@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
+#include "partita/base/writes.h"
 #include "partita/cli/commands.h"
-#include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/network/problem.h"
 #include "partita/solver/solver.h"
@@ -69,7 +71,6 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
 
 int solve_command(const Arguments& a) {
   for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
-  std::optional<CatchInterrupt> caught(std::in_place);
   solver::Options options;
   const auto& budget = a.request.budget;
   if (budget.seconds) {
@@ -77,7 +78,8 @@ int solve_command(const Arguments& a) {
                  rest = std::min(kToFinish_s, kAtMost * seconds) + (a.write_bound.empty() ? 0 : kToWrite * seconds);
     options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * (seconds - rest)));
   }
-  const solver::Network network = solver::read_problem(a.target, {options.deadline, &interrupted});
+  const solver::Network network = solver::read_problem(a.target, {options.deadline, nullptr});
+  std::optional<CatchInterrupt> caught(std::in_place);
   options.max_steps = budget.steps;
   options.gap = budget.gap;
   options.seed = a.request.seed;
@@ -85,18 +87,20 @@ int solve_command(const Arguments& a) {
   options.progress = [lines = ProgressLines("cost", solver::to_string)](const solver::Progress& p) mutable {
     lines(p.cost, p.bound);
   };
-  options.tell = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  options.tell = [](const std::string& line) { tell("{}", line); };
   options.certify = !a.write_bound.empty();
   const solver::Result r = solver::solve(network, options);
   caught.reset();
-  if (!a.output.empty()) write_file(a.output, list_of(r.solution) + "\n");
+  Writes writes;
+  if (!a.output.empty()) writes.add([&] { write_file(a.output, list_of(r.solution) + "\n"); });
   if (!a.write_bound.empty()) {
-    if (r.certificate.empty()) fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
-    else solver::write_text(a.write_bound, print_certificate(r.certificate));
+    if (r.certificate.empty()) tell("no bound was proved: {} is not written", a.write_bound);
+    else writes.add([&] { solver::write_text(a.write_bound, print_certificate(r.certificate)); });
     if (r.certificate.bound && r.bound && *r.certificate.bound < *r.bound)
-      fmt::print(stderr, "{} proves {}; the rest was computed by elimination\n", a.write_bound,
-                 solver::to_string(*r.certificate.bound));
+      tell("{} proves {}; the rest was computed by elimination", a.write_bound,
+           solver::to_string(*r.certificate.bound));
   }
+  writes.end();
   print_result(a, network, r);
   if (r.solution) return 0;
   if (r.status == solver::Status::kInfeasible) return static_cast<int>(ExitCode::kInfeasible);

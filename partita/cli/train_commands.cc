@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/interrupt.h"
 #include "partita/base/output_file.h"
+#include "partita/base/tell.h"
+#include "partita/base/writes.h"
 #include "partita/cli/commands.h"
-#include "partita/cli/interrupt.h"
 #include "partita/cli/plan_figures.h"
 #include "partita/graph/places.h"
 #include "partita/runtime/npz.h"
@@ -26,7 +30,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-void print_note(const std::string& note) { fmt::print(stderr, "{}{}\n", isatty(STDERR_FILENO) ? "\r" : "", note); }
+void print_note(const std::string& note) {
+  tell_raw(fmt::format("{}{}\n", isatty(STDERR_FILENO) ? "\r" : "", readable(note)));
+}
 
 // The plan as it runs, and what its figures were not of.
 Planned as_it_runs(Planned p, Runner& runner) {
@@ -37,14 +43,15 @@ Planned as_it_runs(Planned p, Runner& runner) {
   return runnable(std::move(p), runner);
 }
 
-// Ctrl-C while it is planned ends the search, and the best plan so far is used.
+// A signal while it is planned ends the command: a search that ends early has a plan, but what was asked for has not
+// begun.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
   if (a.is_plan) return as_it_runs(open_plan(a.target, runner, Follow::kWhole, a.request.profile_file), runner);
   Request request = a.request;
   request.forward_will_do = forward_will_do;
-  Planned p = as_it_runs(plan_watched(request, runner), runner);
-  interrupted = false;
-  return p;
+  Planned p = plan_watched(request, runner);
+  if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted while it was planned, and nothing ran");
+  return as_it_runs(std::move(p), runner);
 }
 
 TrainOptions options_of(const Arguments& a) {
@@ -76,9 +83,8 @@ struct StepLines {
     const bool end = step + 1 == steps;
     if (!end && now - last < std::chrono::milliseconds(terminal ? 200 : 2000)) return;
     last = now;
-    fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss,
-               terminal && !end ? "   " : "\n");
-    std::fflush(stderr);
+    tell_raw(fmt::format("{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss,
+                         terminal && !end ? "   " : "\n"));
   }
 };
 
@@ -125,6 +131,30 @@ std::string verdict_text(const TrainReport& r, DType dtype) {
   return fmt::format("as the serial run: {} is allowed in float64", tolerance);
 }
 
+// With all its files. The log is written also of a run that ends with an error.
+TrainReport trained(const Arguments& a, const Planned& p, TrainOptions options, const std::string& log) {
+  std::optional<CatchInterrupt> caught;
+  bool kept = false;
+  options.before_steps = [&] { caught.emplace(); };
+  const auto write_log = [&] {
+    kept = true;
+    if (!a.log.empty()) write_file(a.log, log);
+  };
+  const auto keep = [&](const TrainReport& r) {
+    Writes writes;
+    writes.add(write_log);
+    if (!a.trace.empty()) writes.add([&] { write_file(a.trace, chrome_trace(r.trace, p.physical, p.cluster)); });
+    caught.reset();
+    writes.end();
+  };
+  try {
+    return train(p, options, load_kernels(), keep);
+  } catch (const Error&) {
+    if (!kept && !log.empty()) write_log();
+    throw;
+  }
+}
+
 }  // namespace
 
 int train_command(const Arguments& a) {
@@ -138,18 +168,12 @@ int train_command(const Arguments& a) {
   TrainOptions options = options_of(a);
   options.progress = StepLines{log};
   if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
-  TrainReport r;
-  {
-    const CatchInterrupt caught;
-    r = train(p, options, load_kernels());
-  }
-  if (!a.log.empty()) write_file(a.log, log);
-  if (!a.trace.empty()) write_file(a.trace, chrome_trace(r.trace, p.physical, p.cluster));
+  const TrainReport r = trained(a, p, std::move(options), log);
   if (a.json) print_json(train_json(r));
   else print_train(r, p);
   print_timings(runner, a);
   if (r.interrupted) {
-    fmt::print(stderr, "interrupted after step {}\n", r.steps);
+    tell("interrupted after step {}", r.steps);
     return static_cast<int>(ExitCode::kInterrupted);
   }
   if (!r.max_error_vs_serial) return 0;

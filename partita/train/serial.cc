@@ -44,29 +44,30 @@ double loss_error(double loss, double serial) {
   return difference_of(loss, serial) / std::max(std::isfinite(serial) ? std::abs(serial) : 0, kSmallWeight);
 }
 
-SerialRun serial_run(const Graph& graph, const Arrays& start, const TrainOptions& options, Kernels& kernels) {
+SerialRun serial_run(const Graph& graph, const Dataset& data, const Arrays& start, const TrainOptions& options,
+                     Kernels& kernels) {
   const Cluster one = load_cluster("local:1");
   const PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
-  StepsReport run = run_steps(graph, physical, training_data(graph, options), start, options, kernels, false);
+  StepsReport run = run_steps(graph, physical, data, start, options, kernels, false);
   return {std::move(run.losses), std::move(run.weights)};
 }
 
 // The serial run again, kRoundedRuns times, with other roundings of one phase's results.
 template <typename Visit>
-void for_rounded_runs(const Graph& graph, const Arrays& start, const TrainOptions& options, Kernels& kernels,
-                      Phase phase, Visit visit) {
+void for_rounded_runs(const Graph& graph, const Dataset& data, const Arrays& start, const TrainOptions& options,
+                      Kernels& kernels, Phase phase, Visit visit) {
   for (int run = 0; run < kRoundedRuns; ++run) {
     RoundingKernels rounded(kernels, phase, options.seed + static_cast<uint64_t>(run));
-    visit(serial_run(graph, start, options, rounded));
+    visit(serial_run(graph, data, start, options, rounded));
   }
 }
 
 // For a float64 run whose errors are above kFloat64Tolerance. Each tensor may differ by kRoundingFactor times what it
 // differs by under other roundings of the backward pass.
-void measure_rounding(const Graph& graph, const Arrays& start, const SerialRun& serial, const TrainOptions& options,
-                      Kernels& kernels, TrainReport& report) {
+void measure_rounding(const Graph& graph, const Dataset& data, const Arrays& start, const SerialRun& serial,
+                      const TrainOptions& options, Kernels& kernels, TrainReport& report) {
   std::map<std::string, double> rounding;
-  for_rounded_runs(graph, start, options, kernels, Phase::kBackward, [&](const SerialRun& other) {
+  for_rounded_runs(graph, data, start, options, kernels, Phase::kBackward, [&](const SerialRun& other) {
     for (const auto& [name, values] : serial.weights)
       rounding[name] = std::max(rounding[name], error_of(other.weights.at(name), values));
   });
@@ -84,11 +85,11 @@ void measure_rounding(const Graph& graph, const Arrays& start, const SerialRun& 
 
 // For a run in a shorter type whose first loss differs by more than is allowed: by how much it differs under other
 // roundings of the first step's forward pass.
-double loss_rounding(const Graph& graph, const Arrays& start, const SerialRun& serial, TrainOptions options,
-                     Kernels& kernels) {
+double loss_rounding(const Graph& graph, const Dataset& data, const Arrays& start, const SerialRun& serial,
+                     TrainOptions options, Kernels& kernels) {
   options.steps = 1;
   double rounding = 0;
-  for_rounded_runs(graph, start, options, kernels, Phase::kForward, [&](const SerialRun& other) {
+  for_rounded_runs(graph, data, start, options, kernels, Phase::kForward, [&](const SerialRun& other) {
     rounding = std::max(rounding, loss_error(other.losses[0], serial.losses[0]));
   });
   return rounding;
@@ -99,7 +100,7 @@ double loss_tolerance(DType dtype) { return is_low(dtype) ? kLowUnits * epsilon_
 }  // namespace
 
 SerialRun train_serial(const Graph& graph, const TrainOptions& options, Kernels& kernels) {
-  return serial_run(graph, starting_weights(graph, {}, options), options, kernels);
+  return serial_run(graph, training_data(graph, options), starting_weights(graph, {}, options), options, kernels);
 }
 
 void compare_with(const SerialRun& serial, TrainReport& report) {
@@ -114,14 +115,14 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
   report.max_loss_error_vs_serial = worst_loss;
 }
 
-void verify_serial(const Graph& graph, const Arrays& start, DType dtype, const TrainOptions& options, Kernels& kernels,
-                   TrainReport& report) {
-  const SerialRun serial = serial_run(graph, start, options, kernels);
+void verify_serial(const Graph& graph, const Dataset& data, const Arrays& start, DType dtype,
+                   const TrainOptions& options, Kernels& kernels, TrainReport& report) {
+  const SerialRun serial = serial_run(graph, data, start, options, kernels);
   compare_with(serial, report);
   if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kFloat64Tolerance))
-    measure_rounding(graph, start, serial, options, kernels, report);
+    measure_rounding(graph, data, start, serial, options, kernels, report);
   if (dtype != DType::kFloat64 && !(*report.first_loss_error_vs_serial <= loss_tolerance(dtype)))
-    report.loss_rounding_error = loss_rounding(graph, start, serial, options, kernels);
+    report.loss_rounding_error = loss_rounding(graph, data, start, serial, options, kernels);
 }
 
 double allowed_first_loss(const TrainReport& report, DType dtype) {

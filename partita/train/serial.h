@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "partita/runtime/array_file.h"
+#include "partita/train/dataset.h"
 #include "partita/train/train.h"
 
 namespace partita {
@@ -24,10 +25,10 @@ SerialRun train_serial(const Graph& training, const TrainOptions& options, Kerne
 // 0.01); losses likewise. A value that is no number on one side only counts as infinite.
 void compare_with(const SerialRun& serial, TrainReport& report);
 
-// Makes the serial run from the weights `start` and compares a report with it. Where they differ by more than is
-// allowed, measures what rounding explains.
-void verify_serial(const Graph& training, const Arrays& start, DType dtype, const TrainOptions& options,
-                   Kernels& kernels, TrainReport& report);
+// Makes the serial run of the data from the weights `start` and compares a report with it. Where they differ by more
+// than is allowed, measures what rounding explains.
+void verify_serial(const Graph& training, const Dataset& data, const Arrays& start, DType dtype,
+                   const TrainOptions& options, Kernels& kernels, TrainReport& report);
 
 // What first_loss_error_vs_serial may be, in a type that is shorter than float64.
 double allowed_first_loss(const TrainReport& report, DType dtype);

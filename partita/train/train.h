@@ -24,6 +24,7 @@ struct TrainOptions {
   // After each step, in order; `steps` are those of the whole run.
   std::function<void(int64_t step, int64_t steps, double loss)> progress;
   std::function<void(const std::string&)> note;  // what a user should know of the weights
+  std::function<void()> before_steps;            // all is read, and the first step begins
   std::atomic<bool>* stop = nullptr;             // looked at after every few steps
 };
 
@@ -50,7 +51,10 @@ struct TrainReport {
   std::optional<Differing> beyond_rounding;  // what rounding does not explain, the worst first
 };
 
-// With options.verify_serial the report has the errors; expect_as_serial (train/serial.h) judges them.
-TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels);
+// With options.verify_serial the report has the errors; expect_as_serial (train/serial.h) judges them. `keep`: once the
+// steps are made, before anything is compared or tested; it is called also if the weights could not be saved, which is
+// bad input afterwards.
+TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels,
+                  const std::function<void(const TrainReport&)>& keep = nullptr);
 
 }  // namespace partita
