@@ -16,10 +16,10 @@ namespace {
 std::string config_file(const std::string& model) {
   if (model.starts_with("zoo:")) return "";
   if (model.ends_with(".json")) return model;
-  if (!std::filesystem::is_directory(model)) return "";
-  const std::filesystem::path file = std::filesystem::path(model) / "config.json";
-  if (!std::filesystem::exists(file)) fail("{}: the folder has no config.json", model);
-  return file.string();
+  if (!is_folder(model)) return "";
+  const std::string file = (std::filesystem::path(model) / "config.json").string();
+  if (!leads_somewhere(file)) fail("{}: the folder has no config.json", model);
+  return file;
 }
 
 // A note where images come out and no loss is given. Nobody has said where the classes lie: PyTorch has them on axis 1,
@@ -36,7 +36,7 @@ std::string assumed_loss(const Graph& forward, const std::string& loss) {
 
 // Bad input where the reference is a file of no kind that is known. A name of the zoo may do without "zoo:".
 void expect_model_file(const std::string& model) {
-  if (model.starts_with("zoo:") || !std::filesystem::exists(model)) return;
+  if (model.starts_with("zoo:") || !leads_somewhere(model)) return;
   for (const ModelInfo& known : list_models())
     if (known.name == model) return;
   fail(
@@ -60,8 +60,10 @@ LoadedModel read_onnx(const Request& request, Registry registry) {
 LoadedModel build(const Request& request, Registry registry) {
   const std::string config = config_file(request.model);
   if (config.empty()) expect_model_file(request.model);
-  Model built = config.empty() ? build_model(request.model, request.bindings, std::move(registry))
-                               : build_huggingface(config, read_file(config), request.bindings, std::move(registry));
+  Model built = config.empty()
+                    ? build_model(request.model, request.bindings, std::move(registry))
+                    : build_huggingface(config, read_file(config, "a model's configuration", kMostOfDescription),
+                                        request.bindings, std::move(registry));
   LoadedModel model{std::move(built.graph), built.loss, std::move(built.weight_names), std::nullopt, {}};
   model.findings.notes = std::move(built.notes);
   return model;

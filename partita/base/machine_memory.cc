@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "partita/base/error.h"
+
 namespace partita {
 
 namespace {
@@ -59,6 +61,14 @@ int64_t address_bytes() {
 
 int64_t resident_bytes() { return pages_of_process().resident; }
 int64_t available_bytes() { return std::max<int64_t>(0, std::min({system_bytes(), group_bytes(), address_bytes()})); }
+
+void expect_available(int64_t bytes, std::string_view what) {
+  constexpr int64_t kLittle = 1 << 28;  // is not worth a look
+  if (bytes <= kLittle) return;
+  if (const int64_t left = available_bytes(); bytes > left)
+    throw Error(ExitCode::kInfeasible,
+                fmt::format("{}: takes {} bytes of memory, and this machine has {} left", what, bytes, left));
+}
 
 MayRunOut::MayRunOut(bool may_now) : before_(may) { may = may_now; }
 MayRunOut::~MayRunOut() { may = before_; }

@@ -1,17 +1,17 @@
 // Makes a cluster from a preset or a YAML file: devices and hosts first, then their routes.
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/cluster/cluster.h"
 #include "partita/cluster/device_types.h"
 #include "partita/cluster/links.h"
 #include "partita/cluster/presets.h"
 #include "partita/cluster/router.h"
 #include "partita/cluster/tree.h"
+#include "partita/cluster/yaml_size.h"
 
 namespace partita {
 
@@ -20,9 +20,10 @@ using cluster_file::Tree;
 
 namespace {
 
-YAML::Node load_yaml(const Reader& r, std::string_view yaml) {
+YAML::Node load_yaml(const Reader& r, const std::string& yaml) {
+  cluster_file::expect_bounded(r, yaml);
   try {
-    return YAML::Load(std::string(yaml));
+    return YAML::Load(yaml);
   } catch (const YAML::Exception& e) {
     fail("{}:{}: not YAML: {}", r.origin, e.mark.line + 1, e.msg);
   }
@@ -69,9 +70,10 @@ std::vector<int> add_devices(const Tree& tree, int kept, Cluster& c) {
 
 }  // namespace
 
-Cluster parse_cluster(std::string_view yaml, std::string_view origin, int devices) {
-  const Reader r{std::string(origin)};
-  YAML::Node root = load_yaml(r, yaml);
+namespace {
+
+Cluster read_cluster(const Reader& r, std::string_view yaml, int devices) {
+  YAML::Node root = load_yaml(r, std::string(yaml));
   check_map(r, root, "cluster", {"name", "device_types", "topology"}, {"links", "use_devices"});
   Cluster c;
   c.name = read_word(r, root["name"], "name");
@@ -95,18 +97,26 @@ Cluster parse_cluster(std::string_view yaml, std::string_view origin, int device
   return c;
 }
 
+}  // namespace
+
+Cluster parse_cluster(std::string_view yaml, std::string_view origin, int devices) {
+  const Reader r{std::string(origin)};
+  try {
+    return read_cluster(r, yaml, devices);
+  } catch (const YAML::Exception& e) {
+    fail("{}:{}: not a cluster: {}", origin, std::max(1, e.mark.line + 1), e.msg);
+  }
+}
+
 Cluster load_cluster(std::string_view reference, int devices) {
   if (auto text = preset_text(reference)) return parse_cluster(*text, reference, devices);
-  std::ifstream file{std::string(reference)};
-  if (!file) {
+  const std::string file(reference);
+  if (!leads_somewhere(file)) {
     std::vector<std::string> names;
     for (const ClusterPreset& p : cluster_presets()) names.push_back(p.name);
     fail("cluster '{}' is neither a file that can be read nor a preset ({})", reference, fmt::join(names, ", "));
   }
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) fail("cluster '{}' cannot be read; give a YAML file (docs/cluster.md)", reference);
-  return parse_cluster(text.str(), reference, devices);
+  return parse_cluster(read_file(file, "a cluster's YAML file", kMostOfDescription), reference, devices);
 }
 
 }  // namespace partita

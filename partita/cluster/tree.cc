@@ -32,6 +32,9 @@ void check_level(const Reader& r, const YAML::Node& node, bool root) {
   for (const auto& child : children) check_level(r, child, false);
 }
 
+// Far more than a tree of kMostDevices devices needs.
+constexpr size_t kMostPlaces = size_t{8} * kMostDevices, kLongestName = 1000;
+
 struct Expansion {
   const Reader& r;
   const std::map<std::string, Device>& types;
@@ -79,6 +82,12 @@ void expand(Expansion& e, const YAML::Node& node, const std::string& name, int p
   const int at = static_cast<int>(tree.places.size());
   tree.places.push_back({name, parent, parent < 0 ? 0 : tree.places[parent].depth + 1, false, wire, host_place});
   if (parent >= 0) claim(e, node, name);
+  if (tree.places.size() > kMostPlaces)
+    e.r.fail_at(node, "more than {} levels and devices; reduce a count", kMostPlaces);
+  if (name.size() > kLongestName)
+    e.r.fail_at(node,
+                "the name of a place, with those of the levels above it, has more than {} characters; shorten one",
+                kLongestName);
   if (node["type"]) {
     Device d = type_of(e, node["type"], what + ": type");
     d.name = name;

@@ -30,9 +30,11 @@ int edit_distance(std::string_view a, std::string_view b);
 // else the list of known names.
 template <typename Keys>
 std::string suggestion(std::string_view key, const Keys& known) {
+  constexpr size_t kLongestMeant = 200;  // no known name is so long, and distances take time
   std::string best;
   int best_score = std::numeric_limits<int>::max();
   for (std::string_view k : known) {
+    if (key.size() > kLongestMeant) break;
     int distance = edit_distance(key, k);
     size_t common = 0;
     while (common < std::min(key.size(), k.size()) && key[common] == k[common]) ++common;

@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
+#include "partita/base/machine_memory.h"
 
 namespace partita {
 
@@ -109,6 +110,8 @@ std::string narrow(const std::vector<Ours>& values) {
 Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
   ensure(stored_bytes(shape, type) == static_cast<int64_t>(bytes.size()), "{} bytes for an array [{}]", bytes.size(),
          fmt::join(shape, "x"));
+  expect_available(static_cast<int64_t>(bytes.size() / static_cast<size_t>(bytes_of(type)) * sizeof(double)),
+                   "an array of a file");
   Values values{.dtype = dtype_of(type), .shape = shape};
   switch (type) {
     case StoredType::kFloat32:

@@ -1,20 +1,20 @@
 // Reads problems, checks them, and names the place of what is wrong; reads and writes packed files.
 #include "partita/network/problem.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <unordered_map>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/base/output_file.h"
 #include "partita/base/threads.h"
 
@@ -297,11 +297,14 @@ Network read_problem(const std::string& path, const Watch& watch) {
 }
 
 std::string read_text(const std::string& path, const Watch& watch) {
-  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not a file", path);
-  if (FILE* file = std::fopen(path.c_str(), "rb")) std::fclose(file);
-  else fail("{}: cannot be read: {}", path, std::strerror(errno));
-  gzFile file = gzopen(path.c_str(), "rb");
-  if (!file) fail("{}: cannot be read", path);
+  constexpr int64_t kMost = int64_t{4} << 30;  // ten times the largest public problem
+  const int descriptor = open_file(path, "a file");
+  gzFile file = gzdopen(descriptor, "rb");
+  if (!file) {
+    close(descriptor);
+    fail("{}: cannot be read: zlib cannot begin", path);
+  }
+  const std::unique_ptr<gzFile_s, decltype(&gzclose)> closed(file, &gzclose);
   gzbuffer(file, 1 << 18);
   std::string text;
   constexpr size_t kPiece = 1 << 20;
@@ -311,11 +314,12 @@ std::string read_text(const std::string& path, const Watch& watch) {
     const size_t before = text.size();
     text.resize(before + kPiece);
     got = gzread(file, text.data() + before, kPiece);
-    text.resize(before + std::max(got, 0));
+    text.resize(before + static_cast<size_t>(std::max(got, 0)));
+    if (static_cast<int64_t>(text.size()) > kMost) fail("{}: has more than {} bytes, or does not end", path, kMost);
   } while (got > 0);
   int error = Z_OK;
   gzerror(file, &error);
-  if (gzclose(file) != Z_OK || got < 0 || (error != Z_OK && error != Z_STREAM_END))
+  if (got < 0 || (error != Z_OK && error != Z_STREAM_END))
     fail("{}: is cut off, or broken: it does not unpack beyond byte {}", path, text.size());
   return text;
 }

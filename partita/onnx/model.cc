@@ -16,10 +16,10 @@ namespace partita::onnx_model {
 namespace {
 
 onnx::ModelProto parsed(const std::string& path) {
-  const std::string bytes = read_file(path, kOnnxFile);
-  onnx::ModelProto proto;
-  if (bytes.size() > INT_MAX)
+  if (is_regular_file(path) && size_of_file(path, kOnnxFile) > INT_MAX)
     fail("{}: larger than 2 GiB; export it with its weights in a file of their own (external_data=True)", path);
+  const std::string bytes = read_file(path, kOnnxFile, INT_MAX);
+  onnx::ModelProto proto;
   if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !proto.has_graph() ||
       proto.ir_version() <= 0 || proto.opset_import().empty())
     fail("{}: not an ONNX file, or damaged ({} bytes)", path, bytes.size());

@@ -158,14 +158,14 @@ TensorSize size_of(const onnx::TensorProto& tensor, const std::string& path) {
   if (!dtype_of(tensor.data_type()))
     fail("{}, tensor '{}': element type {} is not supported; export the model in float32 or float64", path,
          tensor.name(), type_name(tensor.data_type()));
-  TensorSize size;
-  for (int64_t extent : tensor.dims()) {
-    if (extent < 0 || __builtin_mul_overflow(size.count, extent, &size.count))
-      fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
-    size.shape.push_back(extent);
-  }
-  if (__builtin_mul_overflow(size.count, bytes_of(stored_type_of(tensor.data_type())), &size.bytes))
-    fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
+  TensorSize size{.shape = Shape(tensor.dims().begin(), tensor.dims().end())};
+  const int64_t each = bytes_of(stored_type_of(tensor.data_type()));
+  const auto bytes = stored_bytes(size.shape, stored_type_of(tensor.data_type()));
+  if (!bytes)
+    fail("{}, tensor '{}': [{}] is no shape: its extents are negative, or more than can be counted", path,
+         tensor.name(), fmt::join(tensor.dims(), "x"));
+  size.bytes = *bytes;
+  size.count = *bytes / each;
   return size;
 }
 

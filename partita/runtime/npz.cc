@@ -101,22 +101,17 @@ class NpyHeader {
   std::string where_;
 };
 
-Values parse_npy(std::string_view bytes, const std::string& where) {
-  if (!bytes.starts_with(kNpyMagic)) fail("{}: not an array in NumPy's format", where);
-  if (bytes.size() < 10) fail("{}: cut short inside its header", where);
-  const int version = static_cast<unsigned char>(bytes[6]);
-  if (version < 1 || version > 3) fail("{}: version {} of the .npy format is not known", where, version);
-  const std::size_t length_bytes = version == 1 ? 2 : 4;
-  std::size_t length = 0;
-  if (bytes.size() < 8 + length_bytes) fail("{}: cut short inside its header", where);
-  for (std::size_t i = 0; i < length_bytes; ++i)
-    length |= static_cast<std::size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
-  bytes.remove_prefix(8 + length_bytes);
-  if (bytes.size() < length) fail("{}: cut short inside its header", where);
-  const NpyHeader header(bytes.substr(0, length), where);
-  bytes.remove_prefix(length);
+// What stands before the numbers of an array.
+struct NpyHead {
+  Shape shape;
+  StoredType type = StoredType::kFloat32;
+  std::size_t begin = 0;  // of the numbers
+};
 
-  const std::string_view descr = *header.descr;
+// The longest header of version 1, and what stands before it.
+constexpr std::size_t kMostOfHead = 0xffff + 12;
+
+StoredType type_of(std::string_view descr, const std::string& where) {
   const auto type = descr.empty() ? kTypes.end() : kTypes.find(descr.substr(1));
   if (type == kTypes.end())
     fail(
@@ -127,13 +122,41 @@ Values parse_npy(std::string_view bytes, const std::string& where) {
     fail("{}: '{}' is big-endian: convert it with numpy.astype('<{}')", where, descr, type->first);
   if (descr[0] != '<' && descr[0] != '|' && descr[0] != '=' && descr[0] != '>')
     fail("{}: element type '{}' is not supported", where, descr);
-  if (*header.fortran_order && header.shape->size() > 1)
+  return type->second;
+}
+
+// Of a file of `size` bytes that begins with these. Bad input if the file has not just the bytes that its header tells
+// of: no more of it needs to be read.
+NpyHead head_of(std::string_view beginning, uint64_t size, const std::string& where) {
+  if (!beginning.starts_with(kNpyMagic)) fail("{}: not an array in NumPy's format", where);
+  if (beginning.size() < 10) fail("{}: cut short inside its header", where);
+  const int version = static_cast<unsigned char>(beginning[6]);
+  if (version < 1 || version > 3) fail("{}: version {} of the .npy format is not known", where, version);
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  std::size_t length = 0;
+  if (beginning.size() < 8 + length_bytes) fail("{}: cut short inside its header", where);
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    length |= static_cast<std::size_t>(static_cast<unsigned char>(beginning[8 + i])) << (8 * i);
+  NpyHead head;
+  head.begin = 8 + length_bytes + length;
+  if (head.begin > size) fail("{}: cut short inside its header", where);
+  if (head.begin > beginning.size()) fail("{}: the .npy header has {} bytes, too many for an array", where, length);
+  const NpyHeader header(beginning.substr(8 + length_bytes, length), where);
+  head.shape = *header.shape;
+  head.type = type_of(*header.descr, where);
+  if (*header.fortran_order && head.shape.size() > 1)
     fail("{}: the array is in column-major order: convert it with numpy.ascontiguousarray", where);
-  const auto size = stored_bytes(*header.shape, type->second);
-  if (!size || static_cast<std::size_t>(*size) != bytes.size())
-    fail("{}: an array [{}] of '{}' needs {} bytes, the file has {}", where, fmt::join(*header.shape, "x"), descr,
-         size ? *size : -1, bytes.size());
-  return from_bytes(*header.shape, type->second, bytes);
+  const auto needed = stored_bytes(head.shape, head.type);
+  if (!needed) fail("{}: an array [{}] has more bytes than can be counted", where, fmt::join(head.shape, "x"));
+  if (static_cast<uint64_t>(*needed) != size - head.begin)
+    fail("{}: an array [{}] of '{}' needs {} bytes, the file has {}", where, fmt::join(head.shape, "x"), *header.descr,
+         *needed, size - head.begin);
+  return head;
+}
+
+Values parse_npy(std::string_view bytes, const std::string& where) {
+  const NpyHead head = head_of(bytes.substr(0, kMostOfHead), bytes.size(), where);
+  return from_bytes(head.shape, head.type, bytes.substr(head.begin));
 }
 
 // NumPy has no bfloat16: it is written as float32, which holds each of its numbers.
@@ -175,12 +198,15 @@ Arrays parse_arrays(const std::string& path, std::string_view bytes) {
     if (arrays.contains(name)) fail("{}: two arrays are named '{}'", path, name);
     const std::string where = fmt::format("{}, array '{}'", path, name);
     std::string inflated;
+    head_of(beginning_of_member(bytes, m, kMostOfHead, where, inflated), m.size, where);
     arrays[name] = parse_npy(read_member(bytes, m, where, inflated), where);
   }
   return arrays;
 }
 
-Arrays read_arrays(const std::string& path) { return parse_arrays(path, read_file(path)); }
+Arrays read_arrays(const std::string& path) {
+  return parse_arrays(path, read_file(path, "a file of arrays", kMostOfArrays));
+}
 
 void write_npz(const std::string& path, const Arrays& arrays) {
   ZipWriter writer{path, {}, {}, 0};

@@ -2,7 +2,6 @@
 #include "partita/runtime/safetensors.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -21,6 +20,8 @@ const std::map<std::string, StoredType, std::less<>> kTypes{
     {"U8", StoredType::kUint8},    {"I16", StoredType::kInt16},   {"U16", StoredType::kUint16},
     {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32},  {"I64", StoredType::kInt64},
     {"BOOL", StoredType::kBool},   {"F16", StoredType::kFloat16}, {"BF16", StoredType::kBFloat16}};
+
+constexpr uint64_t kMostOfHeader = 100'000'000;  // as the format's own library has it
 
 // A list of numbers, none of them negative; empty if the entry is something else.
 std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) {
@@ -77,6 +78,8 @@ int64_t header_length(const std::string& path, std::string_view bytes, int64_t s
   if (bytes.size() < 8) fail("{}: not a safetensors file: {} bytes have no room for a header", path, bytes.size());
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  if (length > kMostOfHeader && length <= static_cast<uint64_t>(size - 8))
+    fail("{}: a header of {} bytes; safetensors has at most {}", path, length, kMostOfHeader);
   if (length > static_cast<uint64_t>(size - 8))
     fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, size);
   return static_cast<int64_t>(length);
@@ -85,11 +88,7 @@ int64_t header_length(const std::string& path, std::string_view bytes, int64_t s
 }  // namespace
 
 StoredArrays list_safetensors(const std::string& path) {
-  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not a file", path);
-  std::error_code error;
-  const auto found = std::filesystem::file_size(path, error);
-  if (error) fail("{}: cannot be read: {}", path, error.message());
-  const auto size = static_cast<int64_t>(found);
+  const int64_t size = size_of_file(path);
   const int64_t length = header_length(path, read_range(path, 0, std::min<int64_t>(8, size)), size);
   return parse_header(path, read_range(path, 8, length), 8 + length, size);
 }

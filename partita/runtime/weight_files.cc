@@ -17,14 +17,14 @@ using nlohmann::json;
 
 // The file of weights or the index that a path means.
 std::string resolved(const std::string& path) {
-  if (!fs::is_directory(path)) return path;
+  if (!is_folder(path)) return path;
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"})
-    if (fs::exists(fs::path(path) / name)) return (fs::path(path) / name).string();
+    if (const std::string file = (fs::path(path) / name).string(); is_regular_file(file)) return file;
   fail("{}: the folder has neither model.safetensors nor model.safetensors.index.json", path);
 }
 
 std::map<std::string, std::string> read_index(const std::string& path) {
-  const std::string text = read_file(path);
+  const std::string text = read_file(path, "an index of weights", kMostOfDescription);
   expect_shallow_json(text, path);
   const json index = json::parse(text, nullptr, false);
   const json* map = index.is_object() && index.contains("weight_map") ? &index["weight_map"] : nullptr;
@@ -62,7 +62,7 @@ StoredArrays WeightFiles::locate(const std::vector<std::string>& names) const {
   for (const std::string& name : names) files.insert(file_of_.at(name));
   std::vector<std::string> missing;
   for (const std::string& file : files)
-    if (!fs::is_regular_file(file)) missing.push_back(file);
+    if (!is_regular_file(file)) missing.push_back(file);
   if (!missing.empty())
     fail("{}: {} missing: {}", path_, missing.size() == 1 ? "a file is" : "files are", fmt::join(missing, ", "));
   std::map<std::string, StoredArrays> headers;

@@ -3,10 +3,12 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/machine_memory.h"
 
 namespace partita {
 namespace {
@@ -101,17 +103,19 @@ std::vector<ZipMember> zip_directory(std::string_view bytes, const std::string& 
 
 namespace {
 
-std::string inflate(std::string_view from, uint64_t size, const std::string& where) {
+// The first `size` bytes of what `from` inflates to; `whole`: there are no more.
+std::string inflate(std::string_view from, uint64_t size, bool whole, const std::string& where) {
   // Deflate shrinks at most 1032:1, so that a damaged size asks for no more memory than that.
   if (size / 1032 > from.size() + 64)
     fail("{}: {} bytes cannot hold the {} that its directory promises: the archive is damaged", where, from.size(),
          size);
+  expect_available(static_cast<int64_t>(size), where);
   std::string to(size, '\0');
   z_stream z{};
   if (inflateInit2(&z, -MAX_WBITS) != Z_OK) fail("{}: zlib could not be started", where);
   std::size_t in = 0, out = 0;
   int code = Z_OK;
-  while (code == Z_OK) {
+  while (code == Z_OK && (whole || out < to.size())) {
     constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
     const uInt give = static_cast<uInt>(std::min(from.size() - in, kMost)),
                room = static_cast<uInt>(std::min(to.size() - out, kMost));
@@ -125,7 +129,7 @@ std::string inflate(std::string_view from, uint64_t size, const std::string& whe
     if (give == z.avail_in && room == z.avail_out && code == Z_OK) code = Z_BUF_ERROR;
   }
   inflateEnd(&z);
-  if (code != Z_STREAM_END || out != to.size()) fail("{}: its compressed data is damaged", where);
+  if ((whole && code != Z_STREAM_END) || out != to.size()) fail("{}: its compressed data is damaged", where);
   return to;
 }
 
@@ -133,10 +137,8 @@ uint64_t crc_of(std::string_view bytes) {
   return crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
 }
 
-}  // namespace
-
-std::string_view read_member(std::string_view bytes, const ZipMember& m, const std::string& where,
-                             std::string& inflated) {
+// A member's bytes as they are stored.
+std::string_view data_of(std::string_view bytes, const ZipMember& m, const std::string& where) {
   if (m.flags & 1) fail("{}: is encrypted", where);
   Reader local(bytes, m.offset, where);
   if (local.number(4) != kLocal)
@@ -145,11 +147,27 @@ std::string_view read_member(std::string_view bytes, const ZipMember& m, const s
   const uint64_t name = local.number(2), extra = local.number(2);
   local.take(name + extra);
   const std::string_view data = local.take(m.compressed);
-  if (m.method == 8) inflated = inflate(data, m.size, where);
-  else if (m.method != 0)
+  if (m.method != 0 && m.method != 8)
     fail("{}: compressed by method {}; numpy.savez and numpy.savez_compressed write 0 and 8", where, m.method);
-  else if (m.size != m.compressed)
+  if (m.method == 0 && m.size != m.compressed)
     fail("{}: the archive is damaged: stored in {} bytes, but {} long", where, m.compressed, m.size);
+  return data;
+}
+
+}  // namespace
+
+std::string_view beginning_of_member(std::string_view bytes, const ZipMember& m, std::size_t most,
+                                     const std::string& where, std::string& inflated) {
+  const std::string_view data = data_of(bytes, m, where);
+  if (m.method == 0) return data.substr(0, most);
+  inflated = inflate(data, std::min<uint64_t>(m.size, most), false, where);
+  return inflated;
+}
+
+std::string_view read_member(std::string_view bytes, const ZipMember& m, const std::string& where,
+                             std::string& inflated) {
+  const std::string_view data = data_of(bytes, m, where);
+  if (m.method == 8) inflated = inflate(data, m.size, true, where);
   const std::string_view content = m.method == 0 ? data : std::string_view(inflated);
   if (crc_of(content) != m.crc) fail("{}: its checksum is wrong: the file is damaged", where);
   return content;

@@ -14,6 +14,9 @@ struct ZipMember {
 };
 // Bad input names `path`, or `where`.
 std::vector<ZipMember> zip_directory(std::string_view bytes, const std::string& path);
+// The first bytes of a member's content, at most so many; the checksum is not looked at.
+std::string_view beginning_of_member(std::string_view bytes, const ZipMember& m, std::size_t most,
+                                     const std::string& where, std::string& inflated);
 // A member's content: part of `bytes`, or of `inflated`, which it may fill.
 std::string_view read_member(std::string_view bytes, const ZipMember& m, const std::string& where,
                              std::string& inflated);
