@@ -3,6 +3,7 @@
 
 #include "partita/graph/autodiff.h"
 #include "partita/graph/factors.h"
+#include "partita/graph/name_index.h"
 #include "partita/graph/parts.h"
 #include "partita/kernel_plan/registered.h"
 #include "partita/plan/resolve.h"
@@ -23,15 +24,16 @@ Graph evaluation_in_parts(const Planned& training) {
 Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
   Pins pins;
   DerivationCache cache;
+  const NameIndex names(training.training);
   for (size_t i = 0; i < evaluation.ops.size(); ++i) {
-    OpId same = training.training.find_op(evaluation.ops[i].name);
+    OpId same = names.find_op(evaluation.ops[i].name);
     if (!same.valid()) continue;
     const OpChoice& choice = training.plan.ops[same.index()];
     // Running statistics stand for batch statistics: an index that the evaluation form lacks can't be split.
     if (cache.get(evaluation.ops[i].bound, choice.mesh.extents, choice.strategies)) pins.ops[OpId(i)] = choice;
   }
   for (size_t t = 0; t < evaluation.tensors.size(); ++t) {
-    TensorId same = training.training.find_tensor(evaluation.tensors[t].name);
+    TensorId same = names.find_tensor(evaluation.tensors[t].name);
     if (!same.valid()) continue;
     auto kept = training.plan.kept.find(same);
     if (kept == training.plan.kept.end()) continue;

@@ -37,8 +37,11 @@ GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
 
 bool GraphBuilder::has_tensor(const std::string& name) const { return taken_.contains(tensor_key(name)); }
 
-// Every tensor's bytes are counted in 64 bits.
+// Every tensor's bytes are counted in 64 bits, and its axes are as many as arrays have in NumPy and PyTorch.
 static void check_size(const std::string& graph, const Tensor& tensor) {
+  constexpr size_t kMostAxes = 64;
+  if (tensor.shape.size() > kMostAxes)
+    fail("graph '{}': '{}' has {} axes; a tensor has at most {}", graph, tensor.name, tensor.shape.size(), kMostAxes);
   int64_t bytes = bytes_of(tensor.dtype);
   for (int64_t extent : tensor.shape)
     if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes))

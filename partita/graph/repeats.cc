@@ -28,6 +28,9 @@ bool is_number(const std::string& word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+// The largest number for one of more digits than 18.
+int64_t number_of(const std::string& digits) { return digits.size() > 18 ? INT64_MAX - 1 : std::stoll(digits); }
+
 const std::string& place_of(const Op& op) { return op.source.module.empty() ? op.name : op.source.module; }
 
 class Finder {
@@ -122,20 +125,50 @@ class Finder {
   // are looked at, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer one is either its multiple,
   // which saves less, or, by Fine and Wilf's theorem, no longer than the two together: it is passed over.
   void find_runs() {
-    std::vector<int> stretch_of(static_cast<std::size_t>(count_), -1);
-    std::vector<Stretch> stretches;
+    stretch_of_.assign(static_cast<std::size_t>(count_), -1);
     for (int period = 1; 2 * period <= count_; ++period)
       for (int i = 0; i + period < count_; i += period) {
-        if (stretch_of[i] >= 0 && is_passed_over(stretches[stretch_of[i]], i, period)) continue;
+        if (stretch_of_[i] >= 0 && is_passed_over(stretches_[stretch_of_[i]], i, period)) continue;
         if (kind_[i] != kind_[i + period] || alike(i, period).nowhere()) continue;
-        Run run{i, i + 1, period};
-        while (run.begin > 0 && !alike(run.begin - 1, period).nowhere()) --run.begin;
-        while (run.end + period < count_ && !alike(run.end, period).nowhere()) ++run.end;
+        const Run run = run_around(i, period);
         i = (run.end - 1) / period * period;
-        if (run.end - run.begin < period) continue;
+        if (run.end - run.begin < period || is_of_shorter(run)) continue;
         runs_.push_back(run);
-        mark_stretches(run, stretches, stretch_of);
+        mark_stretches(run);
       }
+  }
+
+  // Both ways from op i. In a stretch of a period that divides this one, all ops are alike as far as it goes.
+  Run run_around(int i, int period) const {
+    Run run{i, i + 1, period};
+    while (run.begin > 0 && !alike(run.begin - 1, period).nowhere()) {
+      const Stretch* s = stretch_with(run.begin - 1, period);
+      run.begin = s && run.begin - 1 + period < s->end ? s->begin : run.begin - 1;
+    }
+    while (run.end + period < count_ && !alike(run.end, period).nowhere()) {
+      const Stretch* s = stretch_with(run.end, period);
+      run.end = s && run.end + period < s->end ? s->end - period : run.end + 1;
+    }
+    return run;
+  }
+
+  // The stretch that an op is in, if its period divides this one.
+  const Stretch* stretch_with(int op, int period) const {
+    const int s = stretch_of_[op];
+    return s >= 0 && period % stretches_[s].period == 0 ? &stretches_[s] : nullptr;
+  }
+
+  // Whether all of a run is in a stretch of a shorter period that divides its own, but for the first ops of a copy,
+  // which let a copy begin wherever the longer period does.
+  bool is_of_shorter(const Run& run) const {
+    const Stretch* s = stretch_with(run.end, run.period);
+    if (!s || s->period == run.period || run.end + run.period > s->end || s->begin - run.begin > s->period)
+      return false;
+    for (int i = run.begin; i < s->begin; ++i) {
+      const Begins mine = alike(i, run.period), shorter = alike(i, s->period);
+      if (shorter.lowest > mine.lowest || shorter.highest < mine.highest) return false;
+    }
+    return true;
   }
 
   static bool is_passed_over(const Stretch& s, int i, int period) {
@@ -143,14 +176,14 @@ class Finder {
     return i >= s.begin + s.period && i + period + s.period <= s.end;
   }
 
-  void mark_stretches(const Run& run, std::vector<Stretch>& stretches, std::vector<int>& stretch_of) const {
+  void mark_stretches(const Run& run) {
     for (int begin = run.begin; begin < run.end;) {
       int end = begin;
       while (end < run.end && alike(end, run.period).anywhere()) ++end;
       if (end - begin >= run.period) {
         for (int i = begin; i < end + run.period; ++i)
-          if (stretch_of[i] < 0) stretch_of[i] = static_cast<int>(stretches.size());
-        stretches.push_back({begin, end + run.period, run.period});
+          if (stretch_of_[i] < 0) stretch_of_[i] = static_cast<int>(stretches_.size());
+        stretches_.push_back({begin, end + run.period, run.period});
       }
       begin = end + 1;
     }
@@ -222,7 +255,7 @@ class Finder {
     int word = -1;
     for (std::size_t w = 0; w < mine.size(); ++w) {
       if (mine[w] == next[w]) continue;
-      if (word >= 0 || !is_number(mine[w]) || !is_number(next[w]) || std::stoll(next[w]) != std::stoll(mine[w]) + 1)
+      if (word >= 0 || !is_number(mine[w]) || !is_number(next[w]) || number_of(next[w]) != number_of(mine[w]) + 1)
         return -1;
       word = static_cast<int>(w);
     }
@@ -254,6 +287,8 @@ class Finder {
   std::vector<int> parameters_before_{0};  // [i]: ops before op i that read one
   std::vector<bool> taken_;
   std::vector<Run> runs_;
+  std::vector<Stretch> stretches_;
+  std::vector<int> stretch_of_;        // by op: its first stretch, or -1
   std::priority_queue<Offer> offers_;  // the best of each run, some of which are taken by now
 };
 

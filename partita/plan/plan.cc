@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/json_append.h"
 #include "partita/base/json_fields.h"
+#include "partita/graph/name_index.h"
 
 namespace partita {
 
@@ -192,9 +194,9 @@ void check_version(Fields& in) {
 std::string print(const Plan& plan, const Graph& graph) {
   MeshTable meshes;
   Json ops = Json::object(), kept = Json::object(), mesh_list = Json::object();
-  for (size_t i = 0; i < plan.ops.size(); ++i) ops[graph.ops[i].name] = choice_json(plan.ops[i], meshes);
-  for (const auto& [id, placement] : plan.kept) kept[graph.tensor(id).name] = placement_json(placement, meshes);
-  for (const Mesh& mesh : meshes.meshes()) mesh_list[meshes.name_of(mesh)] = mesh_json(mesh);
+  for (size_t i = 0; i < plan.ops.size(); ++i) append(ops, graph.ops[i].name, choice_json(plan.ops[i], meshes));
+  for (const auto& [id, placement] : plan.kept) append(kept, graph.tensor(id).name, placement_json(placement, meshes));
+  for (const Mesh& mesh : meshes.meshes()) append(mesh_list, meshes.name_of(mesh), mesh_json(mesh));
   std::string text = "{\n";
   text += fmt::format("  \"schema_version\": {},\n", kSchemaVersion);
   text += fmt::format("  \"model\": {},\n", model_json(plan.model).dump());
@@ -239,7 +241,7 @@ std::string print(const Plan& plan, const Graph& graph) {
 
 namespace {
 
-std::vector<PlannedTransfer> read_transfers(const Json& json, const Graph& graph) {
+std::vector<PlannedTransfer> read_transfers(const Json& json, const Graph& graph, const NameIndex& names) {
   std::vector<PlannedTransfer> transfers;
   if (!json.is_array()) fail("plan: transfers is a list of [tensor, device, reader], not {}", json.type_name());
   for (const Json& entry : json) {
@@ -248,11 +250,11 @@ std::vector<PlannedTransfer> read_transfers(const Json& json, const Graph& graph
         (has_reader && !entry[2].is_string()))
       fail("plan: transfers: an entry is [tensor, device] or [tensor, device, reader], not {}", entry.dump());
     const auto name = entry[0].get<std::string>();
-    transfers.push_back({graph.find_tensor(name), DeviceId(entry[1].get<int>()), OpId()});
+    transfers.push_back({names.find_tensor(name), DeviceId(entry[1].get<int>()), OpId()});
     if (!transfers.back().tensor.valid()) fail("plan: transfers: tensor '{}' is not in model '{}'", name, graph.name);
     if (!has_reader) continue;
     const auto reader = entry[2].get<std::string>();
-    transfers.back().reader = graph.find_op(reader);
+    transfers.back().reader = names.find_op(reader);
     if (!transfers.back().reader.valid()) fail("plan: transfers: op '{}' is not in model '{}'", reader, graph.name);
   }
   return transfers;
@@ -285,10 +287,11 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
     fail("plan: 'objective' is comm or time, not '{}'", plan.objective);
   if (in.optional("paper_cost")) plan.paper_cost = in.value<double>("paper_cost");
   auto meshes = read_meshes(in.object("meshes"));
+  const NameIndex names(graph);
   plan.ops.resize(graph.ops.size());
   std::vector<bool> seen(graph.ops.size());
   for (const auto& [name, value] : in.object("ops").items()) {
-    OpId id = graph.find_op(name);
+    OpId id = names.find_op(name);
     if (!id.valid()) fail("plan: op '{}' is not in model '{}': the plan is for another model", name, graph.name);
     plan.ops[id.index()] = read_choice(value, meshes, fmt::format("plan: op '{}'", name));
     seen[id.index()] = true;
@@ -298,22 +301,22 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
       fail("plan: op '{}' of model '{}' has no entry: the plan is for another model, or was cut", graph.ops[i].name,
            graph.name);
   for (const auto& [name, value] : in.object("kept").items()) {
-    TensorId id = graph.find_tensor(name);
+    TensorId id = names.find_tensor(name);
     if (!id.valid()) fail("plan: tensor '{}' is not in model '{}': the plan is for another model", name, graph.name);
     plan.kept[id] = read_placement(value, meshes, fmt::format("plan: tensor '{}'", name));
   }
   if (in.optional("refetched"))
     for (const std::string& name : in.value<std::vector<std::string>>("refetched")) {
-      const TensorId id = graph.find_tensor(name);
+      const TensorId id = names.find_tensor(name);
       if (!id.valid()) fail("plan: refetched: tensor '{}' is not in model '{}'", name, graph.name);
       if (!plan.refetched.insert(id).second) fail("plan: refetched: tensor '{}' stands twice", name);
     }
   if (in.optional("order"))
     for (const std::string& name : in.value<std::vector<std::string>>("order")) {
-      plan.order.push_back(graph.find_op(name));
+      plan.order.push_back(names.find_op(name));
       if (!plan.order.back().valid()) fail("plan: order: op '{}' is not in model '{}'", name, graph.name);
     }
-  if (const Json* transfers = in.optional("transfers")) plan.transfers = read_transfers(*transfers, graph);
+  if (const Json* transfers = in.optional("transfers")) plan.transfers = read_transfers(*transfers, graph, names);
   in.done();
   return plan;
 }
@@ -337,8 +340,8 @@ std::string parse_cluster_text(std::string_view text) {
 namespace {
 
 // An op's own name is no pattern, stars or not.
-bool is_pattern(const std::string& name, const Graph& graph) {
-  return name.find('*') != std::string::npos && !graph.find_op(name).valid();
+bool is_pattern(const std::string& name, const NameIndex& names) {
+  return name.find('*') != std::string::npos && !names.find_op(name).valid();
 }
 
 // A star stands for any characters, or none.
@@ -361,15 +364,15 @@ bool matches(std::string_view pattern, std::string_view name) {
 }
 
 // The op of that name, or all that a pattern matches.
-std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph) {
-  if (const OpId id = graph.find_op(name); id.valid()) return {id};
+std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph, const NameIndex& names) {
+  if (const OpId id = names.find_op(name); id.valid()) return {id};
   const auto like = [&](const std::string& pattern) {
     std::vector<OpId> ops;
     for (size_t i = 0; i < graph.ops.size(); ++i)
       if (matches(pattern, graph.ops[i].name)) ops.emplace_back(i);
     return ops;
   };
-  if (!is_pattern(name, graph))
+  if (!is_pattern(name, names))
     fail("pins: op '{}' is not in model '{}'{}", name, graph.name,
          like(name + ".*").empty() ? "" : fmt::format("; '{}.*' names the ops of that layer", name));
   std::vector<OpId> ops = like(name);
@@ -379,14 +382,14 @@ std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph) {
 
 // What an object of names says of ops, each read by `read`. An op's own name counts more than patterns, which agree.
 template <typename Read>
-auto read_by_op(const Json& object, const Graph& graph, const Read& read) {
+auto read_by_op(const Json& object, const Graph& graph, const NameIndex& names, const Read& read) {
   std::map<OpId, std::decay_t<decltype(read("", object))>> values;
   std::map<OpId, std::string> pattern_of;
   for (const bool patterns : {true, false})
     for (const auto& [name, json] : object.items()) {
-      if (is_pattern(name, graph) != patterns) continue;
+      if (is_pattern(name, names) != patterns) continue;
       const auto value = read(name, json);
-      for (OpId id : ops_of_pins(name, graph)) {
+      for (OpId id : ops_of_pins(name, graph, names)) {
         const auto [known, fresh] = values.try_emplace(id, value);
         if (patterns && !fresh && !(known->second == value))
           fail("pins: op '{}' is pinned in two ways, by '{}' and by '{}'; pin it by its own name, which counts more",
@@ -398,38 +401,39 @@ auto read_by_op(const Json& object, const Graph& graph, const Read& read) {
   return values;
 }
 
-void read_device_types(Fields& in, const Graph& graph, Pins& pins) {
+void read_device_types(Fields& in, const Graph& graph, const NameIndex& names, Pins& pins) {
   if (!in.optional("device_types")) return;
-  pins.device_types = read_by_op(in.object("device_types"), graph, [](const std::string& name, const Json& value) {
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    const auto type = device_type_of(text);
-    if (!type) fail("pins: op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
-    return *type;
-  });
+  pins.device_types =
+      read_by_op(in.object("device_types"), graph, names, [](const std::string& name, const Json& value) {
+        const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+        const auto type = device_type_of(text);
+        if (!type) fail("pins: op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
+        return *type;
+      });
 }
 
 // An op's own name counts more than patterns, as in read_by_op.
-void read_colocation(Fields& in, const Graph& graph, Pins& pins) {
+void read_colocation(Fields& in, const Graph& graph, const NameIndex& names, Pins& pins) {
   if (!in.optional("colocation")) return;
   std::map<OpId, std::string> by_name;
-  for (const auto& [group, names] : in.object("colocation").items()) {
+  for (const auto& [group, members] : in.object("colocation").items()) {
     if (group.empty()) fail("pins: a colocation group has a name");
-    if (!names.is_array()) fail("pins: colocation group '{}' is a list of ops", group);
-    for (const Json& json : names) {
+    if (!members.is_array()) fail("pins: colocation group '{}' is a list of ops", group);
+    for (const Json& json : members) {
       if (!json.is_string()) fail("pins: colocation group '{}' is a list of ops; {} is no name", group, json.dump());
       const std::string name = json.get<std::string>();
-      if (is_pattern(name, graph)) continue;
-      for (OpId id : ops_of_pins(name, graph))
+      if (is_pattern(name, names)) continue;
+      for (OpId id : ops_of_pins(name, graph, names))
         if (const auto [known, fresh] = by_name.emplace(id, group); !fresh && known->second != group)
           fail("pins: op '{}' is in two colocation groups, '{}' and '{}'; take it out of one, or make one of the two",
                name, known->second, group);
     }
   }
   pins.colocation = by_name;
-  for (const auto& [group, names] : in.object("colocation").items())
-    for (const std::string& name : names.get<std::vector<std::string>>()) {
-      if (!is_pattern(name, graph)) continue;
-      for (OpId id : ops_of_pins(name, graph))
+  for (const auto& [group, members] : in.object("colocation").items())
+    for (const std::string& name : members.get<std::vector<std::string>>()) {
+      if (!is_pattern(name, names)) continue;
+      for (OpId id : ops_of_pins(name, graph, names))
         if (const auto [known, fresh] = pins.colocation.emplace(id, group);
             !fresh && known->second != group && !by_name.contains(id))
           fail(
@@ -453,20 +457,21 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
         "bucket_bytes", "paper_cost", "refetched", "order", "transfers"})
     in.optional(other);
   Pins pins;
+  const NameIndex names(graph);
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));
   if (in.optional("ops"))
-    pins.ops = read_by_op(in.object("ops"), graph, [&](const std::string& name, const Json& value) {
+    pins.ops = read_by_op(in.object("ops"), graph, names, [&](const std::string& name, const Json& value) {
       return read_choice(value, meshes, fmt::format("pins: op '{}'", name));
     });
   if (in.optional("kept"))
     for (const auto& [name, value] : in.object("kept").items()) {
-      TensorId id = graph.find_tensor(name);
+      TensorId id = names.find_tensor(name);
       if (!id.valid()) fail("pins: tensor '{}' is not in model '{}'", name, graph.name);
       pins.kept[id] = read_placement(value, meshes, fmt::format("pins: tensor '{}'", name));
     }
-  read_device_types(in, graph, pins);
-  read_colocation(in, graph, pins);
+  read_device_types(in, graph, names, pins);
+  read_colocation(in, graph, names, pins);
   in.done();
   if (pins.ops.empty() && pins.kept.empty() && pins.device_types.empty() && pins.colocation.empty())
     fail("pins: none of 'ops', 'kept', 'device_types' and 'colocation' pins anything");

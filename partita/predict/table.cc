@@ -2,6 +2,8 @@
 #include "partita/predict/table.h"
 
 #include <algorithm>
+#include <cctype>
+#include <set>
 
 #include "partita/base/error.h"
 
@@ -91,6 +93,11 @@ const std::string& Table::cell(size_t row, std::string_view name) const {
 
 namespace {
 
+std::string in_small_letters(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 // What is text, and no table that parse_csv reads, by what a person can do about it.
 void check_text(std::string_view text, std::string_view origin) {
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
@@ -131,9 +138,10 @@ Table parse_csv(std::string_view text, std::string_view origin) {
       if (table.columns[0].find(c) != std::string::npos)
         fail("{}:1: the columns are separated by '{}'; separate them by commas", origin,
              c == '\t' ? "\\t" : std::string(1, c));
-  for (size_t c = 0; c < table.columns.size(); ++c)
-    if (table.column(table.columns[c]) != c)
-      fail("{}:1: two columns are named '{}'; rename one", origin, table.columns[c]);
+  std::set<std::string> names;
+  for (const std::string& column : table.columns)
+    if (!names.insert(in_small_letters(column)).second)
+      fail("{}:1: two columns are named '{}'; rename one", origin, column);
   return table;
 }
 

@@ -209,7 +209,7 @@ std::vector<Interval> full_ranges(const Bound& bound) {
 
 Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes) {
   check_operands(*definition, shapes);
-  Binding b{*definition, shapes, attributes, {}, {}};
+  Binding b{*definition, shapes, attributes, {}, {}, {}};
   Bound& bound = b.bound;
   bound.name = definition->name;
   bound.text = definition->text;

@@ -25,6 +25,12 @@ void Binding::error(size_t at, const std::string& message) const {
   fail_at(definition.name, definition.text, at, message);
 }
 
+int Binding::index(const std::string& name) const {
+  for (size_t i = places.size(); i < bound.indices.size(); ++i) places.try_emplace(bound.indices[i].name, i);
+  const auto found = places.find(name);
+  return found == places.end() ? -1 : found->second;
+}
+
 int Binding::operand(const std::string& name) const {
   auto it = std::find(definition.operands.begin(), definition.operands.end(), name);
   return it == definition.operands.end() ? -1 : static_cast<int>(it - definition.operands.begin());

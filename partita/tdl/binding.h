@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,9 +24,12 @@ struct Binding {
   // Bad input at an offset of the definition's text.
   [[noreturn]] void error(size_t at, const std::string& message) const;
   int operand(const std::string& name) const;  // -1: there is none
+  int index(const std::string& name) const;    // so far made, as Bound::find_index
   // How many axes of the operand each group of a read takes, in order; ranks must be fixed where there are several
   // groups.
   std::vector<int> group_widths(const Syntax& access, const Shape& shape) const;
+
+  mutable std::unordered_map<std::string, int> places;  // of the first indices of `bound`, by their names
 };
 
 // Makes every index, with its extent, from operands, attributes and `where`.

@@ -52,7 +52,7 @@ Expr make_folded(ExprKind kind, const std::string& function, std::vector<Expr> a
 }
 
 int index_named(const Binding& b, const std::string& name, size_t at) {
-  const int index = b.bound.find_index(name);
+  const int index = b.index(name);
   if (index < 0)
     b.error(at, fmt::format("nothing fixes the extent of {}: add `where {} < ..`, or give an attribute {}", name, name,
                             name));
@@ -94,7 +94,7 @@ Affine subscript(const Binding& b, const Syntax& s) {
     if (why == NotAffine::kDivisor) b.error(s.at, "an index can only be divided by a positive constant");
     b.error(s.at, "a subscript must be made of indices and integers, with + - * // %");
   }
-  return simplified(*form, full_ranges(b.bound));
+  return form->plain_index() >= 0 ? *form : simplified(*form, full_ranges(b.bound));
 }
 
 // The subscripts of a read or a left side. `shape`: of the operand that is read, none where groups are never

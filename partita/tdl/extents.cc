@@ -147,9 +147,9 @@ class Extents {
     for (const auto& extent : b_.definition.where) {
       if (b_.attributes.contains(extent.index))
         b_.error(extent.at, fmt::format("{} is an attribute, so it can't be an index", extent.index));
-      if (b_.bound.find_index(extent.index) >= 0) {
+      if (b_.index(extent.index) >= 0) {
         // An index of a group: `where` may say again what the operands say, and what they broadcast to.
-        Index& index = b_.bound.indices[b_.bound.find_index(extent.index)];
+        Index& index = b_.bound.indices[b_.index(extent.index)];
         const double value = constant(extent.value);
         if (declared_.contains(extent.index) || value != static_cast<double>(index.extent))
           b_.error(extent.at, fmt::format("the extent of {} is {} and {}", extent.index, index.extent, value));
@@ -179,7 +179,7 @@ class Extents {
 
   void set_extent(const std::string& name, int64_t extent, size_t at, const std::string& tensor) {
     if (declared_.contains(name)) return;
-    const int known = b_.bound.find_index(name);
+    const int known = b_.index(name);
     if (known < 0) add_index(name, extent);
     else if (b_.bound.indices[known].extent != extent)
       b_.error(at, fmt::format("the extent of {} is {} elsewhere, and {} here ({})", name,
@@ -206,7 +206,7 @@ class Extents {
       if (whole.size() != opaque->names.size()) continue;
       for (size_t i = 0; i < whole.size(); ++i) {
         const Syntax& s = opaque->names[i];
-        if (s.kind == Kind::kName && !b_.attributes.contains(s.name) && b_.bound.find_index(s.name) < 0)
+        if (s.kind == Kind::kName && !b_.attributes.contains(s.name) && b_.index(s.name) < 0)
           add_index(s.name, whole[i]);
       }
     }
