@@ -93,9 +93,9 @@ TEST(Npz, NpyHeaders) {
   EXPECT_NE(error("{'descr': '<i4', 'fortran_order': True, 'shape': (1,1)}").find("column-major"), std::string::npos);
   EXPECT_EQ(error("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}"),
             "d/x.npy: an array [2] of '<i4' needs 8 bytes, the file has 4");
-  EXPECT_NE(
-      error("{'descr': '<i4', 'fortran_order': False, 'shape': (3037000500, 3037000500, 4)}").find("needs -1 bytes"),
-      std::string::npos);
+  EXPECT_NE(error("{'descr': '<i4', 'fortran_order': False, 'shape': (3037000500, 3037000500, 4)}")
+                .find("more bytes than can be counted"),
+            std::string::npos);
   EXPECT_NE(
       error("{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999,)}").find("too large a number"),
       std::string::npos);
