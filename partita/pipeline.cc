@@ -49,6 +49,7 @@ namespace {
 
 // One step on the whole batch, as a plan's fingerprint knows it.
 Graph whole_step(const LoadedModel& model, const Request& request, Runner& runner) {
+  if (!model.findings.why_not_trained.empty()) fail("{}", model.findings.why_not_trained);
   Graph graph = runner.step(
       "autodiff",
       [&] { return add_backward(cut_parts_alike(model.forward, may_factor), model.loss, request.optimizer); },

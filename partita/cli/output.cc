@@ -39,4 +39,8 @@ void print_training_notes(const OnnxFindings& findings) {
   for (const std::string& note : training_notes(findings)) tell("{}", note);
 }
 
+void print_shape_notes(const OnnxFindings& findings) {
+  for (const std::string& note : shape_notes(findings)) fmt::print(stderr, "{}\n", note);
+}
+
 }  // namespace partita

@@ -15,5 +15,6 @@ void print_json(nlohmann::ordered_json json);  // with schema_version first, wit
 void print_timings(const Runner& runner, const Arguments& a);
 // What of an .onnx file is not trained as its source would be, on standard error.
 void print_training_notes(const OnnxFindings& findings);
+void print_shape_notes(const OnnxFindings& findings);
 
 }  // namespace partita

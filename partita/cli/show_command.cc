@@ -76,7 +76,9 @@ Json show_json(const LoadedModel& model, const StepGraph& step, const Figures& f
                {"tied", model.findings.tied},
                {"untrained", model.findings.untrained},
                {"with_normalization", model.findings.with_normalization},
-               {"perhaps_buffers", model.findings.perhaps_buffers}};
+               {"perhaps_buffers", model.findings.perhaps_buffers},
+               {"other_shapes", model.findings.other_shapes},
+               {"rounded", model.findings.rounded}};
   if (!step.why_not_trained.empty()) json["why_not_trained"] = step.why_not_trained;
   return json;
 }

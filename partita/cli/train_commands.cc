@@ -188,6 +188,7 @@ int run_command(const Arguments& a) {
   const Arrays inputs = read_arrays(a.inputs);
   const Planned p = planned_for(a, runner, true);
   warn_of_profile(p.cluster);
+  print_shape_notes(p.findings);
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : p.findings.batch) print_note(note);

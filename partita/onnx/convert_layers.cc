@@ -160,99 +160,6 @@ Results transposed_convolution(NodeContext& n) {
   return {n.made(y)};
 }
 
-// ---------------------------------------------------------------- resizing
-
-// Where place `i` of `to` lies among the `from` places, by ONNX's coordinate transformation.
-double source_place(const std::string& mode, int64_t i, int64_t from, int64_t to, double scale) {
-  const double at = static_cast<double>(i), length = scale * d(from);
-  if (mode == "asymmetric") return at / scale;
-  if (mode == "align_corners") return to == 1 ? 0 : at * d(from - 1) / (length - 1);
-  if (mode == "pytorch_half_pixel") return length > 1 ? (at + 0.5) / scale - 0.5 : 0;
-  if (mode == "half_pixel_symmetric") return d(from) / 2 * (1 - d(to) / length) + (at + 0.5) / scale - 0.5;
-  if (mode == "half_pixel") return (at + 0.5) / scale - 0.5;
-  fail("coordinate_transformation_mode {}", mode);
-}
-
-int64_t nearest(const std::string& mode, double place) {
-  if (mode == "floor") return static_cast<int64_t>(std::floor(place));
-  if (mode == "ceil") return static_cast<int64_t>(std::ceil(place));
-  if (mode == "round_prefer_ceil") return static_cast<int64_t>(std::floor(place + 0.5));
-  if (mode == "round_prefer_floor") return static_cast<int64_t>(std::ceil(place - 0.5));
-  fail("nearest_mode {}", mode);
-}
-
-// How an operator's attributes and operands resize each axis, before ONNX had names for it as well.
-struct Resizing {
-  std::string mode, where, round;
-  bool rounds_by_scale = false;  // of opset 10: up when an axis shrinks, else down
-};
-
-Resizing resizing_of(NodeContext& n) {
-  const std::string mode = n.text("mode", "nearest");
-  if (mode != "nearest" && mode != "linear" && (mode != "bilinear" || n.opset() >= 11))
-    fail("mode {}: only nearest and linear are supported", mode);
-  if (n.opset() < 11) return {mode == "nearest" ? mode : "linear", "asymmetric", "floor", n.node.operation == "Resize"};
-  if (n.integer("antialias", 0)) fail("antialias is not supported");
-  if (n.text("keep_aspect_ratio_policy", "stretch") != "stretch")
-    fail("keep_aspect_ratio_policy {}", n.text("keep_aspect_ratio_policy", ""));
-  return {mode, n.text("coordinate_transformation_mode", "half_pixel"), n.text("nearest_mode", "round_prefer_floor")};
-}
-
-// One axis of y to `to` places: the nearest place by a gather, two neighbours by two and a weighted sum.
-TensorId resized(NodeContext& n, TensorId y, std::size_t a, int64_t to, double scale, const Resizing& how) {
-  const Shape& x = n.shape(0);
-  const int64_t from = x[a];
-  check_room({to});
-  const std::string round = how.rounds_by_scale && scale < 1 ? "ceil" : how.round;
-  Values low{.dtype = DType::kInt64, .shape = {to}}, high = low,
-                                                     part{.dtype = n.dtype(0), .shape = Shape(x.size() - a, 1)};
-  part.shape[0] = to;
-  for (int64_t t = 0; t < to; ++t) {
-    const double place = source_place(how.where, t, from, to, scale);
-    const int64_t first = how.mode == "nearest" ? nearest(round, place) : static_cast<int64_t>(std::floor(place));
-    low.integer.push_back(std::clamp<int64_t>(first, 0, from - 1));
-    high.integer.push_back(std::clamp<int64_t>(first + 1, 0, from - 1));
-    part.real.push_back(place - std::floor(place));
-  }
-  const tdl::Attributes along{{"axis", d(static_cast<int64_t>(a))}};
-  const TensorId lower = n.before("gather", {y, n.constant_tensor(std::move(low), fmt::format("places{}", a))}, along);
-  if (how.mode == "nearest") return lower;
-  const TensorId upper = n.before("gather", {y, n.constant_tensor(std::move(high), fmt::format("next{}", a))}, along);
-  const TensorId weight = n.constant_tensor(std::move(part), fmt::format("weights{}", a));
-  return n.before("add", {lower, n.before("mul", {n.before("sub", {upper, lower}), weight})});
-}
-
-// The scales of an operator: an attribute, or an operand that stands second before opset 11 and third since.
-std::vector<double> scales_of(NodeContext& n) {
-  if (has(n.node, "scales")) return onnx_model::reals(n.node, "scales");
-  const Values* scales = n.constant(n.opset() < 11 ? 1 : 2, "scales");
-  return scales ? scales->real : std::vector<double>();
-}
-
-Results resize(NodeContext& n) {
-  const Shape& x = n.shape(0);
-  const Resizing how = resizing_of(n);
-  std::vector<int64_t> axes = n.integers("axes");
-  if (axes.empty()) {
-    axes.resize(x.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  const std::vector<double> scales = scales_of(n);
-  const std::vector<int64_t> sizes = n.opset() < 11 ? std::vector<int64_t>() : n.list("sizes", 3);
-  const bool by_size = scales.empty();
-  if ((by_size ? sizes.size() : scales.size()) != axes.size())
-    fail("scales or sizes for {} axes are needed", axes.size());
-  TensorId y = n.tensor(0);
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], x.size()));
-    const double scale = by_size ? d(sizes[i]) / d(x[a]) : scales[i];
-    if (!(scale > 0 && scale < 1e6) || x[a] < 1) fail("a scale of {} for {} places", scale, x[a]);
-    const int64_t to = by_size ? sizes[i] : static_cast<int64_t>(std::floor(scale * d(x[a])));
-    if (to != x[a] || scale != 1) y = resized(n, y, a, to, scale, how);
-  }
-  return {n.made(y)};
-}
-
 Results pool(NodeContext& n, const char* definition, tdl::Attributes more) {
   const Shape x = with_height(n.shape(0));
   std::vector<int64_t> kernel = n.integers("kernel_shape");
@@ -318,10 +225,13 @@ Results batch_norm(NodeContext& n) {
           "with track_running_stats=False");
     return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};  // of this batch, always
   }
-  if (!n.state.normalized.insert(mean).second || !n.state.normalized.insert(variance).second)
-    fail(
-        "its running statistics are shared with another BatchNormalization: "
-        "a module that is used twice cannot be trained");
+  if (std::max(n.state.normalizations[n.name(3)], n.state.normalizations[n.name(4)]) > 1) {
+    n.state.why_not_trained = fmt::format(
+        "node '{}' (BatchNormalization): its running statistics ('{}') are shared with another: a batch norm that is "
+        "called several times can be run, and not trained; give each call a module of its own",
+        n.node.name, n.name(3));
+    return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};
+  }
   // The result must have the node's name, and batch_norm has three.
   const auto& outputs = n.state.model.outputs;
   const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();
@@ -411,96 +321,6 @@ Results lp_norm(NodeContext& n) {
   return {n.op("div", {x, p == 1 ? nonzero : n.before("sqrt", {nonzero})})};
 }
 
-// ---------------------------------------------------------------- reductions
-
-std::vector<int64_t> reduced_axes(NodeContext& n) {
-  std::vector<int64_t> axes = n.list("axes", 1);
-  for (int64_t& axis : axes) axis = axis_of(axis, n.rank(0));
-  std::sort(axes.begin(), axes.end());
-  return axes;
-}
-
-// `before`: what is done to each value first; `after`: to the result.
-Converter reduction(const char* definition, const char* before = nullptr, const char* after = nullptr) {
-  return [=](NodeContext& n) -> Results {
-    const std::vector<int64_t> axes = reduced_axes(n);
-    const bool nothing = n.rank(0) == 0 || (axes.empty() && n.integer("noop_with_empty_axes", 0));
-    if (nothing && !before) return {n.same(0)};
-    TensorId x = n.tensor(0);
-    if (before) x = n.before(before, {x});
-    if (!nothing) {
-      const bool keepdims = n.integer("keepdims", 1) != 0;
-      if (std::string_view(definition) == "reduce_mean" && n.rank(0) == 4 && axes == std::vector<int64_t>{2, 3} &&
-          keepdims)
-        return {n.op("global_average_pool", {x})};
-      tdl::Attributes attributes = listed("axes", axes);
-      attributes["keepdims"] = keepdims;
-      if (!after) return {n.op(definition, {x}, std::move(attributes))};
-      x = n.before(definition, {x}, std::move(attributes));
-    }
-    return {after ? n.op(after, {x}) : n.made(x)};
-  };
-}
-
-// With the largest taken out first, so that nothing overflows.
-Results log_sum_exp(NodeContext& n) {
-  const std::vector<int64_t> axes = reduced_axes(n);
-  tdl::Attributes kept = listed("axes", axes), reduced = kept;
-  kept["keepdims"] = 1;
-  reduced["keepdims"] = n.integer("keepdims", 1) != 0;
-  const TensorId x = n.tensor(0), largest = n.before("reduce_max", {x}, kept);
-  const TensorId sum = n.before("reduce_sum", {n.before("exp", {n.before("sub", {x, largest})})}, reduced);
-  const TensorId log = n.before("log", {sum});
-  return {n.op("add", {log, n.reshaped_before(largest, n.build.shape(log))})};
-}
-
-// The number of the largest (smallest) along the axis, which is put last; `last`: of equals the last one, by reading
-// backwards.
-TensorId largest_at(NodeContext& n, std::size_t axis, bool largest, bool last) {
-  const Shape& x = n.shape(0);
-  std::vector<int64_t> order;
-  for (std::size_t a = 0; a < x.size(); ++a)
-    if (a != axis) order.push_back(static_cast<int64_t>(a));
-  order.push_back(static_cast<int64_t>(axis));
-  TensorId y = n.transposed_before(n.tensor(0), order);
-  if (last) {
-    const Shape sizes = n.build.shape(y);
-    std::vector<int64_t> starts(sizes.size()), steps(sizes.size(), 1);
-    starts.back() = sizes.back() - 1, steps.back() = -1;
-    tdl::Attributes attributes = listed("starts", starts);
-    attributes.merge(listed("sizes", sizes));
-    attributes.merge(listed("steps", steps));
-    y = n.before("slice", {y}, std::move(attributes));
-  }
-  if (!largest) y = n.before("neg", {y});
-  y = n.before("argmax", {y});
-  return last ? n.before("sub", {n.scalar(d(x[axis] - 1), DType::kInt64), y}) : y;
-}
-
-Results arg(NodeContext& n, bool largest) {
-  Shape shape = n.shape(0);
-  const std::size_t axis = n.axis("axis", 0, shape.size());
-  const TensorId y = largest_at(n, axis, largest, n.integer("select_last_index", 0) != 0);
-  shape[axis] = 1;
-  if (n.integer("keepdims", 1)) return {n.reshaped(y, shape)};
-  return {n.made(y)};
-}
-
-// 1 at the first of the largest along the axis, else 0.
-Results hardmax(NodeContext& n) {
-  Shape shape = n.shape(0);
-  if (n.opset() < 13) fail("opset {}; export the model with opset 13 or newer", n.opset());
-  const std::size_t axis = n.axis("axis", -1, shape.size());
-  Values counted{.dtype = DType::kInt64, .shape = Shape(shape.size(), 1)};
-  counted.shape[axis] = shape[axis];
-  check_room(counted.shape);
-  for (int64_t i = 0; i < shape[axis]; ++i) counted.integer.push_back(i);
-  shape[axis] = 1;
-  const TensorId hit = n.before("equal", {n.reshaped_before(largest_at(n, axis, true, false), shape),
-                                          n.constant_tensor(std::move(counted), "places")});
-  return {n.op("cast", {hit}, {{"to", static_cast<double>(n.dtype(0))}})};
-}
-
 // ---------------------------------------------------------------- softmax, dropout
 
 Converter softmax(const char* definition) {
@@ -543,8 +363,6 @@ void add_layer_converters(Converters& table) {
   table["Einsum"] = einsum;
   table["Conv"] = convolution;
   table["ConvTranspose"] = transposed_convolution;
-  table["Resize"] = resize;
-  table["Upsample"] = resize;
   table["MaxPool"] = max_pool;
   table["AveragePool"] = average_pool;
   table["GlobalAveragePool"] = [](NodeContext& n) { return global_pool(n, "reduce_mean"); };
@@ -556,19 +374,6 @@ void add_layer_converters(Converters& table) {
   table["InstanceNormalization"] = [](NodeContext& n) { return group_norm(n, n.rank(0) > 1 ? n.shape(0)[1] : 0); };
   table["MeanVarianceNormalization"] = mean_variance_norm;
   table["LpNormalization"] = lp_norm;
-  table["ReduceSum"] = reduction("reduce_sum");
-  table["ReduceMean"] = reduction("reduce_mean");
-  table["ReduceMax"] = reduction("reduce_max");
-  table["ReduceMin"] = reduction("reduce_min");
-  table["ReduceProd"] = reduction("reduce_prod");
-  table["ReduceL1"] = reduction("reduce_sum", "abs");
-  table["ReduceL2"] = reduction("reduce_sum", "square", "norm_root");
-  table["ReduceSumSquare"] = reduction("reduce_sum", "square");
-  table["ReduceLogSum"] = reduction("reduce_sum", nullptr, "log");
-  table["ReduceLogSumExp"] = log_sum_exp;
-  table["ArgMax"] = [](NodeContext& n) { return arg(n, true); };
-  table["ArgMin"] = [](NodeContext& n) { return arg(n, false); };
-  table["Hardmax"] = hardmax;
   table["Softmax"] = softmax("softmax");
   table["LogSoftmax"] = softmax("log_softmax");
   table["Dropout"] = dropout;

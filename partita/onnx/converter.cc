@@ -75,6 +75,11 @@ bool NodeContext::is_filled_with(std::size_t operand, double number) const {
                      [&](int64_t v) { return static_cast<double>(v) == number; });
 }
 
+int64_t NodeContext::declared_extent(std::size_t axis, std::size_t rank) const {
+  const auto found = node.outputs.empty() ? state.model.declared.end() : state.model.declared.find(node.outputs[0]);
+  return found == state.model.declared.end() || found->second.size() != rank ? -1 : found->second[axis].extent;
+}
+
 Value NodeContext::op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
   return ops(definition, std::move(operands), std::move(attributes)).front();
 }

@@ -1,6 +1,7 @@
 // What a converter sees of the import: one node with its operands, and the graph that is being built. There is one
 // converter an operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc,
-// convert_attention.cc and convert_recurrent.cc, and of ONNX Runtime's own operators in that of convert_runtime.cc.
+// convert_reduce.cc, convert_resize.cc, convert_attention.cc and convert_recurrent.cc, and of ONNX Runtime's own
+// operators in that of convert_runtime.cc.
 #pragma once
 #include <functional>
 #include <map>
@@ -39,7 +40,9 @@ struct ImportState {
   std::map<std::string, int> readers;           // how many operands name it
   std::set<std::string> reserved;               // names of inputs, outputs and initializers, which no op may take
   bool other_batch = false;                     // than the file's will be made of the graph
-  std::set<TensorId> normalized;                // running statistics that have their BatchNormalization
+  std::map<std::string, int> normalizations;    // how many BatchNormalizations read a running statistic
+  std::vector<std::string> rounded;             // extents that could be others, by how they are rounded
+  std::string why_not_trained;                  // what the graph is for evaluation only; empty: it is for both
 };
 
 class NodeContext {
@@ -79,6 +82,8 @@ class NodeContext {
   // A list that is an attribute in old opsets and an operand in new ones; empty if absent.
   std::vector<int64_t> list(const char* attribute, std::size_t operand) const;
   bool is_filled_with(std::size_t operand, double number) const;  // a constant
+  // What the file declares of an axis of the first result; -1: nothing.
+  int64_t declared_extent(std::size_t axis, std::size_t rank) const;
 
   // Attributes, with their defaults.
   int64_t integer(const char* attribute, int64_t otherwise) const {
@@ -120,6 +125,8 @@ using Converters = std::map<std::string, Converter>;
 void add_elementwise_converters(Converters& table);
 void add_shape_converters(Converters& table);
 void add_layer_converters(Converters& table);
+void add_reduce_converters(Converters& table);
+void add_resize_converters(Converters& table);
 void add_recurrent_converters(Converters& table);
 void add_attention_converters(Converters& table);
 // Operators of ONNX Runtime's own, by their names in the domain com.microsoft.

@@ -7,6 +7,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/onnx/batch.h"
 #include "partita/onnx/converter.h"
+#include "partita/onnx/declared.h"
 #include "partita/onnx/doubts.h"
 #include "partita/onnx/folded.h"
 #include "partita/onnx/integers.h"
@@ -87,23 +88,22 @@ class Importer {
   Graph finish(std::optional<Graph>* own_batch) {
     refuse_unsupported(report_, model().path);
     std::vector<TensorId> outputs;
-    std::set<TensorId> given;
     build_.set_source({});
     for (const std::string& name : model().outputs) {
       const auto found = state_.values.find(name);
       if (found == state_.values.end()) fail("{}: output '{}' is produced by nothing in the file", model().path, name);
       if (found->second.sequence) fail("{}: output '{}' is a sequence; only tensors are supported", model().path, name);
       TensorId id = context({name}, name).tensor(0);
-      // Each output is a result of its own, under the file's name.
+      // Each output is a result of its own, under the file's name; or the input or initializer of that name.
       const Tensor& t = build_.graph().tensor(id);
-      const bool taken = !given.insert(id).second;
-      if (!taken && t.producer.valid() && t.name != name && !build_.has_tensor(name)) {
+      const bool is_free = t.producer.valid() && !output_names_.contains(t.name) && !build_.has_tensor(name);
+      if (t.name != name && is_free) {
         build_.graph().tensor(id).name = name;
-      } else if (!t.producer.valid() || t.name != name || taken) {
+      } else if (t.name != name) {
         state_.reserved.erase(name);
         id = build_.op("identity", {id}, {}, name);
         if (build_.graph().tensor(id).name != name)
-          fail("{}: output '{}' has the name of an input or initializer that it is not", model().path, name);
+          fail("{}: output '{}' has the name of another value", model().path, name);
       }
       outputs.push_back(id);
     }
@@ -117,6 +117,8 @@ class Importer {
   const std::vector<std::string>& batch_notes() const { return batch_notes_; }
 
   const Model& model() const { return state_.model; }
+  const std::vector<std::string>& other_shapes() const { return other_shapes_; }
+  const ImportState& state() const { return state_; }
 
  private:
   using Fate = OnnxNode::Fate;
@@ -129,6 +131,7 @@ class Importer {
     state_.other_batch = bound.fixed_batch;
     symbolic_batch_ = bound.symbolic_batch;
     said_ = bound.said;
+    symbols_ = symbols_of(model().inputs, bound.shapes);
     for (std::size_t i = 0; i < model().inputs.size(); ++i) {
       const Input& input = model().inputs[i];
       const TensorId id = build_.input(input.name, bound.shapes[i], input.dtype, bound.sample_axes[i]);
@@ -150,10 +153,16 @@ class Importer {
       const Node& node = model().nodes[i];
       live_[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
                              [&](const std::string& name) { return !name.empty() && state_.readers.contains(name); });
-      if (!live_[i]) continue;
-      for (const std::string& name : reads_.inputs_of(node)) ++state_.readers[name];
-      for (const std::string& name : node.captured) ++state_.readers[name];
+      if (live_[i]) count_reads(node);
     }
+  }
+
+  void count_reads(const Node& node) {
+    const std::vector<std::string> inputs = reads_.inputs_of(node);
+    for (const std::string& name : inputs) ++state_.readers[name];
+    for (const std::string& name : node.captured) ++state_.readers[name];
+    if (node.operation == "BatchNormalization" && node.domain.empty() && inputs.size() == 5)
+      for (std::size_t i : {3, 4}) ++state_.normalizations[inputs[i]];
   }
 
   void add_parameter(const std::string& name, const Initializer& initializer) {
@@ -188,6 +197,8 @@ class Importer {
       const Initializer& initializer = model().initializers.at(name);
       state_.reserved.insert(name);
       if (!read.contains(name)) continue;
+      if (const std::string other = other_shape(name, initializer.shape); !other.empty() && symbols_.empty())
+        fail("{}: initializer {}", model().path, other);
       if (running.contains(name) && is_float(initializer.dtype)) {
         const TensorId id = load_weights_ ? build_.state(name, initializer.load())
                                           : build_.state(name, initializer.shape, 0, initializer.dtype);
@@ -285,6 +296,9 @@ class Importer {
       operands.push_back(name.empty() ? nullptr : &state_.values.at(name));
       constant = constant && (name.empty() || is_constant(*operands.back()));
     }
+    const bool reads_types = node.domain.empty() && (node.operation == "CastLike" || node.operation == "EyeLike");
+    if (reads_types)
+      constant = node.operation == "EyeLike" || (!operands.empty() && operands[0] && operands[0]->constant);
     const std::vector<const Value*> known(operands.begin(), operands.end());
     std::string wrapped_name;
     Results results;
@@ -295,9 +309,7 @@ class Importer {
       results = {shape_of(context(node, names, ""))};
       why = "known shape";
     } else if (constant && node.domain.empty() && can_evaluate(node.operation)) {
-      std::vector<const Values*> values;
-      for (const Value* value : operands) values.push_back(value ? value->constant.get() : nullptr);
-      results = {constant_value(evaluate_constant(node, values))};
+      results = {evaluated(node, operands)};
     } else if (!converter) {
       fail("its operands are not constant, and it is supported for constants only");
     } else if (constant && !names.empty()) {
@@ -315,13 +327,48 @@ class Importer {
     return settle(node, results, why);
   }
 
+  // From constant operands, or from what is known of others: their shape and type.
+  static Value evaluated(const Node& node, const std::vector<Value*>& operands) {
+    std::vector<Values> unknown(operands.size());
+    std::vector<const Values*> values;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i]) unknown[i] = {.dtype = operands[i]->dtype, .shape = operands[i]->shape};
+      const bool is_known = operands[i] && operands[i]->constant;
+      values.push_back(!operands[i] ? nullptr : is_known ? operands[i]->constant.get() : &unknown[i]);
+    }
+    return constant_value(evaluate_constant(node, values));
+  }
+
+  // What a value is and what the file declares, if these differ; else empty.
+  std::string other_shape(const std::string& name, const Shape& shape) const {
+    const auto found = model().declared.find(name);
+    if (found == model().declared.end() || agrees(found->second, shape, symbols_)) return "";
+    return fmt::format("'{}' is {}, and the file declares {}", name, shape_text(shape), text_of(found->second));
+  }
+
+  // Bad input: a result with another shape than the file declares. Where the file's dimensions are bound that is a
+  // doubt: exporters and tools leave shapes of their example behind.
+  void expect_declared(const Node& node, const std::string& name, const Value& value) {
+    if (value.sequence || !state_.readers.contains(name)) return;
+    const std::string other = other_shape(name, value.shape);
+    if (other.empty()) return;
+    if (symbols_.empty())
+      fail("its result {}; export the model again, or, if a tool has left that behind, correct it (graph.{})", other,
+           output_names_.contains(name) ? "output" : "value_info");
+    other_shapes_.push_back(fmt::format("{} (node '{}')", other, node.name));
+  }
+
   // Gives a node's results to their names.
   std::string settle(const Node& node, const Results& results, std::string why) {
     for (std::size_t r = 0; r < node.outputs.size(); ++r) {
       const std::string& name = node.outputs[r];
       if (name.empty()) continue;
-      if (r < results.size()) state_.values[name] = results[r];
-      else if (state_.readers.contains(name)) fail("its result {} ('{}') is read, and is not supported", r, name);
+      if (r < results.size()) {
+        expect_declared(node, name, results[r]);
+        state_.values[name] = results[r];
+      } else if (state_.readers.contains(name)) {
+        fail("its result {} ('{}') is read, and is not supported", r, name);
+      }
     }
     return why;
   }
@@ -339,10 +386,7 @@ class Importer {
     if (!branch || (*branch)->outputs.size() < node.outputs.size())
       fail("it has no {} with {} outputs", name, node.outputs.size());
     find_producers((*branch)->nodes);
-    for (const Node& inner : (*branch)->nodes) {
-      for (const std::string& input : inner.inputs) ++state_.readers[input];
-      for (const std::string& input : inner.captured) ++state_.readers[input];
-    }
+    for (const Node& inner : (*branch)->nodes) count_reads(inner);
     for (const std::string& output : (*branch)->outputs) ++state_.readers[output];
     for (const Node& inner : (*branch)->nodes) import_node(inner, true);
     for (std::size_t r = 0; r < node.outputs.size(); ++r) {
@@ -353,6 +397,7 @@ class Importer {
         return;
       }
       const Value copy = value->second;
+      expect_declared(node, node.outputs[r], copy);
       state_.values[node.outputs[r]] = copy;
     }
     report.fate = Fate::kFolded;
@@ -365,6 +410,8 @@ class Importer {
   SaidOfInputs said_;
   std::vector<std::string> batch_notes_;
   bool symbolic_batch_ = false;
+  Symbols symbols_;
+  std::vector<std::string> other_shapes_;  // than the file declares
   GraphBuilder build_;
   ImportState state_;
   std::vector<bool> live_;
@@ -392,6 +439,9 @@ Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shar
   for (const Tensor& t : graph.tensors)
     if (t.role == Role::kParameter) trained.push_back(t.name);
   findings->with_normalization = with_normalization(importer.model());
+  findings->other_shapes = importer.other_shapes();
+  findings->rounded = importer.state().rounded;
+  findings->why_not_trained = importer.state().why_not_trained;
   findings->perhaps_buffers = perhaps_buffers(importer.model(), trained);
   return graph;
 }

@@ -42,6 +42,7 @@ bool keeps_values(const Node& node) {
                                                 "ReduceMin",
                                                 "Relu",
                                                 "Reshape",
+                                                "Resize",
                                                 "ReverseSequence",
                                                 "ScatterElements",
                                                 "ScatterND",
@@ -62,6 +63,7 @@ bool keeps_values(const Node& node) {
                                                 "Trilu",
                                                 "Unique",
                                                 "Unsqueeze",
+                                                "Upsample",
                                                 "Where"};
   return operations.contains(node.operation) && text(node, "reduction", "none") == "none";
 }

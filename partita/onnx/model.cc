@@ -3,6 +3,7 @@
 
 #include <onnx/onnx.pb.h>
 
+#include <algorithm>
 #include <climits>
 #include <set>
 
@@ -59,6 +60,14 @@ Initializer initializer_of(const onnx::TensorProto& tensor, const std::string& p
   return initializer;
 }
 
+// As declared; -1 is symbolic, as some writers have it.
+std::vector<Dimension> dimensions_of(const onnx::TensorShapeProto& shape) {
+  std::vector<Dimension> dimensions;
+  for (const auto& dim : shape.dim())
+    dimensions.push_back({dim.has_dim_value() ? std::max<int64_t>(dim.dim_value(), -1) : -1, dim.dim_param()});
+  return dimensions;
+}
+
 Input input_of(const onnx::ValueInfoProto& info, const std::string& path) {
   const auto& type = info.type();
   if (!type.has_tensor_type()) fail("{}: input '{}' is not a tensor", path, info.name());
@@ -69,11 +78,10 @@ Input input_of(const onnx::ValueInfoProto& info, const std::string& path) {
   if (!type.tensor_type().has_shape())
     fail("{}: input '{}' has no shape; export the model with one", path, info.name());
   Input input{.name = info.name(), .dtype = *dtype, .type = type.tensor_type().elem_type()};
-  for (const auto& dim : type.tensor_type().shape().dim()) {
-    const bool is_open = !dim.has_dim_value() || dim.dim_value() == -1;  // -1: symbolic, as some writers have it
-    if (!is_open && dim.dim_value() < 0) fail("{}: input '{}' has the extent {}", path, info.name(), dim.dim_value());
-    input.shape.push_back({is_open ? -1 : dim.dim_value(), dim.dim_param()});
-  }
+  for (const auto& dim : type.tensor_type().shape().dim())
+    if (dim.has_dim_value() && dim.dim_value() < -1)
+      fail("{}: input '{}' has the extent {}", path, info.name(), dim.dim_value());
+  input.shape = dimensions_of(type.tensor_type().shape());
   return input;
 }
 
@@ -102,6 +110,12 @@ void read_initializers(const onnx::GraphProto& graph, Model& model) {
     model.initializer_order.push_back(name);
   }
   if (!graph.sparse_initializer().empty()) fail("{}: sparse initializers are not supported", model.path);
+}
+
+void read_declared(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values, Model& model) {
+  for (const auto& info : values)
+    if (info.type().has_tensor_type() && info.type().tensor_type().has_shape())
+      model.declared[info.name()] = dimensions_of(info.type().tensor_type().shape());
 }
 
 }  // namespace
@@ -137,7 +151,12 @@ Model read_model(const std::string& path) {
     known.insert(info.name());
     model.inputs.push_back(input_of(info, path));
   }
-  for (const auto& info : graph.output()) model.outputs.push_back(info.name());
+  for (const auto& info : graph.output())
+    if (std::find(model.outputs.begin(), model.outputs.end(), info.name()) == model.outputs.end())
+      model.outputs.push_back(info.name());
+  read_declared(graph.value_info(), model);
+  read_declared(graph.input(), model);
+  read_declared(graph.output(), model);
   if (model.outputs.empty()) fail("{}: the graph has no outputs", path);
   model.nodes = sorted(read_nodes(proto, path, opsets), path, known, false);
   return model;

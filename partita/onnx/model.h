@@ -71,9 +71,11 @@ struct Initializer {
 struct Model {
   std::string path, producer;  // "pytorch"
   int64_t opset = 0;
-  bool from_dynamo = false;   // PyTorch's newer exporter: it says which initializers are parameters
-  std::vector<Input> inputs;  // without the initializers
-  std::vector<std::string> outputs;
+  bool from_dynamo = false;          // PyTorch's newer exporter: it says which initializers are parameters
+  std::vector<Input> inputs;         // without the initializers
+  std::vector<std::string> outputs;  // each once
+  // Shapes that the file declares of values, by name.
+  std::map<std::string, std::vector<Dimension>> declared;
   // "PARAMETER" or "BUFFER", of all that PyTorch's newer exporter had, those too that the file lacks. Empty: it does
   // not say.
   std::map<std::string, std::string> kinds;
@@ -104,6 +106,7 @@ struct IntegerType {
   bool operator==(const IntegerType&) const = default;
 };
 std::optional<IntegerType> integer_type_of(int64_t onnx_type);
+double shortest(float value);                      // the shortest decimal that gives the same float32
 constexpr int64_t kOnnxInt32 = 6, kOnnxInt64 = 7;  // TensorProto.INT32, INT64
 
 }  // namespace partita::onnx_model

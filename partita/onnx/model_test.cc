@@ -429,6 +429,181 @@ TEST(OnnxModel, ShapesThatStayUnknownNameTheTensor) {
             std::string::npos);
 }
 
+// ---------------------------------------------------------------- declared shapes
+
+// An extent, or a symbol.
+using Extent = std::variant<int64_t, std::string>;
+void declare(onnx::ValueInfoProto& value, const std::string& name, const std::vector<Extent>& shape) {
+  value.set_name(name);
+  value.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  auto* to = value.mutable_type()->mutable_tensor_type()->mutable_shape();
+  to->clear_dim();
+  for (const Extent& extent : shape) {
+    if (const auto* known = std::get_if<int64_t>(&extent)) to->add_dim()->set_dim_value(*known);
+    else to->add_dim()->set_dim_param(std::get<std::string>(extent));
+  }
+}
+
+// y = tanh(relu(x)), where the file declares shapes of relu(x) and of y.
+onnx::ModelProto declaring(const std::vector<Extent>& between, const std::vector<Extent>& output) {
+  onnx::ModelProto m = model({node("Relu", {"x"}, {"h"}, {}, "first"), node("Tanh", {"h"}, {"y"}, {}, "second")});
+  declare(*m.mutable_graph()->add_value_info(), "h", between);
+  declare(*m.mutable_graph()->add_value_info(), "elsewhere", {7});
+  declare(*m.mutable_graph()->mutable_output(0), "y", output);
+  return m;
+}
+
+TEST(OnnxDeclared, WhatContradictsTheFileIsRefused) {
+  for (const Extent& rows : {Extent(2), Extent(-1), Extent("rows"), Extent("")})
+    EXPECT_EQ(error_of(declaring({rows, 6}, {rows, "columns"})), "no error");
+  EXPECT_EQ(
+      error_of(declaring({2, 6}, {2, 7})),
+      "1 node cannot be imported:\n  node 'second' (Tanh, opset 20): its result 'y' is [2x6], and the file declares "
+      "[2x7]; export the model again, or, if a tool has left that behind, correct it (graph.output)");
+  EXPECT_EQ(
+      error_of(declaring({"rows", 5}, {1, 6})),
+      "1 node cannot be imported:\n  node 'first' (Relu, opset 20): its result 'h' is [2x6], and the file declares "
+      "[rowsx5]; export the model again, or, if a tool has left that behind, correct it (graph.value_info)");
+  EXPECT_NE(error_of(declaring({2, 6}, {12})).find("'y' is [2x6], and the file declares [12]"), std::string::npos);
+  onnx::ModelProto weight = model({node("Add", {"x", "w"}, {"y"})}, {integers("w", {1, 2, 3, 4, 5, 6})});
+  declare(*weight.mutable_graph()->add_input(), "w", {5});
+  EXPECT_EQ(error_of(weight), "initializer 'w' is [6], and the file declares [5]");
+}
+
+// Where dimensions are bound, shapes of an example of other extents may be left in the file.
+TEST(OnnxDeclared, WhatContradictsABoundFileIsSaid) {
+  onnx::ModelProto m = declaring({2, 6}, {"n", 6});
+  declare(*m.mutable_graph()->mutable_input(0), "x", {"n", 6});
+  OnnxFindings findings;
+  import_onnx(save(m), {.bindings = {{"n", 2}}}, registry(), nullptr, &findings);
+  EXPECT_EQ(shape_notes(findings), Names{});
+  import_onnx(save(m), {.batch = 4}, registry(), nullptr, &findings);
+  EXPECT_EQ(shape_notes(findings),
+            Names{"1 value has another shape than the file declares: 'h' is [4x6], and the file declares [2x6] (node "
+                  "'first'); what it declares may be left from an example of other extents"});
+  declare(*m.mutable_graph()->mutable_output(0), "y", {6, "n"});  // a symbol says as much as a number
+  import_onnx(save(m), {.batch = 4}, registry(), nullptr, &findings);
+  EXPECT_EQ(findings.other_shapes.size(), 2u);
+}
+
+// The file's own batch is what it declares; another is made of the graph after it was compared.
+TEST(OnnxDeclared, AFixedBatchIsReplaced) {
+  const Graph g = import(declaring({2, 6}, {2, 6}), {.batch = 5});
+  EXPECT_EQ(g.tensor(g.outputs[0]).shape, (Shape{5, 6}));
+  EXPECT_THROW(import(declaring({2, 6}, {5, 6}), {.batch = 5}), Error);
+}
+
+// ---------------------------------------------------------------- sizes that are rounded
+
+// y = Resize(x) of x [1, 1, `from`], by a float32 scale; `declared`: of the last axis, or none.
+onnx::ModelProto resized(int64_t from, float scale, std::optional<int64_t> declared,
+                         const std::string& mode = "nearest", const std::string& where = "asymmetric") {
+  onnx::NodeProto resize = node("Resize", {"x", "", "scales"}, {"y"}, {}, "r");
+  for (const auto& [name, value] : {std::pair<const char*, std::string>{"mode", mode},
+                                    {"coordinate_transformation_mode", where},
+                                    {"nearest_mode", "floor"}}) {
+    auto* a = resize.add_attribute();
+    a->set_name(name), a->set_type(onnx::AttributeProto::STRING), a->set_s(value);
+  }
+  onnx::TensorProto scales;
+  scales.set_name("scales"), scales.set_data_type(onnx::TensorProto::FLOAT), scales.add_dims(3);
+  for (float s : {1.0F, 1.0F, scale}) scales.add_float_data(s);
+  onnx::ModelProto m = model({resize}, {scales});
+  declare(*m.mutable_graph()->mutable_input(0), "x", {1, 1, from});
+  if (declared) declare(*m.mutable_graph()->mutable_output(0), "y", {1, 1, *declared});
+  return m;
+}
+
+TEST(OnnxResize, AnExtentNearAWholeNumberIsAsDeclared) {
+  struct Case {
+    int64_t from;
+    float scale;
+    int64_t most;   // near which the product is
+    int64_t alone;  // ONNX Runtime's, where nothing is declared
+  };
+  for (const Case& c : {Case{10, 0.7F, 7, 7}, {10, 2.3F, 23, 23}, {100, 0.29F, 29, 29}, {11, 7.0F / 11, 7, 7}}) {
+    SCOPED_TRACE(fmt::format("{} times {}", c.from, c.scale));
+    for (int64_t declared : {c.most, c.most - 1}) {
+      OnnxFindings findings;
+      const Graph g = import_onnx(save(resized(c.from, c.scale, declared)), {}, registry(), nullptr, &findings);
+      EXPECT_EQ(g.tensor(g.outputs[0]).shape.back(), declared);
+      EXPECT_EQ(findings.rounded, Names{});
+    }
+    OnnxFindings findings;
+    const Graph g = import_onnx(save(resized(c.from, c.scale, {})), {}, registry(), nullptr, &findings);
+    EXPECT_EQ(g.tensor(g.outputs[0]).shape.back(), c.alone);
+    ASSERT_EQ(findings.rounded.size(), 1u);
+    EXPECT_EQ(findings.rounded[0].substr(0, findings.rounded[0].find(" (")),
+              fmt::format("{} of {} or {} places", c.alone, c.most - 1, c.most));
+    EXPECT_NE(error_of(resized(c.from, c.scale, c.most + 1)).find(fmt::format("declares [1x1x{}]", c.most + 1)),
+              std::string::npos);
+  }
+  for (const auto& [from, scale, to] :
+       {std::tuple{5, 1.5F, 7}, {3, 2.0F, 6}, {10, 0.77F, 7}}) {  // nothing is uncertain
+    OnnxFindings findings;
+    const Graph g = import_onnx(save(resized(from, scale, {})), {}, registry(), nullptr, &findings);
+    EXPECT_EQ(g.tensor(g.outputs[0]).shape.back(), to);
+    EXPECT_EQ(findings.rounded, Names{});
+  }
+}
+
+// PyTorch's corners are those of the rounded length: 0, 3 of 4 places by 0.6; the standard's tests have 0, 2.14.
+TEST(OnnxResize, CornersOfAFractionOfAPlace) {
+  for (const auto& [producer, second] : {std::pair{"pytorch", 3.0}, {"", 3 / (4 * 0.6 - 1)}}) {
+    onnx::ModelProto m = resized(4, 0.6F, 2, "linear", "align_corners");
+    m.set_producer_name(producer);
+    const Graph g = import(m);
+    std::map<TensorId, tdl::Array> values{{g.inputs[0], tdl::real_array({1, 1, 4}, {0, 1, 2, 3})}};
+    reference_run(g, values);
+    EXPECT_NEAR(values.at(g.outputs[0]).reals[1], second, 1e-6) << producer;
+  }
+}
+
+TEST(OnnxResize, OfIntegersThatFloat32MayNotHold) {
+  onnx::ModelProto m = resized(4, 2, 8, "linear");
+  m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT32);
+  EXPECT_NE(error_of(m).find("node 'r' (Resize, opset 20): mode linear of INT32: in float32"), std::string::npos)
+      << error_of(m);
+}
+
+// ---------------------------------------------------------------- constants, outputs, shared modules
+
+// An operand of which only shape and type are read may be data.
+TEST(OnnxModel, ShapesAndTypesAreKnown) {
+  const onnx::ModelProto m =
+      model({node("CastLike", {"six", "x"}, {"high"}), node("Clip", {"x", "", "high"}, {"c"}),
+             node("EyeLike", {"x"}, {"eye"}, {{"k", int64_t{1}}}), node("Add", {"c", "eye"}, {"y"})},
+            {integers("six", {6}, true)});
+  const Graph g = import(m);
+  EXPECT_EQ(definitions(g), (Names{"clip", "add"}));
+  EXPECT_EQ(answer(g), (std::vector<double>{0, 2, 2, 3, 4, 5, 6, 6, 7, 6, 6, 6}));
+}
+
+TEST(OnnxModel, OutputsThatNoNodeMakes) {
+  onnx::ModelProto m = model({node("Gather", {"x", "w"}, {"z"}), node("Identity", {"z"}, {"y"})}, {integers("w", {1, 0})});
+  for (const char* name : {"z", "x", "w", "y"}) m.mutable_graph()->add_output()->set_name(name);
+  const Graph g = import(m);
+  Names outputs;
+  for (TensorId id : g.outputs) outputs.push_back(g.tensor(id).name);
+  EXPECT_EQ(outputs, (Names{"y", "z", "x", "w"}));
+  EXPECT_EQ(g.outputs[2], g.inputs[0]);
+}
+
+TEST(OnnxModel, ABatchNormThatIsCalledTwiceIsNotTrained) {
+  onnx::ModelProto m = model({node("BatchNormalization", {"x", "n.w", "n.b", "n.m", "n.v"}, {"h"}, {}, "one"),
+                              node("BatchNormalization", {"h", "n.w", "n.b", "n.m", "n.v"}, {"y"}, {}, "two")});
+  for (const char* name : {"n.w", "n.b", "n.m", "n.v"}) {
+    auto* t = m.mutable_graph()->add_initializer();
+    t->set_name(name), t->set_data_type(onnx::TensorProto::FLOAT), t->add_dims(6);
+    for (int i = 0; i < 6; ++i) t->add_float_data(1);
+  }
+  OnnxFindings findings;
+  const Graph g = import_onnx(save(m), {}, registry(), nullptr, &findings);
+  EXPECT_EQ(definitions(g), (Names{"batch_norm_inference", "batch_norm_inference"}));
+  EXPECT_EQ(findings.why_not_trained.substr(0, 76),
+            "node 'two' (BatchNormalization): its running statistics ('n.m') are shared w");
+}
+
 // ---------------------------------------------------------------- models changed at random
 
 // Truncated, with flipped bits, and with parts of the message exchanged: an import or one error of bad input, and

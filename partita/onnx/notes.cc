@@ -24,9 +24,23 @@ std::string listed_note(const std::vector<std::string>& all, std::string_view on
 
 std::string_view name_of(OnnxNode::Fate fate) { return kFates.of(fate); }
 
+std::vector<std::string> shape_notes(const OnnxFindings& findings) {
+  std::vector<std::string> notes;
+  if (!findings.other_shapes.empty())
+    notes.push_back(listed_note(findings.other_shapes, "value has another shape than the file declares",
+                                "values have other shapes than the file declares") +
+                    "; what it declares may be left from an example of other extents");
+  if (!findings.rounded.empty())
+    notes.push_back(listed_note(findings.rounded, "extent depends on how a product is rounded",
+                                "extents depend on how a product is rounded") +
+                    "; export the model with sizes instead of scales, or with the shapes of its values");
+  return notes;
+}
+
 std::vector<std::string> training_notes(const OnnxFindings& findings) {
   std::vector<std::string> notes = findings.notes;
-  notes.insert(notes.end(), findings.batch.begin(), findings.batch.end());
+  for (const std::vector<std::string>& more : {shape_notes(findings), findings.batch})
+    notes.insert(notes.end(), more.begin(), more.end());
   if (!findings.untrained.empty())
     notes.push_back(listed_note(findings.untrained, "value that the exporter computed from parameters is not trained",
                                 "values that the exporter computed from parameters are not trained") +

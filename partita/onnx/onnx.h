@@ -32,10 +32,15 @@ struct OnnxFindings {
   std::vector<std::string> perhaps_buffers;  // trained, since the file does not say whether they are parameters
   std::vector<std::string> batch;            // inputs that do not follow another batch as the others do, a line each
   std::vector<std::string> notes;            // what a model's builder says of it
+  std::vector<std::string> other_shapes;     // "'y' is [8x4], and the file declares [1x4] (node 'r')"
+  std::vector<std::string> rounded;          // "29 of 28 or 29 places (node 'r', axis 2: 100 times 0.29)"
+  std::string why_not_trained;               // a file that can be run, and not trained; empty: it can
   std::string assumed_loss;                  // what a loss that nobody has given takes for granted; empty: nothing
 };
-// What is not trained as the source would be, or is of another batch in its own way, and why, in a line each; empty if
-// nothing is.
+// What may be otherwise than the source has it in every use of the file, in a line each; empty if nothing is.
+std::vector<std::string> shape_notes(const OnnxFindings& findings);
+// The same, and what is not trained as the source would be, or is of another batch in its own way, and why, in a line
+// each; empty if nothing is.
 std::vector<std::string> training_notes(const OnnxFindings& findings);
 
 // The forward graph, ready for training and evaluation:

@@ -14,6 +14,8 @@ const Converters& converters() {
     add_elementwise_converters(all);
     add_shape_converters(all);
     add_layer_converters(all);
+    add_reduce_converters(all);
+    add_resize_converters(all);
     add_recurrent_converters(all);
     add_attention_converters(all);
     return all;

@@ -19,7 +19,5 @@ TensorSize size_of(const onnx::TensorProto& tensor, const std::string& path);
 Values values_of(const onnx::TensorProto& tensor, const std::string& path);
 // Checks the place of a tensor of `bytes` bytes that is stored beside the model, without reading it.
 void check_external(const onnx::TensorProto& tensor, const std::string& path, int64_t bytes);
-// The shortest decimal that gives the same float32.
-double shortest(float value);
 
 }  // namespace partita::onnx_model

@@ -1,4 +1,5 @@
 // Ops that give the same elements another shape: reshape, flatten, squeeze and unsqueeze.
+#include <algorithm>
 #include <numeric>
 
 #include "partita/base/error.h"
@@ -91,9 +92,9 @@ std::string reshape_text(const Shape& from, const Shape& to) {
   for (int64_t extent : x.left) place *= extent;
   for (std::size_t a = 0; a < from.size(); ++a) {
     if (x.left[a] != 1) {
-      place = x.left[a] == 0 ? 1 : place / x.left[a];
+      place = x.left[a] == 0 ? 1 : std::max<int64_t>(1, place / x.left[a]);  // without elements nothing is read
       std::string value = place == 1 ? fmt::format("({})", number) : fmt::format("(({})//{})", number, place);
-      if (!top) value = fmt::format("({} % {})", value, x.left[a]);
+      if (!top && x.left[a] != 0) value = fmt::format("({} % {})", value, x.left[a]);
       top = false;
       x_axes[a].push_back({value, x.left[a]});
     }

@@ -165,8 +165,53 @@ def left_out():
     save("left_out", [attention, clip], inputs, {"z": T.FLOAT}, {"high": np.array(0.25, np.float32)}, opset=23, values=values)
 
 
+def other_outputs():
+    """Outputs that no node makes: an input, a weight, a constant; and one value under two names, the second of them first."""
+    random = np.random.default_rng(4)
+    inputs = {"x": random.normal(size=(4, 3)).astype(np.float32)}
+    weights = {"m.w": random.normal(size=(3, 5)).astype(np.float32), "places": np.array([3, 1], np.int64)}
+    nodes = [
+        h.make_node("MatMul", ["x", "m.w"], ["y"]),
+        h.make_node("Identity", ["y"], ["again"]),
+        h.make_node("Identity", ["x"], ["copy"]),
+        h.make_node("Constant", [], ["number"], value_float=2.5),
+    ]
+    outputs = {"again": T.FLOAT, "y": T.FLOAT, "copy": T.FLOAT, "x": T.FLOAT, "m.w": T.FLOAT, "places": T.INT64, "number": T.FLOAT}
+    save("other_outputs", nodes, inputs, outputs, weights)
+
+
+def batch_norm_twice():
+    """A batch norm that is called twice."""
+    random = np.random.default_rng(5)
+    inputs = {"x": random.normal(size=(4, 3, 2)).astype(np.float32)}
+    norm = {"n.weight": 1 + random.random(3), "n.bias": random.normal(size=3), "n.running_mean": random.normal(size=3), "n.running_var": 1 + random.random(3)}
+    nodes = [
+        h.make_node("BatchNormalization", ["x", *norm], ["first"], epsilon=1e-3),
+        h.make_node("Tanh", ["first"], ["between"]),
+        h.make_node("BatchNormalization", ["between", *norm], ["y"], epsilon=1e-5),
+    ]
+    save("batch_norm_twice", nodes, inputs, {"y": T.FLOAT}, {k: v.astype(np.float32) for k, v in norm.items()})
+
+
+def resize_by_scales():
+    """Nearest places by scales that no float is: x[i] of i = 0, 1, .. As PyTorch has them, floor(i / scale) in exact arithmetic."""
+    nodes, results = [], {}
+    inputs = {"x": np.arange(30, dtype=np.float32).reshape(1, 1, 30)}
+    constants = {}
+    for name, part, scale, places in [("fifths", 10, 0.4, [0, 2, 5, 7]), ("thirds", 9, 1 / 3, [0, 3, 6]), ("elevenths", 30, 1.1, [i * 10 // 11 for i in range(33)])]:
+        constants[f"{name}.ends"], constants[f"{name}.scales"] = np.array([part], np.int64), np.array([1, 1, scale], np.float32)
+        nodes.append(h.make_node("Slice", ["x", "zero", f"{name}.ends", "two"], [f"{name}.x"]))
+        nodes.append(h.make_node("Resize", [f"{name}.x", "", f"{name}.scales"], [name], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"))
+        results[name] = np.array(places, np.float32).reshape(1, 1, -1)
+    constants |= {"zero": np.array([0], np.int64), "two": np.array([2], np.int64)}
+    save("resize_by_scales", nodes, inputs, dict.fromkeys(results, T.FLOAT), constants, values=list(results.values()))
+
+
 if __name__ == "__main__":
     computed_places()
     integers()
     least_integers()
     left_out()
+    other_outputs()
+    batch_norm_twice()
+    resize_by_scales()

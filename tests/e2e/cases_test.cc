@@ -66,7 +66,10 @@ INSTANTIATE_TEST_SUITE_P(Files, Cases,
                          ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509",
                                            "ms_simplified_ln", "resize10", "op_Atan", "computed_places", "integers",
                                            "tied", "hummingbird_gemm", "round_only", "const_weights", "concat_twice",
-                                           "least_integers", "left_out"),
+                                           "least_integers", "left_out", "relu6_functional", "resize_scale_0_7",
+                                           "resize_uint8", "output_is_input", "reduce_log_sum_noop",
+                                           "reduce_log_sum_exp_scalar", "other_outputs", "batch_norm_twice",
+                                           "resize_by_scales"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.

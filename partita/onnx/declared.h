@@ -1,0 +1,22 @@
+// What a file declares of its values' shapes, beside the nodes that make them.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "partita/onnx/model.h"
+
+namespace partita::onnx_model {
+
+// Extents of symbolic dimensions, by their names in the file.
+using Symbols = std::map<std::string, int64_t>;
+// Those of the inputs, bound to these shapes, one an input. Empty: the file has none.
+Symbols symbols_of(const std::vector<Input>& inputs, const std::vector<Shape>& shapes);
+
+// Whether a value can have this shape by the file's word. A symbol that no input has may be any extent.
+bool agrees(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols);
+
+// "[batchx3x7x7]".
+std::string text_of(const std::vector<Dimension>& declared);
+
+}  // namespace partita::onnx_model
