@@ -115,7 +115,10 @@ int64_t extent_by_scale(NodeContext& n, std::size_t axis, double scale) {
   const auto most = static_cast<int64_t>(whole);
   const int64_t declared = n.declared_extent(axis, n.rank(0));
   if (declared == most || declared == most - 1) return declared;
-  if (declared < 0)
+  // In PyTorch's files what PyTorch and ONNX Runtime both have is sure.
+  const bool is_sure =
+      n.state.model.producer == "pytorch" && taken == static_cast<int64_t>(std::floor(scale * d(from)));
+  if (declared < 0 && !is_sure)
     n.state.rounded.push_back(fmt::format("{} of {} or {} places (node '{}', axis {}: {} times {})", taken, most - 1,
                                           most, n.node.name, axis, from, scale));
   return taken;
