@@ -5,13 +5,10 @@
 #include "partita/graph/factors.h"
 #include "partita/graph/name_index.h"
 #include "partita/graph/parts.h"
-#include "partita/kernel_plan/registered.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 
 namespace partita {
-
-bool may_factor(const Op& op) { return !is_registered(op.definition); }
 
 Graph evaluation_of(const Graph& forward) {
   return carry_factors(evaluation_graph(cut_parts_alike(forward, may_factor)), may_factor);

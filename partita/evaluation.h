@@ -1,11 +1,9 @@
 // A model as it is evaluated, and the plan for that which follows from a training plan.
 #pragma once
+#include "partita/physical/may_factor.h"
 #include "partita/planned.h"
 
 namespace partita {
-
-// Whether the indices of an op may be factored. A kernel of its own knows them by name.
-bool may_factor(const Op& op);
 
 // The forward graph for evaluation, its axes factored as those of the training graph are.
 Graph evaluation_of(const Graph& forward);

@@ -13,7 +13,8 @@
 #include "partita/local_time.h"
 #include "partita/micro_batches.h"
 #include "partita/models/huggingface.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/few.h"
+#include "partita/physical/for_stages.h"
 #include "partita/physical/shortage.h"
 #include "partita/printed.h"
 #include "partita/sim/choose_order.h"
@@ -125,28 +126,6 @@ Planned of_model(LoadedModel model, PlannedStep step) {
 
 // ---------------------------------------------------------------- the plan
 
-// What another stage makes again is not fetched from it: the backward pass reads what the forward pass has sent.
-Graph without_clones_of_others(Graph graph, const std::vector<int>& stages) {
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    for (TensorId& t : graph.ops[i].operands) {
-      const OpId producer = graph.tensor(t).producer;
-      if (!producer.valid() || !is_clone(graph, graph.op(producer)) || stages[producer.index()] == stages[i]) continue;
-      const std::vector<TensorId>& cloned = graph.op(producer).results;
-      const auto result = std::find(cloned.begin(), cloned.end(), t) - cloned.begin();
-      t = graph.op(graph.op(producer).forward).results[static_cast<size_t>(result)];
-    }
-  return graph;
-}
-
-// What contributes to one gradient on several stages meets once a step, which is known with the plan.
-void regard_stages(Planned& p) {
-  std::vector<int> stages;
-  for (const OpChoice& choice : p.plan.ops) stages.push_back(choice.stage);
-  if (!p.training.whole || std::all_of(stages.begin(), stages.end(), [](int s) { return s == 0; })) return;
-  p.training =
-      in_parts(without_clones_of_others(*p.training.whole, stages), p.training.micro_batches(), may_factor, stages);
-}
-
 using WithBatch = decltype(Problem::with_batch);
 using WithBatchOf = std::function<WithBatch(const Request&)>;
 
@@ -235,26 +214,22 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   if (!p.search.plan && !p.search.estimate)
     throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
-  regard_stages(p);
+  p.training = for_stages(p.training, p.plan);
   if (request.tell) request.tell("lowers the plan and simulates its step");
   if (p.search.plan) finish_with_buckets(p, request, {budget.watch().deadline, nullptr}, runner);
   if (std::string note = local_time_note(p); !note.empty()) p.search.notes.push_back(std::move(note));
   return p;
 }
 
-// What is said of the i-th count of a choice, where it is left to us. `refused`: why an earlier one cannot be.
-std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string& refused) {
-  if (!choice.open) return choice.note;
-  if (i < choice.counts.size()) return fmt::format("{} micro-batches: {}", choice.counts[i], choice.note);
-  const int count = choice.fewer[i - choice.counts.size()];
-  return count == 1 ? fmt::format("not in micro-batches, so that stages wait for each other: {}", refused)
-                    : fmt::format("{} micro-batches, so that stages wait longer for each other: {}", count, refused);
+// Other counts than the first that fits are planned where a rule makes the plans: other searches take their time.
+bool compares_counts(const Request& request) {
+  const SearchChoice search = parse_search(request.search);
+  const auto inner = search.options.find("inner");
+  return search.entry->rule || (inner != search.options.end() && parse_search(inner->second).entry->rule);
 }
 
-// Micro-batches that are left to us are more where fewer do not fit; a model that cannot be worked on in parts is not.
-// Where time is short, those that need least memory come next: the most.
-Planned plan_loaded(const LoadedModel& model, Request request, const Budget& budget, const WithBatchOf& with_batch,
-                    Runner& runner) {
+Planned plan_loaded(const LoadedModel& model, const Request& request, const Budget& budget,
+                    const WithBatchOf& with_batch, Runner& runner) {
   const PlannedStep whole = whole_planned_step(model, request, runner);
   const Cluster cluster = runner.step(
       "cluster", [&] { return cluster_of(request); }, kPrinted);
@@ -262,32 +237,12 @@ Planned plan_loaded(const LoadedModel& model, Request request, const Budget& bud
   MicroBatchChoice choice = micro_batches_to_try(request, whole.graph, cluster);
   if (request.forward_will_do && !request.micro_batches) choice = {{1}, false, ""};
   expect_known_groups(request, choice);
-  std::vector<int> counts = choice.counts;
-  counts.insert(counts.end(), choice.fewer.begin(), choice.fewer.end());
-  std::string refused;  // the first of them, where it cannot be
-  bool hurried = false;
-  for (size_t i = 0;;) {
-    request.micro_batches = counts[i];
-    const auto begin = Watch::Clock::now();
-    try {
-      PlannedStep step = rewritten(whole, request, runner);
-      Planned p = plan_step(model, std::move(step), cluster, request, budget, with_batch(request), runner);
-      if (const std::string note = note_of(choice, i, refused); !note.empty())
-        p.search.notes.insert(p.search.notes.begin(), hurried ? note + "; fewer may fit too: time was short" : note);
-      return p;
-    } catch (const DoesNotApply&) {
-      throw;
-    } catch (const Error& error) {
-      const bool too_large = error.code() == ExitCode::kInfeasible && i + 1 < choice.counts.size(),
-                 cannot_be = error.code() == ExitCode::kBadInput && choice.open && i + 1 < counts.size();
-      if (!too_large && !cannot_be) throw;
-      if (cannot_be && refused.empty()) refused = error.what();
-      const std::chrono::duration<double> took = Watch::Clock::now() - begin;
-      const size_t next = too_large ? next_to_try(choice, i, took.count(), budget.watch().left()) : i + 1;
-      hurried |= next > i + 1;
-      i = next;
-    }
-  }
+  const auto plan = [&](int count) {
+    Request counted = request;
+    counted.micro_batches = count;
+    return plan_step(model, rewritten(whole, counted, runner), cluster, counted, budget, with_batch(counted), runner);
+  };
+  return plan_in_micro_batches(choice, compares_counts(request), plan, budget.watch());
 }
 
 // So many as would be tried first for the model without groups.
@@ -334,7 +289,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow, const 
     p.plan = runner.step(
         "read plan", [&] { return parse_plan(text, p.training); },
         [&](const Plan& plan) { return printed(plan, p.training); });
-    regard_stages(p);
+    p.training = for_stages(p.training, p.plan);
     // A plan of schema 1 has the fingerprint of the step after recomputation.
     if (p.sha256 != p.plan.model.sha256 && fingerprint(p.training.whole_graph()) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
@@ -411,9 +366,9 @@ namespace {
 // The plan is judged, and resolved between the rules about its choices and the count of its bytes. Where only typical
 // devices are lowered, its steps list their part alone, and the checker resolves for itself. `from`: of what the
 // figures are made, which only a plan that keeps the rules can say.
-CheckReport checked(Planned& p, Follow follow, Telling& from) {
+CheckReport checked(Planned& p, Follow follow, const Watch& patience, Telling& from) {
   check_choices(p.training, p.plan, p.cluster);
-  if (follow == Follow::kAll) from = telling(p.training, p.plan, p.cluster);
+  if (follow == Follow::kAll) from = telling_within(p.training, p.plan, p.cluster, patience);
   p.typical = from.devices;
   const Listed listed = p.typical.empty() ? nullptr : with_hosts(p.typical, p.cluster);
   p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, listed));
@@ -425,7 +380,7 @@ CheckReport checked(Planned& p, Follow follow, Telling& from) {
 void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
   Telling from{{}, p.training.micro_batches()};
   p.report = runner.step(
-      "check", [&] { return checked(p, follow, from); }, kPrinted);
+      "check", [&] { return checked(p, follow, patience, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
   // What sums over the batch is not whole of the first few micro-batches, nor what lies on other devices.
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();

@@ -40,7 +40,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follo
                   const std::string& profile_file = {});
 
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`. Where `patience` ends, fewer
-// orders of the plan are looked at.
+// orders of the plan are looked at; where all devices would take longer than it lasts, figures are of typical ones.
 void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll, const Watch& patience = {});
 
 // Lowers all of it, where the figures were had from a few devices or micro-batches.

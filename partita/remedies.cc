@@ -2,13 +2,18 @@
 #include "partita/remedies.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <ctime>
+#include <map>
+#include <thread>
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/cluster/presets.h"
 #include "partita/graph/batch.h"
 #include "partita/micro_batches.h"
+#include "partita/physical/for_stages.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/search/judge.h"
@@ -17,181 +22,321 @@ namespace partita {
 
 namespace {
 
-constexpr double kSeconds = 5;  // after these no trial is begun
-constexpr int kHalvings = 5;    // of the batch
+constexpr double kSearchCpuSeconds = 6;  // of a search that is no rule
+constexpr int kHalvings = 5;             // of the batch, and of micro-batches
+constexpr size_t kToldOfGrid = 2;
 const char* const kSharded = "fsdp";
 const char* const kPlaced = "placement";
-
-// Of a plan that fits: the bytes of the device that needs most, and its step.
-struct Fit {
-  int64_t bytes = 0, step_ns = 0;
-};
-// Of the plan, where it fits. `deadline`: of a search; a rule, which stopped early has no plan, takes what it takes.
-std::optional<Fit> fits(const Request& request, Watch::Clock::time_point deadline) try {
-  Runner runner(false);
-  const LoadedModel model = load_model(request, runner);
-  const Cluster cluster = cluster_of(request);
-  Request whole = request;
-  whole.micro_batches = 1;
-  Request in_parts = request;  // as many as may be: they need least memory
-  in_parts.micro_batches = micro_batches_to_try(request, training_graph(model, whole, runner), cluster).counts.back();
-  const Graph graph = training_graph(model, in_parts, runner);
-  const SearchChoice choice = parse_search(request.search);
-  Rng rng(request.seed);
-  Budget budget{.steps = request.budget.steps, .stop = request.budget.stop};
-  if (!choice.entry->rule) budget.deadline = deadline;
-  SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, budget, rng);
-  if (!found.plan) return std::nullopt;
-  found.plan->bucket_bytes = request.bucket_bytes.value_or(0);  // buckets that nobody asked for are left out
-  const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster);
-  for (int d = 0; d < cluster.compute_count; ++d)
-    if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
-  const Problem in_time{.graph = graph,
-                        .cluster = cluster,
-                        .objective = Objective::kTime,
-                        .bucket_bytes = request.bucket_bytes.value_or(kBucketBytes)};
-  return Fit{*std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count), cost_of(in_time, *found.plan)};
-} catch (const Error& error) {  // this change of the request is not possible
-  if (error.code() == ExitCode::kBug) throw;
-  return std::nullopt;
-}
 
 struct Change {
   std::string text;  // "--batch 16"
   Request request;
 };
 
-// Fewer samples at a time, the most first: the fewer there are, the longer is a step. None where a replica has one
-// sample, or works on one at a time already.
-std::vector<int64_t> smaller_micro_batches(const Request& request, const Graph& graph, int64_t batch) {
-  const SearchChoice search = parse_search(request.search);
-  if (request.micro_batches || !search.entry->sharing) return {};
-  const Cluster cluster = cluster_of(request);
-  const int replicas = search.entry->sharing({.graph = graph, .cluster = cluster, .options = search.options}).replicas;
-  std::vector<int64_t> sizes;
-  int64_t size = request.micro_batch_size.value_or(batch / replicas);
-  while (size > 1 && sizes.size() < kHalvings) sizes.push_back(size = size % 2 == 0 ? size / 2 : 1);
-  if (size > 1) sizes.push_back(1);
-  return sizes;
-}
+// A plan that fits.
+struct Made {
+  Graph graph;
+  Cluster cluster;
+  Plan plan;
+  int64_t bytes = 0;  // of the device that needs most
+};
 
-// The kinds of recomputing that keep less than this one. `by`: the options before it.
-std::vector<Change> recomputing(const std::string& by, const std::string& kind, const Request& request) {
-  std::vector<Change> out;
-  for (const char* less : {"cheap", "layer"}) {
-    if (kind == less) continue;
-    out.push_back({fmt::format("{}--recompute {}", by, less), request});
-    out.back().request.recompute = less;
+// A flag that is set once the process has used so many seconds of CPU time from now on, or the other flag is set. CPU
+// time, unlike time, does not depend on what else the machine does.
+class CpuTimeLimit {
+ public:
+  CpuTimeLimit(double seconds, const std::atomic<bool>* other)
+      : thread_([this, end = cpu_seconds() + seconds, other] {
+          while (!done_ && !flag_) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            if (cpu_seconds() > end || (other && *other)) flag_ = true;
+          }
+        }) {}
+  ~CpuTimeLimit() { done_ = true, thread_.join(); }
+  CpuTimeLimit(const CpuTimeLimit&) = delete;
+  CpuTimeLimit& operator=(const CpuTimeLimit&) = delete;
+  const std::atomic<bool>* flag() const { return &flag_; }
+
+ private:
+  static double cpu_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
-  return out;
-}
+  std::atomic<bool> flag_ = false, done_ = false;
+  std::thread thread_;
+};
 
-// The search that was asked for, with less that is kept, where it is no rule.
-std::vector<Change> asked_again(const Request& request) {
-  if (parse_search(request.search).entry->rule) return {};
-  return recomputing("", request.recompute, request);
-}
+// Makes plans of changed requests.
+class Trials {
+ public:
+  explicit Trials(const Watch& watch) : watch_(watch) {}
 
-// For another that places operations whole, the search that looks longest.
-std::vector<Change> placed(const Request& request) {
-  const SearchEntry& entry = *parse_search(request.search).entry;
-  if (!entry.only_places() || entry.name == kPlaced) return {};
-  std::vector<Change> out = {{fmt::format("--search {}", kPlaced), request}};
-  out[0].request.search = kPlaced;
-  if (request.recompute == "layer") return out;
-  for (Change& change : recomputing(out[0].text + " ", request.recompute, out[0].request))
-    out.push_back(std::move(change));
-  return out;
-}
+  bool ended() const { return watch_.ended(); }
+  const std::vector<std::string>& tried() const { return tried_; }  // what did not fit
 
-// Alternatives to each other in one list: the first that fits is told. Lists and their members begin with what changes
-// least.
-std::vector<std::vector<Change>> changes(const Request& request, const Graph& graph) {
-  std::optional<int64_t> batch = find_batch(graph);
-  std::vector<std::vector<Change>> out;
-  Request base = request;
-  const bool rule = parse_search(request.search).entry->rule;
-  const std::string by = rule ? "" : fmt::format("--search {} ", kSharded);
-  if (!rule) base.search = kSharded;
-  const bool sharded = text_of(parse_search(base.search)) == text_of(parse_search(kSharded));
-  if (rule && request.bucket_bytes.value_or(0) > 0 && !parse_search(request.search).bucket_bytes) {
-    out.push_back({Change{"--bucket 0", base}});
-    out.back()[0].request.bucket_bytes = 0;
-  }
-  if (const auto sizes = smaller_micro_batches(base, graph, batch.value_or(1)); !sizes.empty()) {
-    out.emplace_back();
-    for (const int64_t size : sizes) {
-      out.back().push_back({fmt::format("{}--micro-batch-size {}", by, size), base});
-      out.back().back().request.micro_batch_size = size;
+  // None: it does not fit. `is_possible`: whether there is such a step at all.
+  std::optional<Made> made(const Change& change, bool* is_possible = nullptr) {
+    if (is_possible) *is_possible = true;
+    try {
+      if (ended()) return std::nullopt;
+      std::optional<Made> made = planned(change.request);
+      if (!made) tried_.push_back(change.text);
+      return made;
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kBug) throw;
+      const bool fits_not = error.code() == ExitCode::kInfeasible || is_end(error);
+      if (is_possible) *is_possible = fits_not;
+      if (fits_not) tried_.push_back(change.text);
+      return std::nullopt;
     }
-    const Change least = out.back().back();
-    for (Change& change : recomputing(least.text + " ", request.recompute, least.request))
-      out.back().push_back(std::move(change));
   }
-  if (request.recompute != "layer") out.push_back(recomputing(by, request.recompute, base));
-  if (!rule || !sharded) {
-    out.push_back({Change{fmt::format("--search {}", kSharded), base}});
-    out.back()[0].request.search = kSharded;
-    if (request.recompute != "layer" && rule)
-      for (Change& change :
-           recomputing(fmt::format("--search {} ", kSharded), request.recompute, out.back()[0].request))
-        out.back().push_back(std::move(change));
+
+ private:
+  // A step on the whole batch, as loading makes it: by the request's bindings.
+  const LoadedModel& model_of(const Request& request) {
+    const auto [at, fresh] = models_.try_emplace(request.bindings);
+    if (fresh) at->second = load_model(request, runner_);
+    return at->second;
   }
-  out.emplace_back();
+
+  std::optional<Made> planned(const Request& request) {
+    const LoadedModel& model = model_of(request);
+    Cluster cluster = cluster_of(request);
+    Request counted = request;  // in as many micro-batches as may be: they need least memory
+    if (!request.micro_batches) {
+      counted.micro_batches = 1;
+      counted.micro_batches =
+          micro_batches_to_try(request, training_graph(model, counted, runner_), cluster).counts.back();
+    }
+    Graph graph = training_graph(model, counted, runner_);
+    const SearchChoice choice = parse_search(request.search);
+    const bool rule = choice.entry->rule;
+    Rng rng(request.seed);
+    const Problem problem{graph, cluster, request.objective, {}, choice.options};
+    SearchResult found;
+    if (rule) {
+      found =
+          choice.entry->search(problem, {.steps = 1, .stop = request.budget.stop, .deadline = watch_.deadline}, rng);
+    } else {
+      const CpuTimeLimit limit(kSearchCpuSeconds, request.budget.stop);
+      found = choice.entry->search(
+          problem, {.steps = request.budget.steps, .stop = limit.flag(), .deadline = watch_.deadline}, rng);
+    }
+    if (!found.plan) return std::nullopt;
+    found.plan->bucket_bytes = request.bucket_bytes.value_or(0);  // buckets that nobody asked for are left out
+    graph = for_stages(graph, *found.plan);
+    const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster, watch_);
+    for (int d = 0; d < cluster.compute_count; ++d)
+      if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
+    const int64_t most = *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
+    return Made{std::move(graph), std::move(cluster), std::move(*found.plan), most};
+  }
+
+  Runner runner_{false};
+  Watch watch_;
+  std::map<std::map<std::string, std::string>, LoadedModel> models_;  // by bindings
+  std::vector<std::string> tried_;
+};
+
+// A change that fits.
+struct Remedy {
+  Change change;
+  int64_t bytes = 0, step_ns = 0;
+};
+
+std::optional<Remedy> timed(const Change& change, const Made& made) try {
+  const Problem in_time{.graph = made.graph,
+                        .cluster = made.cluster,
+                        .objective = Objective::kTime,
+                        .bucket_bytes = change.request.bucket_bytes.value_or(kBucketBytes)};
+  return Remedy{change, made.bytes, cost_of(in_time, made.plan)};
+} catch (const Error& error) {  // it cannot run
+  if (error.code() == ExitCode::kBug) throw;
+  return std::nullopt;
+}
+
+// The first of the alternatives that fits.
+std::vector<Remedy> first_of(const std::vector<Change>& alternatives, Trials& trials) {
+  for (const Change& change : alternatives)
+    if (const auto made = trials.made(change))
+      if (const auto remedy = timed(change, *made)) return {*remedy};
+  return {};
+}
+
+// The request as it is, then with fewer samples at a time, the most first: the fewer there are, the longer is a step.
+// A pipeline has as many micro-batches as fit anyway, unless they were given.
+std::vector<Change> by_micro_batch(const Change& base, const Graph& graph) {
+  std::vector<Change> out = {base};
+  const Request& request = base.request;
+  const SearchChoice search = parse_search(request.search);
+  if (!search.entry->sharing || search.micro_batches || search.micro_batch_size) return out;
+  const Cluster cluster = cluster_of(request);
+  const Sharing sharing = search.entry->sharing({.graph = graph, .cluster = cluster, .options = search.options});
+  const int64_t samples = find_batch(graph).value_or(1) / sharing.replicas;
+  if (request.micro_batches) {
+    for (int64_t count = 2 * *request.micro_batches;
+         count <= samples && samples % count == 0 && out.size() <= kHalvings; count *= 2) {
+      out.push_back({fmt::format("{}--micro-batches {} ", base.text, count), request});
+      out.back().request.micro_batches = static_cast<int>(count);
+    }
+    return out;
+  }
+  if (sharing.stages > 1 && !request.micro_batch_size) return out;
+  const auto add = [&](int64_t size) {
+    out.push_back({fmt::format("{}--micro-batch-size {} ", base.text, size), request});
+    out.back().request.micro_batch_size = size;
+  };
+  int64_t size = request.micro_batch_size.value_or(samples);
+  while (size > 1 && out.size() <= kHalvings) add(size = size % 2 == 0 ? size / 2 : 1);
+  if (size > 1) add(1);
+  return out;
+}
+
+// The kinds of recomputing from the request's on, those that keep less behind. What the search's own options say stays.
+std::vector<std::string> kinds_of(const Request& request) {
+  const std::string& kind = request.recompute;
+  std::vector<std::string> out = {kind};
+  if (kind == "layer" || parse_search(request.search).recompute) return out;
+  for (const char* less : {"cheap", "layer"})
+    if (kind != less) out.emplace_back(less);
+  return out;
+}
+
+Change recomputing(Change change, const std::string& kind) {
+  if (kind == change.request.recompute) return change;
+  change.request.recompute = kind;
+  change.text += fmt::format("--recompute {} ", kind);
+  return change;
+}
+
+// Micro-batches and recomputation together: for each kind of recomputing the largest micro-batches that fit. Memory
+// falls with either, so that they are found by halving, and kinds that keep less need no smaller micro-batches. The
+// fastest are returned. `known`: the first of all is the request that does not fit.
+std::vector<Remedy> of_grid(const Change& base, const Graph& graph, bool known, Trials& trials) {
+  std::vector<Change> sizes = by_micro_batch(base, graph);
+  const std::vector<std::string> kinds = kinds_of(base.request);
+  bool is_possible = true;
+  if (sizes.size() > 1 && !trials.made(recomputing(sizes.back(), kinds.back()), &is_possible)) {
+    if (is_possible) return {};
+    sizes.resize(1);  // the model cannot be worked on in parts
+  }
+  std::vector<Remedy> found;
+  for (const std::string& kind : kinds) {
+    size_t fits_not = known && kind == kinds.front() ? 1 : 0, fits = sizes.size();  // those before, those from there on
+    std::optional<Made> best;
+    while (fits_not < fits) {
+      const size_t at = fits == sizes.size() ? fits - 1 : (fits_not + fits) / 2;
+      if (auto made = trials.made(recomputing(sizes[at], kind))) best = std::move(made), fits = at;
+      else fits_not = at + 1;
+    }
+    if (!best) continue;
+    if (auto remedy = timed(recomputing(sizes[fits], kind), *best)) found.push_back(std::move(*remedy));
+    sizes.resize(fits);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step_ns < b.step_ns; });
+  if (found.size() > kToldOfGrid) found.resize(kToldOfGrid);
+  return found;
+}
+
+void add(std::vector<Remedy>& all, std::vector<Remedy> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+// The batch halved as seldom as may be, with as little recomputing.
+std::vector<Remedy> of_smaller_batches(const Change& base, const Graph& graph, Trials& trials) {
+  std::vector<Change> out;
+  std::optional<int64_t> batch = find_batch(graph);
   for (int i = 0; i < kHalvings && batch.value_or(1) > 1 && *batch % 2 == 0; ++i) {
     *batch /= 2;
-    out.back().push_back({fmt::format("{}--batch {}", by, *batch), base});
-    out.back().back().request.bindings["batch"] = std::to_string(*batch);
+    out.push_back({fmt::format("{}--batch {} ", base.text, *batch), base.request});
+    out.back().request.bindings["batch"] = std::to_string(*batch);
   }
-  out.emplace_back();
+  if (!out.empty()) out.push_back(recomputing(out.back(), kinds_of(base.request).back()));
+  return first_of(out, trials);
+}
+
+std::vector<Remedy> of_more_devices(const Request& request, const Graph& graph, Trials& trials) {
   const int devices = load_cluster(request.cluster, request.devices).compute_count;
-  for (int times : {2, 4})
-    if (const auto preset = preset_of_size(request.cluster, times * devices)) {
-      out.back().push_back({fmt::format("--search {} --cluster {}", kSharded, *preset), base});
-      out.back().back().request.search = kSharded;
-      out.back().back().request.cluster = *preset;
-      out.back().back().request.devices = 0;
-    }
-  out.push_back(asked_again(request));
-  out.push_back(placed(request));
+  for (const int times : {2, 4}) {
+    const auto preset = preset_of_size(request.cluster, times * devices);
+    if (!preset) continue;
+    Change change{fmt::format("--search {} --cluster {} ", kSharded, *preset), request};
+    change.request.search = kSharded;
+    change.request.cluster = *preset;
+    change.request.devices = 0;
+    if (std::vector<Remedy> found = of_grid(change, graph, false, trials); !found.empty()) return {found.front()};
+  }
+  return {};
+}
+
+// Of a search that is no rule: itself again, and for others that place operations whole the one that looks longest,
+// with less that is kept.
+std::vector<Remedy> of_searches(const Request& request, Trials& trials) {
+  const SearchEntry& entry = *parse_search(request.search).entry;
+  const std::vector<std::string> kinds = kinds_of(request);
+  std::vector<Change> again, placed;
+  Change by_placement{fmt::format("--search {} ", kPlaced), request};
+  by_placement.request.search = kPlaced;
+  for (const std::string& kind : kinds) {
+    if (kind != request.recompute && !entry.rule) again.push_back(recomputing({"", request}, kind));
+    if (entry.only_places() && entry.name != kPlaced) placed.push_back(recomputing(by_placement, kind));
+  }
+  std::vector<Remedy> out = first_of(again, trials);
+  add(out, first_of(placed, trials));
   return out;
 }
+
+// `asked`: without what the options of its search say.
+std::vector<Remedy> all_remedies(const Request& request, const Request& asked, const Graph& graph, Trials& trials) {
+  const SearchChoice search = parse_search(request.search);
+  const bool rule = search.entry->rule;
+  Change by_rule{"", request}, sharded{fmt::format("--search {} ", kSharded), asked};
+  sharded.request.search = kSharded;
+  if (!rule) by_rule = sharded;
+  std::vector<Remedy> out;
+  if (rule && request.bucket_bytes.value_or(0) > 0 && !search.bucket_bytes) {
+    Change without{"--bucket 0 ", request};
+    without.request.bucket_bytes = 0;
+    add(out, first_of({without}, trials));
+  }
+  add(out, of_grid(by_rule, graph, rule, trials));
+  if (rule && text_of(search) != text_of(parse_search(kSharded))) add(out, of_grid(sharded, graph, false, trials));
+  add(out, of_smaller_batches(by_rule, graph, trials));
+  add(out, of_more_devices(asked, graph, trials));
+  add(out, of_searches(request, trials));
+  return out;
+}
+
+// The fastest first, of those that train on as many samples with as many devices; then the others.
+void sort_for_reader(const Request& request, std::vector<Remedy>& all) {
+  const auto smaller = std::stable_partition(all.begin(), all.end(), [&](const Remedy& r) {
+    return r.change.request.cluster == request.cluster && r.change.request.bindings == request.bindings;
+  });
+  std::stable_sort(all.begin(), smaller, [](const auto& a, const auto& b) { return a.step_ns < b.step_ns; });
+}
+
+std::string trimmed(const std::string& text) { return text.substr(0, text.find_last_not_of(' ') + 1); }
 
 }  // namespace
 
 std::string remedies(const Request& asked) {
   const Request request = with_search_options(asked);
-  using Clock = Watch::Clock;
-  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * kSeconds));
   if (!request.pin_file.empty()) return "";  // a rule may not keep to them
   Runner runner(false);
-  std::vector<std::string> tried;
-  std::vector<std::pair<Fit, const Change*>> fitting;
-  const LoadedModel model = load_model(request, runner);
-  const std::vector<std::vector<Change>> all = changes(request, training_graph(model, request, runner));
-  for (const std::vector<Change>& alternatives : all)
-    for (size_t i = 0; i < alternatives.size() && Clock::now() < end; ++i) {
-      const Clock::time_point now = Clock::now();
-      tried.push_back(alternatives[i].text);
-      // Each has twice the time of the one before, which keeps more.
-      const auto fit = fits(alternatives[i].request, now + (end - now) / ((1 << (alternatives.size() - i)) - 1));
-      if (!fit) continue;
-      fitting.push_back({*fit, &alternatives[i]});
-      break;
-    }
-  // The fastest first, of those that train on as many samples with as many devices.
-  const auto is_as_large = [&](const auto& one) {
-    return one.second->request.cluster == request.cluster && one.second->request.bindings == request.bindings;
-  };
-  const auto smaller = std::stable_partition(fitting.begin(), fitting.end(), is_as_large);
-  std::stable_sort(fitting.begin(), smaller,
-                   [](const auto& a, const auto& b) { return a.first.step_ns < b.first.step_ns; });
+  Trials trials(request.budget.watch());
+  const Graph graph = training_graph(load_model(request, runner), request, runner);
+  std::vector<Remedy> found = all_remedies(request, asked, graph, trials);
+  sort_for_reader(request, found);
+  const std::string late = trials.ended() ? "; the time limit ended the search for what fits" : "";
   std::vector<std::string> told;
-  for (const auto& [fit, change] : fitting)
-    told.push_back(fmt::format("{} ({} a device, {} a step)", change->text, megabytes(static_cast<double>(fit.bytes)),
-                               time_text(static_cast<double>(fit.step_ns))));
-  if (!told.empty()) return fmt::format("; it fits with {}", fmt::join(told, ", or "));
-  return tried.empty() ? "" : fmt::format("; not with any of {} either", fmt::join(tried, ", "));
+  for (const Remedy& r : found)
+    told.push_back(fmt::format("{} ({} a device, {} a step)", trimmed(r.change.text),
+                               megabytes(static_cast<double>(r.bytes)), time_text(static_cast<double>(r.step_ns))));
+  if (!told.empty()) return fmt::format("; it fits with {}{}", fmt::join(told, ", or "), late);
+  std::vector<std::string> tried;
+  for (const std::string& text : trials.tried()) tried.push_back(trimmed(text));
+  return tried.empty() ? late : fmt::format("; not with any of {} either{}", fmt::join(tried, ", "), late);
 }
 
 }  // namespace partita

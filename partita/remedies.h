@@ -6,12 +6,16 @@
 
 namespace partita {
 
-// The end of the message of a request whose plan fits no device: which changes of the request fit. Tried are no
-// buckets, where they were asked for, fully sharded data parallelism, activation recomputation, smaller batches and
-// more devices, each planned by a rule; then the search that was asked for with recomputation, and for others that
-// place operations whole `placement`. These last ones have what is left of a few seconds, after which no more are
-// begun. Each is told with its bytes and its step; of those with the batch and the devices that were asked for the
-// fastest is first.
+// The end of the message of a request whose plan fits no device: which changes of the request fit. A rule plans them,
+// the request's own or fully sharded data parallelism, whatever else the machine does meanwhile:
+// - no buckets, where they were asked for;
+// - smaller micro-batches with each kind of recomputation: for each kind the largest that fit, of these the two
+// fastest;
+// - smaller batches;
+// - two or four times the devices, with micro-batches and recomputation where it takes them.
+// A search that is no rule is tried again with recomputation, and for others that place operations whole `placement`:
+// each for a few seconds of CPU time. Each change is told with its bytes and its step; of those with the batch and the
+// devices that were asked for the fastest is first. Once the request's time limit has passed no further one is tried.
 std::string remedies(const Request& request);
 
 }  // namespace partita

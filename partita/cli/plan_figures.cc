@@ -14,12 +14,14 @@
 #include "partita/cost/alone.h"
 #include "partita/cost/unaligned.h"
 #include "partita/measure/measure.h"
+#include "partita/mixed_devices.h"
 #include "partita/physical/breakdown.h"
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
 #include "partita/search/placed_plan.h"
 #include "partita/search/placements.h"
 #include "partita/search/search_text.h"
+#include "partita/time_budget.h"
 
 namespace partita {
 
@@ -28,13 +30,17 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 // Where nothing fits, the error ends with what would.
-Planned planned_or_remedies(const Request& request, Runner& runner, bool say_remedies) try {
-  return plan_model(request, runner);
-} catch (const DoesNotApply&) {
-  throw;
-} catch (const Error& error) {
-  if (error.code() != ExitCode::kInfeasible || interrupted || !say_remedies) throw;
-  throw Error(error.code(), error.what() + remedies(request));
+Planned planned_or_remedies(const Request& asked, Runner& runner, bool say_remedies) {
+  Request request = asked;
+  request.budget = begun(request.budget);  // of both
+  try {
+    return plan_model(request, runner);
+  } catch (const DoesNotApply&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kInfeasible || interrupted || !say_remedies) throw;
+    throw Error(error.code(), error.what() + remedies(request));
+  }
 }
 
 }  // namespace
@@ -306,6 +312,9 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   }
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
   else add_breakdown(json, p);
+  for (const TypeTime& of : times_of_mixed_devices(p))
+    json["mixed_devices"].push_back(
+        {{"type", of.type}, {"compute_time_us", us(of.compute_ns)}, {"waits_for_slower_us", us(of.waits_ns)}});
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -353,6 +362,21 @@ std::string ops_of_devices(const Planned& p) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// "A100 computes 40.0 ms, V100 computes 100 ms; operations are split evenly, so A100 waits 60.0 ms a step ..".
+void print_mixed_devices(const Planned& p) {
+  std::vector<std::string> times, waits;
+  for (const TypeTime& of : times_of_mixed_devices(p)) {
+    times.push_back(fmt::format("{} computes {}", of.type, time_text(static_cast<double>(of.compute_ns))));
+    if (of.waits_ns > 0)
+      waits.push_back(fmt::format("{} waits {}", of.type, time_text(static_cast<double>(of.waits_ns))));
+  }
+  if (times.empty()) return;
+  fmt::print("mixed devices  {}{}\n", fmt::join(times, ", "),
+             waits.empty()
+                 ? std::string()
+                 : fmt::format("; operations are split evenly, so {} a step for the slower", fmt::join(waits, ", ")));
+}
+
 }  // namespace
 
 void print_plan(const Planned& p) {
@@ -378,6 +402,7 @@ void print_plan(const Planned& p) {
   print_validation(p);
   print_placement_bound(p);
   if (!p.search.estimate) print_breakdown(p);
+  print_mixed_devices(p);
   if (const std::string ops = ops_of_devices(p); !ops.empty())
     fmt::print("placement      {}; `partita explain PLAN` shows layers, devices and times\n", ops);
   if (const auto serial = serial_time_ns(p)) {

@@ -5,10 +5,12 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string>
 
 #include "partita/base/error.h"
 #include "partita/cluster/group.h"
 #include "partita/physical/beside.h"
+#include "partita/physical/few.h"
 #include "partita/physical/orders.h"
 
 namespace partita {
@@ -39,11 +41,14 @@ int few_micro_batches(const Plan& plan, int m) {
   return m;
 }
 
-// The last device of a mesh. Where groups of the innermost axis run over wires of different rates, the last device of
-// the slowest group.
-DeviceId typical_device(const Cluster& cluster, const Mesh& mesh) {
-  const std::vector<DeviceId> devices(mesh.devices.begin(), mesh.devices.end());
-  const size_t each = mesh.extents.empty() ? devices.size() : static_cast<size_t>(mesh.extents.back());
+// Micro-batches after which a step repeats.
+int period_of(const Plan& plan) {
+  const Schedule schedule = plan.pipeline.schedule;
+  return schedule == Schedule::kInterleaved || schedule == Schedule::kGpipe ? ranks_of(plan) : 1;
+}
+
+// The last of these devices. Where groups of `each` run over wires of different rates, the last of the slowest group.
+DeviceId typical_device(const Cluster& cluster, const std::vector<DeviceId>& devices, size_t each) {
   const bool wired =
       std::any_of(devices.begin(), devices.end(), [&](DeviceId d) { return cluster.routes.own_to(d).size() > 1; });
   if (!wired || each < 2) return devices.back();
@@ -55,6 +60,19 @@ DeviceId typical_device(const Cluster& cluster, const Mesh& mesh) {
     if (s >= most_s) slowest = end, most_s = s;
   }
   return devices[slowest - 1];
+}
+
+// One of a mesh, and where devices are of several types the last of each: the slowest of them says how long others
+// wait.
+std::vector<DeviceId> typical_devices_of(const Cluster& cluster, const Mesh& mesh) {
+  const std::vector<DeviceId> devices(mesh.devices.begin(), mesh.devices.end());
+  std::map<std::string, DeviceId> last;  // by type
+  for (const DeviceId d : devices) last[cluster.device(d).model] = d;
+  std::vector<DeviceId> out = {typical_device(
+      cluster, devices, mesh.extents.empty() ? devices.size() : static_cast<size_t>(mesh.extents.back()))};
+  for (const auto& [type, device] : last)
+    if (type != cluster.device(out[0]).model) out.push_back(device);
+  return out;
 }
 
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
@@ -74,27 +92,36 @@ void expect_small_enough(const Graph& graph, const Cluster& cluster) {
 std::vector<DeviceId> typical_devices(const Cluster& cluster) {
   std::set<DeviceId> devices;
   for (const int d : {0, cluster.compute_count / 2, cluster.compute_count - 1}) devices.insert(DeviceId(d));
+  std::map<std::string, DeviceId> last;  // by type
+  for (int d = 0; d < cluster.compute_count; ++d) last[cluster.device(DeviceId(d)).model] = DeviceId(d);
+  for (const auto& [type, device] : last)
+    if (std::none_of(devices.begin(), devices.end(), [&](DeviceId d) { return cluster.device(d).model == type; }))
+      devices.insert(device);
   return {devices.begin(), devices.end()};
 }
 
 std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) {
-  std::map<int, DeviceId> last;  // by rank
+  std::map<int, std::map<std::string, DeviceId>> last;  // by rank, by type
   const int ranks = ranks_of(plan);
   Mesh known_mesh;
-  DeviceId typical;
+  std::vector<DeviceId> typical;
   for (const OpChoice& choice : plan.ops) {
     if (choice.mesh != known_mesh) {
       known_mesh = choice.mesh;
-      typical = typical_device(cluster, choice.mesh);
+      typical = typical_devices_of(cluster, choice.mesh);
     }
-    const auto [at, fresh] = last.try_emplace(choice.stage % ranks, typical);
-    if (!fresh) at->second = std::max(at->second, typical);
+    auto& of_rank = last[choice.stage % ranks];
+    for (const DeviceId d : typical) {
+      const auto [at, fresh] = of_rank.try_emplace(cluster.device(d).model, d);
+      if (!fresh) at->second = std::max(at->second, d);
+    }
   }
   std::set<DeviceId> devices;
   if (last.size() < 2) {
     for (const DeviceId d : typical_devices(cluster)) devices.insert(d);
   } else {
-    for (const auto& [rank, device] : last) devices.insert(device);
+    for (const auto& [rank, of_rank] : last)
+      for (const auto& [type, device] : of_rank) devices.insert(device);
   }
   SharedList<DeviceId> known;  // mostly the next mesh is the same
   for (const OpChoice& choice : plan.ops) {
@@ -106,13 +133,15 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) 
   return {devices.begin(), devices.end()};
 }
 
-Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
-  // About 4 s; and where devices do not stand for each other, half a minute.
-  const int64_t quick_acts = has_ops_beside(graph, plan.ops) ? 500'000 : 60'000;
-  const int m = graph.micro_batches(), few = few_micro_batches(plan, m),
-            period = plan.pipeline.schedule == Schedule::kInterleaved || plan.pipeline.schedule == Schedule::kGpipe
-                         ? ranks_of(plan)
-                         : 1;
+namespace {
+
+// About 4 s; and where devices do not stand for each other, half a minute.
+int64_t quick_acts_of(const Graph& graph, const Plan& plan) {
+  return has_ops_beside(graph, plan.ops) ? 500'000 : 60'000;
+}
+
+Telling telling_of(const Graph& graph, const Plan& plan, const Cluster& cluster, int64_t quick_acts) {
+  const int m = graph.micro_batches(), few = few_micro_batches(plan, m), period = period_of(plan);
   const auto acts = [&](bool all_devices, int parts) {
     int64_t sum = 0;
     for (size_t i = 0; i < graph.ops.size(); ++i)
@@ -127,6 +156,26 @@ Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   const std::vector<DeviceId> typical = typical_devices(cluster, plan);
   if (static_cast<int>(typical.size()) == cluster.compute_count) return {{}, few, period};
   return {typical, acts(false, m) <= quick_acts ? m : few, period};
+}
+
+}  // namespace
+
+Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  return telling_of(graph, plan, cluster, quick_acts_of(graph, plan));
+}
+
+Telling telling_within(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
+  constexpr double kActsPerSecond = 25'000;  // lowered, verified and simulated
+  constexpr int64_t kAlways = 20'000;        // acts, whatever is left
+  const int64_t quick_acts = quick_acts_of(graph, plan);
+  const std::optional<double> left = watch.left();
+  if (!left) return telling_of(graph, plan, cluster, quick_acts);
+  return telling_of(graph, plan, cluster,
+                    std::clamp(static_cast<int64_t>(*left * kActsPerSecond), kAlways, quick_acts));
+}
+
+Telling of_few(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  return {telling(graph, plan, cluster).devices, few_micro_batches(plan, graph.micro_batches()), period_of(plan)};
 }
 
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) {

@@ -13,6 +13,7 @@
 #include "partita/base/prime_factors.h"
 #include "partita/base/units.h"
 #include "partita/cost/alone.h"
+#include "partita/graph/autodiff.h"
 #include "partita/search/bound_proof.h"
 #include "partita/search/joint.h"
 #include "partita/search/judge.h"
@@ -165,24 +166,34 @@ void prove(const Problem& problem, const JointProblem& joint, solver::Wide bound
   result.proof = std::move(proof);
 }
 
+// ", without recomputation or micro-batches", as far as the step has none: with them less may be needed.
+std::string without_what_saves(const Graph& graph) {
+  std::vector<std::string> without;
+  if (std::none_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return is_clone(graph, op); }))
+    without.emplace_back("recomputation");
+  if (graph.micro_batches() == 1) without.emplace_back("micro-batches");
+  return without.empty() ? "" : fmt::format(", without {}", fmt::join(without, " or "));
+}
+
 std::string nothing_fits(const Problem& problem, const JointProblem& joint, const solver::Options& options) {
   solver::Network free = joint.network;
   free.limit.reset();
   for (solver::Network::Use& use : free.uses)  // as little as each can
     use.amounts.assign(use.amounts.size(), *std::min_element(use.amounts.begin(), use.amounts.end()));
   const solver::Wide least = *solver::evaluate(free, solver::Assignment(free.costs.size(), 0)).peak;
+  const std::string without = without_what_saves(problem.graph);
   if (least > *joint.network.limit)
-    return fmt::format("proved: at some time every plan of the space needs {} on one device, {} more than it has",
+    return fmt::format("proved: at some time every plan of the space needs {} on one device, {} more than it has{}",
                        megabytes(static_cast<double>(least)),
-                       megabytes(static_cast<double>(least - *joint.network.limit)));
+                       megabytes(static_cast<double>(least - *joint.network.limit)), without);
   free = joint.network;
   free.limit.reset();
   const solver::Result cheapest = solver::solve(free, options);
   if (!cheapest.solution)
     return cheapest.status == solver::Status::kInfeasible ? "proved: what is pinned contradicts itself"
-                                                          : "proved: no plan of the space fits";
+                                                          : "proved: no plan of the space fits" + without;
   return fmt::format(
-      "proved: no plan of the space fits; the cheapest needs {} more than a device has",
+      "proved: no plan of the space fits{}; the cheapest needs {} more than a device has", without,
       megabytes(static_cast<double>(missing_bytes(problem, plan_of(joint, problem.graph, *cheapest.solution)))));
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "partita/base/units.h"
+#include "partita/physical/for_stages.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/sim/choose_order.h"
@@ -15,9 +16,9 @@ namespace partita {
 
 namespace {
 
-Judgement judged(const Problem& problem, const Plan& plan, const Telling& from, const Resolved& resolved,
-                 const Watch& watch) {
-  const ChosenOrder chosen = choose_order(problem.graph, plan, resolved, from, problem.cluster,
+Judgement judged(const Problem& problem, const Graph& graph, const Plan& plan, const Telling& from,
+                 const Resolved& resolved, const Watch& watch) {
+  const ChosenOrder chosen = choose_order(graph, plan, resolved, from, problem.cluster,
                                           {.unfit = Unfit::kSimulate, .watch = watch, .patience = {}, .known = {}});
   int64_t missing = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < problem.cluster.compute_count; ++d)
@@ -30,14 +31,15 @@ Judgement judged(const Problem& problem, const Plan& plan, const Telling& from, 
 Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
   watch.poll("before a plan was judged");
   if (!problem.in_time()) return {check(problem.graph, plan, problem.cluster).comm_bytes, std::nullopt};
-  const Telling from = telling(problem.graph, plan, problem.cluster);
+  const Graph graph = for_stages(problem.graph, plan);
+  const Telling from = telling(graph, plan, problem.cluster);
   const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, problem.cluster);
-  Resolved resolved = resolve(problem.graph, plan, problem.cluster, listed);
+  Resolved resolved = resolve(graph, plan, problem.cluster, listed);
   resolved.bucket_bytes = problem.bucket_bytes;
-  const Judgement with_buckets = judged(problem, plan, from, resolved, watch);
+  const Judgement with_buckets = judged(problem, graph, plan, from, resolved, watch);
   if (problem.bucket_bytes == 0 || *with_buckets.missing_bytes <= 0) return with_buckets;
   resolved.bucket_bytes = 0;
-  return judged(problem, plan, from, resolved, watch);
+  return judged(problem, graph, plan, from, resolved, watch);
 }
 
 Judgement judge_in_time(const Problem& problem, const Plan& plan, const Watch& watch) {

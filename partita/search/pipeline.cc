@@ -2,49 +2,24 @@
 #include "partita/search/pipeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/cost/alone.h"
 #include "partita/graph/parts.h"
+#include "partita/physical/few.h"
+#include "partita/physical/for_stages.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/search_text.h"
-#include "partita/search/stage_memory.h"
+#include "partita/search/stage_cuts.h"
 #include "partita/search/stages.h"
+#include "partita/sim/choose_order.h"
 
 namespace partita {
 
 namespace {
-
-// The rank's devices in a mesh of the first rank's.
-Mesh on_stage(const Mesh& mesh, const std::vector<DeviceId>& devices, int rank, int each) {
-  Mesh out{mesh.extents, {}};
-  for (DeviceId d : mesh.devices) out.devices.push_back(devices[static_cast<size_t>(rank * each) + d.index()]);
-  return out;
-}
-
-std::vector<int64_t> op_times(const Graph& graph, const Plan& plan, const Cluster& cluster) {
-  const CostModel cost(cluster);
-  DerivationCache cache;
-  // Layers repeat: by derived strategies (one for all ops of one formula and sizes), devices and dtypes.
-  std::map<std::tuple<const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>, int64_t> known;
-  std::vector<int64_t> ns;
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const OpChoice& choice = plan.ops[i];
-    const auto derived = cache.get(graph.ops[i].bound, choice.mesh.extents, choice.strategies);
-    ensure(derived != nullptr, "op '{}' has no such strategy", graph.ops[i].name);
-    std::vector<DType> dtypes;
-    for (const std::vector<TensorId>* tensors : {&graph.ops[i].operands, &graph.ops[i].results})
-      for (const TensorId t : *tensors) dtypes.push_back(graph.tensor(t).dtype);
-    const auto [at, fresh] = known.try_emplace({derived.get(), choice.mesh.devices.list(), std::move(dtypes)}, 0);
-    if (fresh) at->second = kernels_ns(cost, graph, graph.ops[i], *derived, choice.mesh);
-    ns.push_back(graph.acts(graph.ops[i]) * at->second);
-  }
-  return ns;
-}
 
 // By tensor that no op makes: the stage of its first reader.
 std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& stage_of_op) {
@@ -95,92 +70,71 @@ class EachItsOwn {
 };
 
 // Whole on every device of these ranks.
-Mesh on_ranks(const std::set<int>& ranks, const std::vector<DeviceId>& devices, int each) {
+Mesh on_ranks(const std::set<int>& ranks, const RankDevices& all) {
   Mesh out;
   for (const int rank : ranks)
-    for (int d = rank * each; d < (rank + 1) * each; ++d) out.devices.push_back(devices[static_cast<size_t>(d)]);
+    for (int d = rank * all.each; d < (rank + 1) * all.each; ++d)
+      out.devices.push_back(all.devices[static_cast<size_t>(d)]);
   out.extents = {out.positions()};
   return out;
 }
 
-// Whether a run of stretches fits as a chunk of its rank, by an estimate. A rank has several chunks, each a part of its
-// memory and of what is in flight. The estimate is up to a tenth below what is planned: so much is left free.
-class ChunksFit {
+Plan pinned(Plan plan, const Pins& pins) {
+  for (const auto& [id, choice] : pins.ops) plan.ops[id.index()] = choice;
+  for (const auto& [id, placement] : pins.kept) plan.kept[id] = placement;
+  return plan;
+}
+
+// Compares a pipeline's plans.
+class PlanJudge {
  public:
-  ChunksFit(const std::vector<StretchMemory>& memory, const Pipelining& pipelining, int64_t limit)
-      : ends_(memory.size() + 1),
-        pipelining_(pipelining),
-        limit_(std::max<int64_t>(1, limit / 10 * 9 / pipelining.virtual_stages)) {
-    runs_.resize(ends_ * ends_);
-    for (size_t begin = 0; begin < memory.size(); ++begin)
-      for (size_t end = begin + 1; end < ends_; ++end)
-        runs_[begin * ends_ + end] =
-            end == begin + 1 ? memory[begin] : joined(runs_[begin * ends_ + end - 1], memory[end - 1]);
+  PlanJudge(const Problem& problem, const Watch& watch) : problem_(problem), watch_(watch), roomy_(problem.cluster) {
+    constexpr int64_t kPlenty = std::numeric_limits<int64_t>::max() / 4;
+    for (Device& d : roomy_.devices) d.memory_bytes = kPlenty;
   }
-  // With so many times the memory that there is.
-  bool operator()(double times, int chunk, int begin, int end) const {
-    const int v = pipelining_.virtual_stages, all = in_flight(pipelining_, chunk % pipelining_.ranks);
-    const StretchMemory& run = runs_[static_cast<size_t>(begin) * ends_ + static_cast<size_t>(end)];
-    return static_cast<double>(bytes_of(run, (all + v - 1) / v)) <= static_cast<double>(limit_) * times;
+  // How many plans are compared, so that it takes a second or two: each takes about as long as it has acts.
+  int64_t most(const Plan& plan) const {
+    constexpr int64_t kActs = 400'000, kMost = 40;
+    const Telling from = of_few(problem_.graph, plan, problem_.cluster);
+    int64_t acts = 1;
+    for (size_t i = 0; i < plan.ops.size(); ++i)
+      acts += std::min(problem_.graph.acts(problem_.graph.ops[i]), from.micro_batches) *
+              (from.devices.empty() ? static_cast<int64_t>(plan.ops[i].mesh.devices.size()) : 1);
+    return std::min(kMost, kActs / acts);
   }
+  int64_t step_ns(const Plan& plan) const {
+    const Graph graph = for_stages(problem_.graph, plan);
+    const Telling from = of_few(graph, plan, roomy_);
+    Resolved resolved = resolve(graph, plan, roomy_, from.devices.empty() ? nullptr : with_hosts(from.devices, roomy_));
+    resolved.bucket_bytes = problem_.bucket_bytes;
+    return choose_order(graph, plan, resolved, from, roomy_,
+                        {.unfit = Unfit::kSimulate, .watch = watch_, .roughly = true})
+        .breakdown->step_ns();
+  }
+  Judgement judged(const Plan& plan) const { return judge_in_time(problem_, plan, watch_); }
 
  private:
-  size_t ends_;
-  std::vector<StretchMemory> runs_;  // by begin and end
-  Pipelining pipelining_;
-  int64_t limit_;
+  const Problem& problem_;
+  const Watch watch_;
+  Cluster roomy_;
 };
 
-// The evenest cut that fits; where none does, the one that comes nearest to it, to a hundredth.
-std::vector<int> even_chunks(const std::vector<double>& cost, int chunks, const ChunksFit& fit) {
-  const auto cut = [&](double times) {
-    return even_parts(cost, chunks, [&](int chunk, int begin, int end) { return fit(times, chunk, begin, end); });
-  };
-  double fails = 1, works = 1;
-  std::vector<int> found;
-  while ((found = cut(works)).empty()) fails = works, works *= 2;
-  while (works > fails * 1.01) {
-    const double middle = (fails + works) / 2;
-    if (std::vector<int> nearer = cut(middle); !nearer.empty()) found = std::move(nearer), works = middle;
-    else fails = middle;
+// None: a plan that cannot run, or the time is over.
+template <typename Judge>
+auto if_it_can(const Judge& judge) -> std::optional<decltype(judge())> {
+  try {
+    return judge();
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kBug) throw;
+    return std::nullopt;
   }
-  return found;
-}
-
-// By op: its chunk. Runs of stretches (stages.h) in their order, the longest as short as it can be where all fit;
-// `one`: the plan for a rank's devices, `limit`: the memory of the smallest.
-std::vector<int> chunks_of(const Graph& graph, const Plan& one, const Cluster& first, const Pipelining& pipelining,
-                           int64_t limit) {
-  const int chunks = pipelining.chunks();
-  Stretches stretches = stretches_of(graph, chunks);
-  if (stretches.cuts < chunks)
-    throw DoesNotApply(fmt::format(
-        "pipeline: '{}' has {} layers, which can be cut into {} parts, fewer than {} stages; choose fewer stages, or a "
-        "smaller virtual=V",
-        graph.name, stretches.layers, stretches.cuts, chunks));
-  const std::vector<int64_t> op_ns = op_times(graph, one, first);
-  std::vector<double> cost(static_cast<size_t>(stretches.cuts), 0);
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    if (graph.ops[i].phase != Phase::kUpdate)
-      cost[static_cast<size_t>(stretches.of_op[i])] += static_cast<double>(op_ns[i]);
-  const ChunksFit fit(stretch_memory(graph, one, stretches.of_op, stretches.cuts), pipelining, limit);
-  const std::vector<int> chunk = even_chunks(cost, chunks, fit);
-  for (int& of : stretches.of_op) of = chunk[static_cast<size_t>(of)];
-  return std::move(stretches.of_op);
-}
-
-int64_t least_memory(const Cluster& cluster) {
-  int64_t least = INT64_MAX;
-  for (int d = 0; d < cluster.compute_count; ++d) least = std::min(least, cluster.devices[d].memory_bytes);
-  return least;
 }
 
 }  // namespace
 
 Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster) {
-  const std::vector<DeviceId> devices = slowest_link_first(cluster);
-  const int each = static_cast<int>(devices.size()) / ranks;
+  const RankDevices devices(cluster, ranks);
   Plan plan = inner;
   plan.paper_cost.reset();  // it is of one rank's devices
   plan.order.clear();       // stages take turns
@@ -188,8 +142,8 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     plan.ops[i].stage = stage_of_op[i];
     const std::set<int>& on = own.ranks_of(OpId(i));
-    if (on.size() > 1) plan.ops[i] = {on_ranks(on, devices, each), {{}}, stage_of_op[i]};
-    else plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, *on.begin(), each);
+    if (on.size() > 1) plan.ops[i] = {on_ranks(on, devices), {{}}, stage_of_op[i]};
+    else plan.ops[i].mesh = devices.on(plan.ops[i].mesh, *on.begin());
   }
   const std::vector<int> of_source = stages_of_sources(graph, stage_of_op);
   for (auto& [id, placement] : plan.kept) {
@@ -197,15 +151,9 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
     const int stage = producer.valid() ? stage_of_op[producer.index()] : of_source[id.index()];
     const bool constant = graph.tensor(id).role == Role::kConstant;
     if (const std::set<int> on = constant ? own.readers_of(id) : std::set<int>(); on.size() > 1)
-      placement = {on_ranks(on, devices, each), {Sbp::broadcast()}, {}};
-    else placement.mesh = on_stage(placement.mesh, devices, stage % ranks, each);
+      placement = {on_ranks(on, devices), {Sbp::broadcast()}, {}};
+    else placement.mesh = devices.on(placement.mesh, stage % ranks);
   }
-  return plan;
-}
-
-Plan pinned(Plan plan, const Pins& pins) {
-  for (const auto& [id, choice] : pins.ops) plan.ops[id.index()] = choice;
-  for (const auto& [id, placement] : pins.kept) plan.kept[id] = placement;
   return plan;
 }
 
@@ -215,19 +163,29 @@ Cluster rank_of(const Cluster& cluster, int ranks) {
   return first;
 }
 
-Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
-                   const InnerPlan& inner) {
+Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
+                   const Budget& budget) {
+  constexpr double kComparing = 0.2;  // of the time that is left
+  const Graph& graph = problem.graph;
+  const Cluster& cluster = problem.cluster;
   if (cluster.compute_count % ranks != 0)
     throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices; choose a divisor of {}", ranks,
                                    cluster.compute_count, cluster.compute_count));
   const Pipelining pipelining{pipeline.schedule, ranks, pipeline.virtual_stages, graph.micro_batches()};
   if (const auto why = why_not(pipelining)) throw DoesNotApply("pipeline: " + *why);
-  const Cluster first = rank_of(cluster, ranks);
-  const Plan one = inner(first);
-  const std::vector<int> stage_of_op = chunks_of(graph, one, first, pipelining, least_memory(cluster));
-  Plan plan = staged(graph, one, stage_of_op, ranks, cluster);
-  if (ranks > 1) plan.pipeline = pipeline;
-  return plan;
+  const Plan one = inner(rank_of(cluster, ranks));
+  const StageCuts cuts = stage_cuts(graph, one, cluster, pipelining);
+  const auto plan_of = [&](const StageCut& cut) {
+    Plan plan = staged(graph, one, stages_of(cuts.stretches, cut), ranks, cluster);
+    if (ranks > 1) plan.pipeline = pipeline;
+    return pinned(std::move(plan), problem.pins);
+  };
+  const PlanJudge judge(problem, budget.watch());
+  const int64_t most = judge.most(plan_of(cuts.cuts[cuts.estimated()]));
+  return plan_of(shortest_cut(
+      cuts, {std::min(most, budget.steps.value_or(most)), budget.watch().share(kComparing)},
+      {.step_ns = [&](const StageCut& cut) { return if_it_can([&] { return judge.step_ns(plan_of(cut)); }); },
+       .judged = [&](const StageCut& cut) { return if_it_can([&] { return judge.judged(plan_of(cut)); }); }}));
 }
 
 Pipeline pipeline_of(const std::map<std::string, std::string>& options) {
@@ -280,9 +238,8 @@ Sharing sharing(const Problem& problem) {
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const int devices = problem.cluster.compute_count, stages = stages_wanted(problem);
   SearchResult result;
-  Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
-                            by_search(problem.options.at("inner"), problem, budget, rng));
-  result.plan = pinned(std::move(plan), problem.pins);
+  result.plan = pipeline_plan(problem, stages, pipeline_of(problem.options),
+                              by_search(problem.options.at("inner"), problem, budget, rng), budget);
   result.counters["stages"] = stages;
   result.notes.push_back(fmt::format("{} stages of {} devices", stages, devices / stages));
   return result;

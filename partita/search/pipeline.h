@@ -18,12 +18,13 @@ namespace partita {
 Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster);
 
-// Plans by stages: `inner` makes the plan for one rank's devices. A rank has `pipeline.virtual_stages` stages.
+// Plans by stages: `inner` makes the plan for one rank's devices, in which a rank has `pipeline.virtual_stages` stages.
+// The layers of each stage are those of shortest_cut() (stage_cuts.h); a step of the budget is a cut that is simulated.
+// Pinned choices take the place of the plan's own.
 // Infeasible where the ranks do not divide the devices, or the schedule does not fit (why_not(), plan/schedule.h).
-Plan pinned(Plan plan, const Pins& pins);  // with the pinned choices in place of its own
 using InnerPlan = std::function<Plan(const Cluster& stage)>;
-Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
-                   const InnerPlan& inner);
+Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
+                   const Budget& budget);
 
 // The devices of the first of equal ranks, with memory for the whole model, which need not fit on a rank.
 Cluster rank_of(const Cluster& cluster, int ranks);

@@ -41,9 +41,8 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
         "megatron: {} devices are not a multiple of tensor={} x expert={} x pipeline={}; choose degrees whose "
         "product divides {}",
         devices, tensor, groups.expert, stages, devices));
-  const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
-                                  [&](const Cluster& stage) { return on(stage, {}); });
-  return with_plan(pinned(plan, problem.pins));
+  return with_plan(pipeline_plan(
+      problem, stages, pipeline_of(problem.options), [&](const Cluster& stage) { return on(stage, {}); }, budget));
 }
 
 Sharing of_all(const Problem& problem) { return {.replicas = problem.cluster.compute_count}; }

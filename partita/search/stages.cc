@@ -101,26 +101,32 @@ constexpr double kNone = std::numeric_limits<double>::infinity();
 // By run and by its end: which beginnings to look at, the nearest first, as long as the run fits.
 class Runs {
  public:
-  Runs(const std::vector<double>& costs, int parts, const RunFits& fits)
-      : n_(costs.size()), parts_(static_cast<size_t>(parts)), fits_(fits), sum_(n_ + 1, 0) {
-    for (size_t i = 0; i < n_; ++i) sum_[i + 1] = sum_[i] + costs[i];
+  Runs(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits)
+      : n_(costs[0].size()), parts_(static_cast<size_t>(parts)), fits_(fits) {
+    for (const std::vector<double>& of_rank : costs) {
+      ensure(of_rank.size() == n_, "{} costs on one rank, {} on another", n_, of_rank.size());
+      sums_.emplace_back(n_ + 1, 0);
+      for (size_t i = 0; i < n_; ++i) sums_.back()[i + 1] = sums_.back()[i] + of_rank[i];
+    }
   }
   size_t size() const { return n_; }
   size_t parts() const { return parts_; }
   // `look(k, begin, end, cost)`: false where longer runs are no better.
   void each(const std::function<bool(size_t k, size_t begin, size_t end, double cost)>& look) const {
-    for (size_t k = 1; k <= parts_; ++k)
+    for (size_t k = 1; k <= parts_; ++k) {
+      const std::vector<double>& sum = sums_[(k - 1) % sums_.size()];
       for (size_t end = k; end <= n_; ++end)
         for (size_t begin = end; begin-- > k - 1;) {
           if (fits_ && !fits_(static_cast<int>(k) - 1, static_cast<int>(begin), static_cast<int>(end))) break;
-          if (!look(k, begin, end, sum_[end] - sum_[begin])) break;
+          if (!look(k, begin, end, sum[end] - sum[begin])) break;
         }
+    }
   }
 
  private:
   size_t n_, parts_;
   const RunFits& fits_;
-  std::vector<double> sum_;
+  std::vector<std::vector<double>> sums_;  // by rank: of the first so many elements
 };
 
 // By number of runs and by element: of the first so many elements.
@@ -143,8 +149,8 @@ double least_longest(const Runs& runs) {
 
 }  // namespace
 
-std::vector<int> even_parts(const std::vector<double>& costs, int parts, const RunFits& fits) {
-  const size_t n = costs.size(), p = static_cast<size_t>(parts);
+std::vector<int> even_parts(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits) {
+  const size_t n = costs.at(0).size(), p = static_cast<size_t>(parts);
   ensure(p > 0 && p <= n, "{} costs in {} parts", n, parts);
   const Runs runs(costs, parts, fits);
   const double longest = least_longest(runs);

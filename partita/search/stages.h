@@ -23,10 +23,11 @@ struct Stretches {
 };
 Stretches stretches_of(const Graph& graph, int least);
 
-// Cuts costs into exactly `parts` runs that fit: the largest sum as small as can be, of such cuts the sum of squares,
-// of equals the earliest cuts. There are as many costs as parts at least. `fits`: whether run k may be [begin, end); a
-// run within one that fits does. By element, its run; empty: no cut fits.
+// Cuts elements into exactly `parts` runs that fit: the largest cost as small as can be, of such cuts the sum of
+// squares, of equals the earliest cuts. `costs`: by rank, what each element costs there; run k is on rank k mod ranks.
+// There are as many elements as parts at least. `fits`: whether run k may be [begin, end); a run within one that fits
+// does. By element, its run; empty: no cut fits.
 using RunFits = std::function<bool(int k, int begin, int end)>;
-std::vector<int> even_parts(const std::vector<double>& costs, int parts, const RunFits& fits = nullptr);
+std::vector<int> even_parts(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits = nullptr);
 
 }  // namespace partita

@@ -49,7 +49,7 @@ TEST(EvenParts, AreTheBestOfAllCuts) {
     for (int parts = 1; parts <= std::min(n, 5); ++parts) {
       std::vector<double> costs;
       for (int i = 0; i < n; ++i) costs.push_back(static_cast<double>(1 + rng.below(9)));
-      const std::vector<int> run = even_parts(costs, parts);
+      const std::vector<int> run = even_parts({costs}, parts);
       EXPECT_EQ(run.front(), 0);
       EXPECT_EQ(run.back(), parts - 1);
       EXPECT_TRUE(std::is_sorted(run.begin(), run.end()));
@@ -72,7 +72,7 @@ TEST(EvenParts, AreTheBestOfThoseThatFit) {
       return (parts - k) * std::accumulate(needs.begin() + begin, needs.begin() + end, 0.0) <= limit;
     };
     const Measure best = brute_force(costs, parts, fits);
-    const std::vector<int> run = even_parts(costs, parts, fits);
+    const std::vector<int> run = even_parts({costs}, parts, fits);
     ASSERT_EQ(run.empty(), best.first == std::numeric_limits<double>::infinity());
     none += run.empty();
     if (run.empty()) continue;
@@ -81,6 +81,38 @@ TEST(EvenParts, AreTheBestOfThoseThatFit) {
   }
   EXPECT_GT(none, 20);
   EXPECT_GT(uneven, 20);
+}
+
+// Runs that take turns at the ranks of a pipeline, on each of which an element costs another amount.
+TEST(EvenParts, AreEvenByTheCostsOfTheirOwnRanks) {
+  Rng rng(55);
+  int uneven = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    const int n = 2 + static_cast<int>(rng.below(8)), ranks = 2 + static_cast<int>(rng.below(2)),
+              parts = ranks * (1 + static_cast<int>(rng.below(2)));
+    if (parts > n) continue;
+    std::vector<std::vector<double>> costs(static_cast<size_t>(ranks));
+    for (auto& of_rank : costs)
+      for (int i = 0; i < n; ++i) of_rank.push_back(static_cast<double>(1 + rng.below(9)));
+    const auto measured = [&](const std::vector<int>& run) {
+      std::vector<double> sum(static_cast<size_t>(parts), 0);
+      for (size_t i = 0; i < run.size(); ++i)
+        sum[static_cast<size_t>(run[i])] += costs[static_cast<size_t>(run[i] % ranks)][i];
+      Measure m{0, 0};
+      for (const double s : sum) m.first = std::max(m.first, s), m.second += s * s;
+      return m;
+    };
+    Measure best{std::numeric_limits<double>::infinity(), 0};
+    for (unsigned cuts = 0; cuts < 1U << (n - 1); ++cuts) {
+      if (__builtin_popcount(cuts) != parts - 1) continue;
+      std::vector<int> run(static_cast<size_t>(n), 0);
+      for (size_t i = 1; i < run.size(); ++i) run[i] = run[i - 1] + static_cast<int>(cuts >> (i - 1) & 1);
+      best = std::min(best, measured(run));
+    }
+    EXPECT_EQ(measured(even_parts(costs, parts)), best) << n << " in " << parts << " on " << ranks;
+    uneven += measured(even_parts({costs[0]}, parts)) != best;
+  }
+  EXPECT_GT(uneven, 50);
 }
 
 // The example of stage_memory.h.
@@ -96,7 +128,7 @@ TEST(StageMemory, OfTwoLayersWithThreeInFlight) {
 TEST(EvenParts, GiveTheFirstAndTheLastStageOneLayerFewer) {
   std::vector<double> costs(128, 1.0);
   costs.front() = 0.01, costs.back() = 0.65;
-  const std::vector<int> run = even_parts(costs, 16);
+  const std::vector<int> run = even_parts({costs}, 16);
   std::vector<int> layers(16, 0);
   for (size_t i = 1; i + 1 < costs.size(); ++i) ++layers[static_cast<size_t>(run[i])];
   std::vector<int> expected(16, 8);

@@ -142,10 +142,12 @@ size_t chosen_of_large(Trial& trial, size_t fullest, const Watch& patience) {
 }
 
 // Of few nodes, all orders that fit are simulated.
-size_t chosen(Trial& trial, const Watch& patience) {
+size_t chosen(Trial& trial, const Choosing& choosing) {
+  const Watch& patience = choosing.patience;
   Orders& orders = *trial.main.orders;
   size_t fullest = orders.size() - 1;
   while (fullest > 0 && !orders.fits(fullest)) --fullest;
+  if (choosing.roughly) return trial.step_ns(0) < trial.step_ns(fullest) ? 0 : fullest;
   if (orders.planned(0).order.size() > kFewNodes) return chosen_of_large(trial, fullest, patience);
   trial.time(fullest);
   for (size_t i = fullest; i-- > 0;)
@@ -181,13 +183,13 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   const bool left = !out.fits && choosing.unfit == Unfit::kLeave;
   const std::optional<size_t>& known = choosing.known;
   const bool is_known = known && *known < orders.size() && orders.fits(*known);
-  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : least_memory(trial);
+  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing) : least_memory(trial);
   out.order = i;
   out.peak_bytes = trial.peak_bytes(i);
   if (trial.most_bytes(i) < trial.most_bytes(0)) out.least_bytes = out.peak_bytes;
   if (!left) out.breakdown = with_peaks(trial.time(i), out.peak_bytes);
   out.beyond_bytes = trial.beyond_bytes(i);
-  out.graph = left ? orders.taken(i) : orders.lowered(i);
+  if (!choosing.roughly) out.graph = left ? orders.taken(i) : orders.lowered(i);
   return out;
 }
 

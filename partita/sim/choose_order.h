@@ -39,6 +39,8 @@ struct Choosing {
   Watch patience;  // where it ends no further order is simulated
   // The order that was chosen before, of other devices or micro-batches: it is taken where it fits.
   std::optional<size_t> known;
+  // For comparing plans: the faster of the tightest order and the fullest that fits, and the graph is not made.
+  bool roughly = false;
 };
 
 // `resolved`: of the devices of `from`. Where all are listed, the graph is admitted; bad input where that is refused.

@@ -50,6 +50,41 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
   EXPECT_EQ(none.err.find("it fits with"), std::string::npos) << none.err;
 }
 
+// Where neither smaller micro-batches nor recomputing whole layers are enough, both are.
+TEST(CliErrors, OffersMicroBatchesWithRecomputation) {
+  Words asked = {"plan",      "zoo:gpt2?layers=8,hidden=256,heads=4,vocabulary=1000,steps=256",
+                 "--batch",   "64",
+                 "--cluster", "dgx-a100",
+                 "--search",  "fsdp"};
+  const auto peak = [&](Words more) -> int64_t { return json_of(with(std::move(more), asked))["least_memory_bytes"]; };
+  const int64_t micro = peak({"--micro-batch-size", "1"}), layer = peak({"--recompute", "layer"}),
+                both = peak({"--micro-batch-size", "2", "--recompute", "layer"});
+  ASSERT_LT(both, std::min(micro, layer) * 0.97);
+  asked.insert(asked.end(), {"--memory-limit", std::to_string((both + std::min(micro, layer)) / 2) + "B"});
+  const Outcome o = partita(asked);
+  EXPECT_EQ(o.code, 4) << o.err;
+  EXPECT_TRUE(std::regex_search(o.err, std::regex("it fits with --micro-batch-size [2-4] --recompute layer \\(")))
+      << o.err;
+}
+
+// A bound of `exact` is of the step as it was asked for.
+TEST(CliErrors, SaysWhatAProofIsWithout) {
+  const auto refused = [](const Words& more) {
+    Words words = {
+        "plan", "zoo:mlp?layers=3,width=64", "--batch", "64", "--devices", "2", "--search", "exact", "--memory-limit",
+        "9kB"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = partita(words);
+    EXPECT_EQ(o.code, 4) << o.err;
+    return o.err;
+  };
+  EXPECT_NE(refused({}).find(", without recomputation or micro-batches"), std::string::npos) << refused({});
+  const std::string with_both = refused({"--recompute", "layer", "--micro-batches", "4"});
+  EXPECT_NE(with_both.find("proved: "), std::string::npos) << with_both;
+  EXPECT_EQ(with_both.find(", without"), std::string::npos) << with_both;
+  EXPECT_NE(refused({"--micro-batches", "4"}).find(", without recomputation;"), std::string::npos);
+}
+
 // One sample a device cannot be cut further; of several micro-batches that fit the largest is offered, and the fastest
 // change first.
 TEST(CliErrors, OffersWhatChangesSomethingAndTheFastestFirst) {

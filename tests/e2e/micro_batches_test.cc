@@ -323,22 +323,39 @@ Planned with_open_count(const std::string& model, const std::string& search, int
 
 constexpr const char* kSmallGpt2 = "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16";
 
-TEST(MicroBatchCount, IsTheLeastThatKeepsStagesBusy) {
-  const auto count = [](const std::string& search, int devices, int batch) {
-    return with_open_count(kSmallGpt2, search, devices, batch).plan.model.micro_batches;
+// Against each count by itself.
+TEST(MicroBatchCount, IsThatOfTheShortestStepThatFits) {
+  struct Case {
+    const char* search;
+    int devices, batch;
+    std::vector<int> counts;  // the divisors of a replica's samples that the schedule can have
   };
-  EXPECT_EQ(count("pipeline?stages=2", 4, 48), 8);                            // of 24 samples a replica
-  EXPECT_EQ(count("pipeline?stages=4", 4, 48), 16);                           // of 48
-  EXPECT_EQ(count("pipeline?stages=2", 2, 27), 9);                            // 1, 3, 9, 27
-  EXPECT_EQ(count("pipeline?stages=4", 4, 6), 6);                             // fewer than 16
-  EXPECT_EQ(count("pipeline?stages=2,schedule=interleaved", 2, 18), 18);      // 9 is no multiple of 2
-  EXPECT_EQ(count("megatron?tensor=2,pipeline=2", 8, 48), 8);                 // of 24
-  EXPECT_EQ(count("megatron?tensor=2,pipeline=2,micro-batches=2", 8, 8), 2);  // said
-  EXPECT_EQ(count("zero", 4, 48), 1);                                         // one stage
+  for (const Case& c : {Case{"pipeline?stages=2", 4, 48, {1, 2, 3, 4, 6, 8, 12, 24}},
+                        {"pipeline?stages=4", 4, 6, {1, 2, 3, 6}},
+                        {"pipeline?stages=2,schedule=interleaved", 2, 18, {2, 6, 18}},
+                        {"megatron?tensor=2,pipeline=2", 8, 16, {1, 2, 4, 8}}})
+    for (const char* model : {kSmallGpt2, "zoo:gpt2?layers=4,hidden=256,heads=4,vocabulary=96,steps=64"}) {
+      SCOPED_TRACE(fmt::format("{} {} {}", model, c.search, c.batch));
+      std::map<int64_t, int> by_step;
+      for (const int count : c.counts)
+        by_step.try_emplace(
+            with_open_count(model, c.search, c.devices, c.batch, [&](Request& r) { r.micro_batches = count; })
+                .step_time_ns(),
+            count);
+      const Planned p = with_open_count(model, c.search, c.devices, c.batch);
+      EXPECT_EQ(p.step_time_ns(), by_step.begin()->first);
+      EXPECT_EQ(p.plan.model.micro_batches, by_step.begin()->second);
+    }
+}
+
+TEST(MicroBatchCount, IsSaidWithWhatWasCompared) {
   const Planned p = with_open_count(kSmallGpt2, "pipeline?stages=2", 4, 48);
   ASSERT_FALSE(p.search.notes.empty());
-  EXPECT_EQ(p.search.notes[0],
-            "8 micro-batches: the least from 4 x 2 stages on that divide the 24 samples of a replica and fit");
+  for (const char* part : {"micro-batches: ", "12", "24", "6, 4, 3, 2, 1"})
+    EXPECT_NE(p.search.notes[0].find(part), std::string::npos) << p.search.notes[0];
+  EXPECT_EQ(with_open_count(kSmallGpt2, "megatron?tensor=2,pipeline=2,micro-batches=2", 8, 8).plan.model.micro_batches,
+            2);                                                                       // said
+  EXPECT_EQ(with_open_count(kSmallGpt2, "zero", 4, 48).plan.model.micro_batches, 1);  // one stage
 }
 
 TEST(MicroBatchCount, IsMoreWhereFewerDoNotFit) {

@@ -10,7 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/few.h"
 #include "partita/pipeline.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
@@ -197,6 +197,27 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
     EXPECT_EQ(e.code(), ExitCode::kInfeasible);
     EXPECT_NE(std::string(e.what()).find("(1 bytes missing)"), std::string::npos) << e.what();
   }
+}
+
+// Where little time is left, a plan's figures are of typical devices; a small plan's are of all, however little there
+// is.
+TEST(SomeDevices, TellWhereTimeIsShort) {
+  const auto devices = [](const char* model, std::optional<double> seconds) {
+    const Graph graph = training(model);
+    const Cluster cluster = load_cluster("local:64");
+    const SearchChoice choice = parse_search("data-parallel");
+    Rng rng(1);
+    const Plan plan = *choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {}, rng).plan;
+    Watch watch;
+    if (seconds)
+      watch.deadline = Watch::Clock::now() +
+                       std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(*seconds));
+    return telling_within(graph, plan, cluster, watch).devices.size();
+  };
+  const char* const large = "resnet-50?image=32,width=8,batch=64";
+  EXPECT_EQ(devices(large, 60.0), devices(large, std::nullopt));
+  EXPECT_EQ(devices(large, 0.0), 3U);
+  EXPECT_EQ(devices("mlp?layers=2,width=64,batch=64", 0.0), 0U);
 }
 
 }  // namespace

@@ -67,5 +67,27 @@ TEST(StageMemory, DecidesWhereTheEvenestCutDoesNotFit) {
   EXPECT_GE(fitting.step_time_ns(), even.step_time_ns());
 }
 
+// More memory never gives a longer step: cuts of less memory are compared too. The limits are such that the evenest cut
+// by estimate does not fit.
+TEST(StageCuts, WithMoreMemoryTakeNoLonger) {
+  Request resnet = request_for("zoo:resnet-18", "dgx-h100", "megatron?tensor=2,pipeline=2");
+  resnet.bindings["batch"] = "64";
+  resnet.optimizer = {.kind = "adam"};
+  Request gpt2 = request_for("zoo:gpt2?layers=4", "flexflow-p100", "pipeline?stages=2,schedule=interleaved");
+  gpt2.bindings["batch"] = "16";
+  gpt2.dtype = DType::kBFloat16;
+  gpt2.optimizer = {.kind = "adam"};
+  gpt2.recompute = "cheap";
+  for (const auto& [asked, limits] :
+       {std::pair(resnet, std::vector<int64_t>{500'974'596, 420'000'000}), {gpt2, {1'268'155'524, 1'200'000'000}}}) {
+    const int64_t with_all = planned(asked).step_time_ns();
+    for (const int64_t limit : limits) {
+      Request less = asked;
+      less.memory_limit_bytes = limit;
+      EXPECT_GE(planned(less).step_time_ns(), with_all) << asked.model << " " << limit;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace partita
