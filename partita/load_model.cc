@@ -1,10 +1,12 @@
 // A model as a request names it: from a file, a configuration or the zoo to a forward graph.
 #include "partita/load_model.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
+#include "partita/base/nearest.h"
 #include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
 
@@ -12,14 +14,18 @@ namespace partita {
 
 namespace {
 
+// The path of the configuration that a file or folder stands for, for messages too.
+std::string config_path(const std::string& model) {
+  return model.ends_with(".json") ? model : (std::filesystem::path(model) / "config.json").string();
+}
+
 // The config.json that a model's reference means, itself or its folder; empty: another kind of reference.
 std::string config_file(const std::string& model) {
   if (model.starts_with("zoo:")) return "";
   if (model.ends_with(".json")) return model;
   if (!is_folder(model)) return "";
-  const std::string file = (std::filesystem::path(model) / "config.json").string();
-  if (!leads_somewhere(file)) fail("{}: the folder has no config.json", model);
-  return file;
+  if (!leads_somewhere(config_path(model))) fail("{}: the folder has no config.json", model);
+  return config_path(model);
 }
 
 // A note where images come out and no loss is given. Nobody has said where the classes lie: PyTorch has them on axis 1,
@@ -34,15 +40,20 @@ std::string assumed_loss(const Graph& forward, const std::string& loss) {
       output.name, fmt::join(output.shape, ", "));
 }
 
-// Bad input where the reference is a file of no kind that is known. A name of the zoo may do without "zoo:".
-void expect_model_file(const std::string& model) {
-  if (model.starts_with("zoo:") || !leads_somewhere(model)) return;
-  for (const ModelInfo& known : list_models())
-    if (known.name == model) return;
+// Bad input if the reference is neither a model of the zoo, whose name may do without "zoo:", nor a file of a known
+// kind.
+void expect_known_model(const std::string& model) {
+  if (model.starts_with("zoo:")) return;
+  std::vector<std::string> names;
+  for (const ModelInfo& known : list_models()) names.push_back(known.name);
+  const bool is_there = leads_somewhere(model);
+  if (std::find(names.begin(), names.end(), is_there ? model : model.substr(0, model.find('?'))) != names.end()) return;
+  if (!is_there)
+    fail("{}: there is no such file or folder, and no such model in the zoo; nearest: {} (`partita models` lists all)",
+         model, fmt::join(nearest_names(model, names), ", "));
   fail(
       "{}: is not a model file; a model is an .onnx file, a Hugging Face config.json (any name that ends with .json) "
-      "or "
-      "its folder, or zoo:NAME (`partita models` lists them)",
+      "or its folder, or zoo:NAME (`partita models` lists them)",
       model);
 }
 
@@ -58,18 +69,23 @@ LoadedModel read_onnx(const Request& request, Registry registry) {
 }
 
 LoadedModel build(const Request& request, Registry registry) {
-  const std::string config = config_file(request.model);
-  if (config.empty()) expect_model_file(request.model);
-  Model built = config.empty()
+  const Request with = with_config(request);
+  if (with.config.empty()) expect_known_model(request.model);
+  Model built = with.config.empty()
                     ? build_model(request.model, request.bindings, std::move(registry))
-                    : build_huggingface(config, read_file(config, "a model's configuration", kMostOfDescription),
-                                        request.bindings, std::move(registry));
+                    : build_huggingface(config_path(request.model), with.config, request.bindings, std::move(registry));
   LoadedModel model{std::move(built.graph), built.loss, std::move(built.weight_names), std::nullopt, {}};
   model.findings.notes = std::move(built.notes);
   return model;
 }
 
 }  // namespace
+
+Request with_config(Request request) {
+  if (!request.config.empty() || request.model.ends_with(".onnx")) return request;
+  if (const std::string file = config_file(request.model); !file.empty()) request.config = read_file(file, "a model's configuration", kMostOfDescription);
+  return request;
+}
 
 LoadedModel read_model(const Request& request) {
   Registry registry = registry_for(request);

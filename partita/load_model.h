@@ -25,6 +25,9 @@ struct LoadedModel {
 // In float32, with the loss that the request or the model has.
 LoadedModel read_model(const Request& request);
 
+// The request with the text of the configuration that its model means; as it is for another kind of model.
+Request with_config(Request request);
+
 // The same model, its batch norms with statistics of each of so many groups of consecutive samples. Bad input: it has
 // none, or its batch is no such groups.
 LoadedModel in_batch_norm_groups(const LoadedModel& model, int64_t groups);

@@ -257,7 +257,7 @@ MicroBatchChoice for_groups(const Request& request) {
 }  // namespace
 
 Planned plan_model(const Request& asked, Runner& runner) {
-  Request request = with_search_options(asked);
+  Request request = with_config(with_search_options(asked));
   const Budget budget = begun(request.budget);
   std::string note;
   if (wants_count_of_parts(request)) {
@@ -277,7 +277,29 @@ Planned plan_graph(const LoadedModel& model, const Request& asked, Runner& runne
       model, request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
 }
 
-Planned open_plan(const std::string& path, Runner& runner, Follow follow, const std::string& profile_file) {
+namespace {
+
+// The cluster that a plan is evaluated on. Another than the plan's own becomes the plan's.
+Cluster cluster_for(Plan& plan, const Hardware& hardware) {
+  const Cluster own = parse_cluster(plan.cluster_text, "cluster");
+  if (hardware.cluster.empty())
+    return with_profile(with_memory_limit(own, plan.memory_limit_bytes), hardware.profile_file);
+  Cluster other = load_cluster(hardware.cluster, hardware.devices);
+  if (other.compute_count != own.compute_count)
+    fail("the plan is for {} devices, and cluster '{}' has {}; {}", own.compute_count, other.name, other.compute_count,
+         other.compute_count > own.compute_count
+             ? fmt::format("--devices {} takes the first {} of it", own.compute_count, own.compute_count)
+             : std::string("plan again for it"));
+  plan.cluster = other.name;
+  plan.cluster_text = other.text;
+  plan.memory_limit_bytes.reset();
+  plan.measured_on.clear();
+  return with_profile(std::move(other), hardware.profile_file);
+}
+
+}  // namespace
+
+Planned open_plan(const std::string& path, Runner& runner, Follow follow, const Hardware& hardware) {
   const std::string text = read_file(path);
   if (is_huggingface_config(text))
     fail("{}: a model's configuration, not a plan; `partita plan {} -o plan.json` makes one", path, path);
@@ -294,12 +316,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow, const 
     if (p.sha256 != p.plan.model.sha256 && fingerprint(p.training.whole_graph()) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
     p.cluster = runner.step(
-        "cluster",
-        [&] {
-          Cluster cluster = parse_cluster(p.plan.cluster_text, "cluster");
-          return with_profile(with_memory_limit(std::move(cluster), p.plan.memory_limit_bytes), profile_file);
-        },
-        kPrinted);
+        "cluster", [&] { return cluster_for(p.plan, hardware); }, kPrinted);
     finish(p, runner, follow);
     return p;
   });
@@ -393,12 +410,14 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
       [](const ChosenOrder& made) { return printed(made.graph); });
   p.physical = std::move(chosen.graph);
   p.physical.peak_bytes = chosen.peak_bytes;
-  check_capacity(p.training, p.physical, p.cluster, {p.typical, std::move(chosen.beyond_bytes)});
+  p.beyond_bytes = std::move(chosen.beyond_bytes);
+  check_capacity(p.training, p.physical, p.cluster, {p.typical, p.beyond_bytes});
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });
   p.order = chosen.order;
   p.least_bytes = std::move(chosen.least_bytes);
+  p.lowered_micro_batches = from.micro_batches;
   p.of_all_parts.reset();
   if (from.micro_batches < p.training.micro_batches()) p.of_all_parts = std::move(chosen.breakdown);
 }

@@ -32,12 +32,17 @@ Planned plan_model(const Request& request, Runner& runner);
 Planned plan_graph(const LoadedModel& model, const Request& request, Runner& runner);
 // A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed
 // since.
-// With the times of a profile, where one is named.
 // kAll: figures, of a few devices and micro-batches where all are very many (telling(), lower.h). kWhole: of all, to be
 // run or traced. kCheck: the plan is checked, and neither lowered nor simulated.
 enum class Follow { kAll, kWhole, kCheck };
-Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll,
-                  const std::string& profile_file = {});
+// The hardware that a plan is evaluated on. `profile_file`: measured times; empty: none. `cluster`: a preset or a file
+// that takes the place of the plan's own cluster, with its memory in place of the plan's limit; empty: the plan's own.
+// `devices`: the first so many of `cluster`; 0: all. Bad input if the plan is for another number of devices.
+struct Hardware {
+  std::string profile_file, cluster;
+  int devices = 0;
+};
+Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll, const Hardware& hardware = {});
 
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`. Where `patience` ends, fewer
 // orders of the plan are looked at; where all devices would take longer than it lasts, figures are of typical ones.

@@ -2,11 +2,13 @@
 #include "partita/planned.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "partita/graph/batch.h"
 #include "partita/graph/model_flops.h"
+#include "partita/physical/shortage.h"
 
 namespace partita {
 
@@ -60,6 +62,16 @@ std::optional<int64_t> Planned::tokens_per_sample() const {
 int64_t Planned::peak_memory_bytes() const {
   if (search.estimate) return search.estimate->peak_memory_bytes;
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
+}
+
+std::vector<std::pair<std::string, int64_t>> Planned::peak_memory_contents() const {
+  const auto begin = physical.peak_bytes.begin();
+  const DeviceId fullest(std::max_element(begin, begin + physical.compute_count) - begin);
+  const int64_t beyond = beyond_bytes.empty() ? 0 : beyond_bytes[fullest.index()];
+  auto contents = contents_at_peak(training, physical, fullest, beyond);
+  if (beyond > 0) contents.emplace_back("further micro-batches", beyond);
+  std::ranges::stable_sort(contents, std::greater<>(), [](const auto& kind) { return kind.second; });
+  return contents;
 }
 
 int64_t Planned::least_memory_bytes() const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/load_model.h"
@@ -34,8 +35,10 @@ struct Planned {
   // Where all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this is of
   // all (extended(), breakdown.h).
   std::optional<StepBreakdown> of_all_parts;
-  std::optional<size_t> order;       // the one that was chosen (sim/choose_order.h)
-  std::vector<int64_t> least_bytes;  // by device: peak bytes in the order that needs least (sim/choose_order.h)
+  int lowered_micro_batches = 1;
+  std::optional<size_t> order;        // the one that was chosen (sim/choose_order.h)
+  std::vector<int64_t> beyond_bytes;  // in peaks, by device, of micro-batches that are not lowered; empty: none
+  std::vector<int64_t> least_bytes;   // by device: peak bytes in the order that needs least (sim/choose_order.h)
   std::vector<DeviceId> typical;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
@@ -58,6 +61,10 @@ struct Planned {
   // Of a model of text: the tokens of a sample, the extent of an integer input [samples, tokens].
   std::optional<int64_t> tokens_per_sample() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
+  // The contents of that device's memory at its peak: bytes by kind, largest first, with the sum peak_memory_bytes()
+  // (contents_at_peak(), physical/shortage.h). Micro-batches that are not lowered are a kind of their own. Of a plan
+  // that is no estimate.
+  std::vector<std::pair<std::string, int64_t>> peak_memory_contents() const;
   // With so much memory a device the plan can still run. Of a plan that is no estimate.
   int64_t least_memory_bytes() const;
   // What the step's time is made of, on the device that computes longest. Of a plan that is no estimate.

@@ -21,6 +21,7 @@ Request request_of(const ModelReference& model) {
   Request request;
   request.model = model.model;
   request.bindings = model.bindings;
+  request.config = model.config;
   request.tdl = model.tdl;
   request.loss = model.loss;
   request.optimizer = model.optimizer;
@@ -42,6 +43,7 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
   plan.measured_on = cluster.profile ? cluster.profile->measured_on() : "";
   plan.model = {request.model,
                 request.bindings,
+                request.config,
                 request.tdl,
                 loss.kind,
                 request.optimizer,

@@ -18,6 +18,7 @@ namespace partita {
 struct Request {
   std::string model;  // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
   std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
+  std::string config;                           // the text of that config.json, if it is at hand; else it is read
   std::string tdl;                              // the user's descriptions of operations, as text
   std::string tdl_file = "tdl";                 // what messages call them
   std::optional<std::string> loss;              // none: the model's own

@@ -87,6 +87,25 @@ int64_t memory_limit_of(const std::string& text) {
   return bytes->bytes;
 }
 
+// compare takes one model with searches, or plans; a plan may be evaluated on another cluster than its own.
+void take_compared(Arguments& a, const CLI::App& command) {
+  const auto plans = std::count_if(a.targets.begin(), a.targets.end(), is_plan_file);
+  const bool searches = is_given(command, "--search");
+  if (plans == 0 && a.targets.size() > 1)
+    usage(fmt::format("compare takes one model with --search, or plans; '{}' and '{}' are two models", a.targets[0],
+                      a.targets[1]));
+  if (plans == 0 && !searches) usage("compare: --search names what makes the plans; see `partita searches`");
+  if (plans == 0) {
+    a.target = a.targets[0];
+    return;
+  }
+  if (static_cast<size_t>(plans) < a.targets.size()) usage("compare takes one model with --search, or plans, not both");
+  if (searches) usage("compare: --search makes plans of a model; of plans leave it out");
+  a.is_plan = true;
+}
+
+bool is_hardware(std::string_view option) { return option == "--cluster" || option == "--devices"; }
+
 // A plan file holds its model's settings and what it was planned for; another choice is another plan.
 void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
   for (const char* fixed : {"--bind",
@@ -114,9 +133,11 @@ void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
                             "--batch-norm-groups",
                             "--recompute",
                             "--micro-batches",
-                            "--micro-batch-size"})
-    if (is_given(command, fixed))
-      usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
+                            "--micro-batch-size",
+                            "--from"})
+    if (is_given(command, fixed) && !(a.command == "compare" && is_hardware(fixed)))
+      usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed,
+                        a.target.empty() ? a.targets[0] : a.target));
 }
 
 void expect_finite(const Arguments& a) {
@@ -187,6 +208,7 @@ std::string without_spaces(const std::string& text) {
 }
 
 void take_searches(Arguments& a, const RawOptions& raw) {
+  if (a.command == "compare" && a.is_plan) return;
   if (a.command == "compare") {
     size_t from = 0;
     while (from <= raw.searches.size()) {
@@ -216,6 +238,8 @@ bool is_plan_file(const std::string& target) {
   return target.ends_with(".json") && (!is_regular_file(target) || !is_huggingface_config(read_file(target)));
 }
 
+Hardware hardware_of(const Arguments& a) { return {a.request.profile_file, a.request.cluster, a.request.devices}; }
+
 Arguments parse_arguments(int argc, const char* const* argv) {
   Arguments a;
   RawOptions raw;
@@ -234,11 +258,14 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   }
   const CLI::App& command = *app.get_subcommands()[0];
   a.command = command.get_name();
+  if (a.command == "compare") take_compared(a, command);
   a.request.model = a.target;
   if (!is_given(command, "--cluster") && a.request.devices > 0)
     a.request.cluster = fmt::format("local:{}", a.request.devices);
+  else if (!is_given(command, "--cluster") && (a.command == "simulate" || (a.command == "compare" && a.is_plan)))
+    a.request.cluster.clear();  // the plan's own
   if (is_given(command, "--devices") && a.request.devices < 1) usage("--devices takes a positive number");
-  a.is_plan = (a.command == "train" || a.command == "run") && is_plan_file(a.target);
+  if (a.command == "train" || a.command == "run") a.is_plan = is_plan_file(a.target);
   if (a.is_plan) expect_nothing_fixed(a, command);
   expect_own_files(a);
   if (is_given(command, "--tdl"))

@@ -11,15 +11,16 @@ namespace partita {
 struct Arguments {
   std::string command;
   std::string target;                // MODEL, PLAN, TDL text or name; may be empty where it is optional
-  std::vector<std::string> targets;  // profile: MODEL|PLAN..
+  std::vector<std::string> targets;  // profile, compare: MODEL|PLAN..
   std::string name;                  // explain: of an op or a tensor; may be empty
-  bool is_plan = false;              // train, run: the target is a plan
+  bool is_plan = false;              // train, run: the target is a plan; compare: all targets are
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
   std::string output;              // -o
   std::string worklist;            // profile: --worklist
   std::string write_bound, bound;  // certificates: solve --write-bound, check --bound
   std::string trace;               // --trace
+  std::string trace_devices;       // simulate: "all", "representatives"; empty: all if the trace is not too large
   std::string dump;                // --dump: a folder; empty: none
   std::string inputs;              // --inputs
   std::string data, test_data, weights, save, log;
@@ -41,6 +42,9 @@ struct Arguments {
 
 // Whether a MODEL|PLAN is a plan.
 bool is_plan_file(const std::string& target);
+
+// The hardware that --profile, --cluster and --devices name for a plan.
+Hardware hardware_of(const Arguments& arguments);
 
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.
 Arguments parse_arguments(int argc, const char* const* argv);

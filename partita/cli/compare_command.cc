@@ -1,4 +1,4 @@
-// compare: a row a search, and with --measure what its plan takes on this machine.
+// compare: a row a search, or a plan, and with --measure what the plan takes on this machine.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -55,29 +55,32 @@ double error_of(double predicted_ns, const Measurement& measured, double drift) 
   return predicted_ns * drift / 1e3 / measured.step.us - 1;
 }
 
+const std::vector<std::string>& names_of_rows(const Arguments& a) { return a.is_plan ? a.targets : a.searches; }
+
 // Rows as they come, on standard output or for the JSON object.
 class Rows {
  public:
   explicit Rows(const Arguments& a) : a_(a) {
-    for (const std::string& search : a.searches) width_ = std::max(width_, search.size());
+    for (const std::string& name : names_of_rows(a)) width_ = std::max(width_, name.size());
     if (a.json) return;
-    fmt::print("{:<{}} {:>7} {:>14} {:>10} ", "search", width_, "batch", "communication", "step time");
+    fmt::print("{:<{}} {:>7} {:>13} {:>14} {:>10} ", a.is_plan ? "plan" : "search", width_, "batch", "micro-batches",
+               "communication", "step time");
     if (a.measure) fmt::print("{:>10} {:>6} {:>7} ", "measured", "spread", "error");
     if (has_drift(a)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
     for (const std::string& search : a.searches) bounds_ = bounds_ || parse_search(search).entry->only_places();
     if (bounds_) fmt::print("{:>6} ", "gap");
-    fmt::print("{:>10} {:>14} {:>10}\n", "samples/s", "peak memory", "seconds");
+    fmt::print("{:>10} {:>10} {:>6} {:>14} {:>10}\n", "samples/s", "tokens/s", "MFU", "peak memory", "seconds");
   }
 
-  void without_plan(const std::string& search, const Error& error) {
-    if (a_.json) rows_.push_back({{"search", search}, {"reason", error.what()}});
-    else fmt::print("{:<{}} no plan: {}\n", search, width_, error.what());
+  void without_plan(const std::string& name, const Error& error) {
+    if (a_.json) rows_.push_back({{a_.is_plan ? "plan" : "search", name}, {"reason", error.what()}});
+    else fmt::print("{:<{}} no plan: {}\n", name, width_, error.what());
   }
 
-  void add(const std::string& search, const Planned& p, const std::optional<Measurement>& measured) {
+  void add(const std::string& name, const Planned& p, const std::optional<Measurement>& measured) {
     const auto predicted_ns = static_cast<double>(p.step_time_ns());
     if (a_.json) {
-      Json row = plan_json(p, "");
+      Json row = plan_json(p, a_.is_plan ? name : "");
       if (measured)
         row.update({{"measured_step_time_us", measured->step.us},
                     {"measured_spread_us", measured->step.spread_us},
@@ -90,12 +93,10 @@ class Rows {
       rows_.push_back(row);
       return;
     }
-    const bool given = a_.request.micro_batches || parse_search(search).micro_batches;
-    if (const int parts = p.plan.model.micro_batches; parts > 1 && !given) tell("{}: {} micro-batches", search, parts);
-    if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) tell("{}: {}", search, groups);
+    if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) tell("{}: {}", name, groups);
     if (const int idle = p.cluster.compute_count - devices_that_compute(p); idle > 0 && places_whole_ops(p.plan))
-      tell("{}: {} of {} devices run{} nothing", search, idle, p.cluster.compute_count, idle == 1 ? "s" : "");
-    fmt::print("{:<{}} {:>7} {:>14} {:>10} ", search, width_, or_dash("{}", p.batch()),
+      tell("{}: {} of {} devices run{} nothing", name, idle, p.cluster.compute_count, idle == 1 ? "s" : "");
+    fmt::print("{:<{}} {:>7} {:>13} {:>14} {:>10} ", name, width_, or_dash("{}", p.batch()), p.plan.model.micro_batches,
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)
       fmt::print("{:>10} {:>5.0f}% {:>+6.1f}% ", time_text(measured->step.us * 1e3),
@@ -103,18 +104,24 @@ class Rows {
     if (measured && has_drift(a_))
       fmt::print("{:>6.2f} {:>+8.1f}% ", measured->drift, 100 * error_of(predicted_ns, *measured, measured->drift));
     if (bounds_) fmt::print("{:>6} ", gap_text(p));
-    fmt::print("{:>10} {:>14} {:>10.3f}\n", or_dash("{:.2f}", p.samples_per_second()),
-               megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+    const auto used = p.utilization();
+    fmt::print("{:>10} {:>10} {:>6} {:>14} {:>10}\n", or_dash("{:.2f}", p.samples_per_second()),
+               or_dash("{:.0f}", tokens_per_second(p)), used ? fmt::format("{:.1f}%", 100 * used->part) : "-",
+               megabytes(static_cast<double>(p.peak_memory_bytes())),
+               a_.is_plan ? "-" : fmt::format("{:.3f}", p.search_seconds));
     std::fflush(stdout);
+    if (!p.search.estimate) memory_.push_back(fmt::format("{:<{}} {}", name, width_, memory_text(p)));
   }
 
   void end() const {
-    if (a_.json) print_json({{"rows", rows_}});
+    if (a_.json) return print_json({{"rows", rows_}});
+    if (!memory_.empty()) fmt::print("\nmemory of the device that needs most\n{}\n", fmt::join(memory_, "\n"));
   }
 
  private:
   const Arguments& a_;
   size_t width_ = 24;
+  std::vector<std::string> memory_;  // a line a plan
   bool bounds_ = false;  // some searches place operations whole: a column says how far from the bound of these
   Json rows_ = Json::array();
 };
@@ -125,8 +132,15 @@ Request request_for(const Arguments& a, const std::string& search) {
   return request;
 }
 
-// `for_all`: whether what is read just then is what every search needs: model, cluster, pins.
-Planned plan_of(const Arguments& a, const std::string& search, Runner& runner, bool& for_all) {
+// The plan of a search, or of a file. `for_all`: whether what is read just then is what every row needs: model,
+// cluster, pins.
+Planned plan_of(const Arguments& a, const std::string& name, Runner& runner, bool& for_all) {
+  if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this row began");
+  if (a.is_plan) {
+    for_all = false;
+    return open_plan(name, runner, Follow::kAll, hardware_of(a));
+  }
+  const std::string& search = name;
   Request request = request_for(a, search);
   request.reads_for_all = [&](bool now) { for_all = now; };
   request.budget.deadline.reset();  // each has its own time
@@ -134,21 +148,24 @@ Planned plan_of(const Arguments& a, const std::string& search, Runner& runner, b
     tell("{} cannot begin with a plan: it makes its own without {}", search, request.from_file);
     request.from_file.clear();
   }
-  if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this search began");
   Planned p = plan_watched(request, runner, false);
   if (interrupted) tell("{}: interrupted: this is the best plan so far", search);
   return p;
 }
 
-void expect_local(const Arguments& a) {
+void expect_local(const std::string& cluster) {
+  if (!cluster.starts_with("local:"))
+    throw Error(ExitCode::kUsage, fmt::format("compare --measure runs the plans on this machine, whose devices are "
+                                              "those of local:N, not of '{}'",
+                                              cluster));
+}
+
+void expect_measurable(const Arguments& a) {
   if (!a.measure) {
     if (!a.trace.empty()) throw Error(ExitCode::kUsage, "compare --trace is of what --measure runs; give both");
     return;
   }
-  if (!a.request.cluster.starts_with("local:"))
-    throw Error(ExitCode::kUsage, fmt::format("compare --measure runs the plans on this machine, whose devices are "
-                                              "those of local:N, not of '{}'",
-                                              a.request.cluster));
+  if (!a.is_plan) expect_local(a.request.cluster);
   for (const std::string& search : a.searches)
     if (parse_search(search).entry->estimates)
       throw Error(ExitCode::kUsage,
@@ -161,6 +178,7 @@ void expect_local(const Arguments& a) {
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
   constexpr double kSecondsOfStep = 2;
+  expect_local(p.cluster.name);
   p = runnable(std::move(p), runner);
   Measurement m;
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
@@ -178,7 +196,7 @@ bool is_wrong(const Error& e) { return e.code() == ExitCode::kUsage || e.code() 
 }  // namespace
 
 int compare_command(const Arguments& a) {
-  expect_local(a);
+  expect_measurable(a);
   expect_writable(a.trace);
   for (const std::string& search : a.searches) with_search_options(request_for(a, search));
   std::optional<CatchInterrupt> caught;  // once there are rows to keep
@@ -187,26 +205,26 @@ int compare_command(const Arguments& a) {
   std::optional<Error> without;
   std::vector<NamedTrace> traces;
   Cluster cluster;
-  for (const std::string& search : a.searches) {
+  for (const std::string& name : names_of_rows(a)) {
     Runner runner;
     bool for_all = true;
     try {
-      Planned p = plan_of(a, search, runner, for_all);
+      Planned p = plan_of(a, name, runner, for_all);
       if (!caught) caught.emplace();
       if (!any) warn_of_profile(p.cluster);
       if (!any && !a.json)
         for (const Validation& known : validations(p.cluster)) tell("{}", validation_text(known));
       std::optional<Measurement> step;
-      if (a.measure) step = measured(a, search, p, runner, traces);
-      rows.add(search, p, step);
+      if (a.measure) step = measured(a, name, p, runner, traces);
+      rows.add(name, p, step);
       cluster = p.cluster;
       any = true;
     } catch (const Error& e) {
-      // One search without a plan is a row that says so; the others still count. What is wrong with the model, the
+      // A row without a plan says so; the others still count. What is wrong with the model, the
       // cluster or the pins is so for all of them.
       if (e.code() == ExitCode::kBug || (is_wrong(e) && for_all && first)) throw;
       if (!without || !is_wrong(*without)) without = e;
-      rows.without_plan(search, e);
+      rows.without_plan(name, e);
     }
     first = false;
   }

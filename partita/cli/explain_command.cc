@@ -72,7 +72,7 @@ std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alt
 
 int explain_command(const Arguments& a) {
   Runner runner(true, a.dump);
-  Planned p = open_plan(a.target, runner, Follow::kCheck, a.request.profile_file);
+  Planned p = open_plan(a.target, runner, Follow::kCheck, {a.request.profile_file});
   const bool places = runs_ops_whole(p.plan);
   if (places) in_file(a.target, [&] { finish(p, runner); });
   Explained e(p);

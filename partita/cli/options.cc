@@ -173,15 +173,21 @@ void add_plan(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& re
 void add_simulate(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "simulate", "predict a plan's step time and memory");
   c.add_option("PLAN", a.target)->required();
-  c.add_option("--trace", a.trace, "write a Chrome trace here")->check(path());
+  CLI::Option* trace = c.add_option("--trace", a.trace, "write a Chrome trace here")->check(path());
+  c.add_option("--trace-devices", a.trace_devices,
+               "all; representatives: some devices and micro-batches for all, as a trace that would be too large has")
+      ->check(CLI::IsMember({"all", "representatives"}))
+      ->needs(trace);
+  c.add_option("--cluster", a.request.cluster, "in place of the plan's own: preset or YAML file");
+  c.add_option("--devices", a.request.devices, "the first N devices of --cluster");
   add_profile_option(c, a);
   add_dump_option(c, a);
 }
 
 void add_compare(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& registry) {
-  CLI::App& c = add_command(app, a, "compare", "several searches on one model");
-  c.add_option("MODEL", a.target)->required();
-  c.add_option("--search", raw.searches, "names with commas between")->required();
+  CLI::App& c = add_command(app, a, "compare", "several searches on one model, or plans");
+  c.add_option("MODEL|PLAN", a.targets, "a model, with --search; or one or more plans")->required();
+  c.add_option("--search", raw.searches, "names with commas between");
   add_model_options(c, a, raw, registry);
   add_plan_options(c, a, raw);
   add_from_option(c, a);

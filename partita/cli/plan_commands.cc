@@ -46,17 +46,37 @@ int plan_command(const Arguments& a) {
 
 namespace {
 
-// A trace has every act of a step.
-void expect_traceable(const Planned& p) {
-  constexpr int64_t kMostActs = 2'000'000;  // a file of about 300 MB
-  int64_t acts = 0;
+// Runs of operations in a step, each on each of its devices.
+int64_t invocations_of(const Planned& p) {
+  int64_t count = 0;
   for (size_t i = 0; i < p.training.ops.size(); ++i)
-    acts += p.training.acts(p.training.ops[i]) * static_cast<int64_t>(p.plan.ops[i].mesh.devices.size());
-  if (acts > kMostActs)
+    count += p.training.acts(p.training.ops[i]) * static_cast<int64_t>(p.plan.ops[i].mesh.devices.size());
+  return count;
+}
+
+// Writes the trace of all of the step, or of the representatives that its figures are made of: if they are asked for,
+// or if the whole trace would be too large and nothing is asked for.
+void write_trace(Planned& p, const Arguments& a, Runner& runner) {
+  constexpr int64_t kMost = 2'000'000;  // invocations: a file of about 300 MB
+  const int64_t count = invocations_of(p);
+  if (count > kMost && a.trace_devices == "all")
     throw Error(ExitCode::kUsage,
-                fmt::format("--trace: a step of this plan is {} acts of operations, more than the {} that a trace may "
-                            "have; plan it with fewer micro-batches or devices, or leave --trace out",
-                            acts, kMostActs));
+                fmt::format("--trace-devices all: a step of this plan is {} invocations of operations, more than the "
+                            "{} that a trace may have; representatives stand for all",
+                            count, kMost));
+  const bool few = a.trace_devices == "representatives" || count > kMost;
+  if (!few) follow_whole(p, runner);
+  write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
+}
+
+// " of 8 of 1024 devices and the first 6 of 64 micro-batches"; empty: the trace is of all.
+std::string part_traced(const Planned& p) {
+  std::vector<std::string> parts;
+  if (!p.typical.empty()) parts.push_back(fmt::format("{} of {} devices", p.typical.size(), p.cluster.compute_count));
+  if (p.of_all_parts)
+    parts.push_back(
+        fmt::format("the first {} of {} micro-batches", p.lowered_micro_batches, p.training.micro_batches()));
+  return parts.empty() ? "" : fmt::format(" of {}", fmt::join(parts, " and "));
 }
 
 // By queue: the share of the step in which it is busy.
@@ -104,15 +124,9 @@ void print_devices(std::vector<DeviceFigures> devices) {
 int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner(true, a.dump);
-  Planned p = open_plan(a.target, runner, Follow::kAll, a.request.profile_file);
+  Planned p = open_plan(a.target, runner, Follow::kAll, hardware_of(a));
   warn_of_profile(p.cluster);
-  if (!a.trace.empty()) {
-    in_file(a.target, [&] {
-      expect_traceable(p);
-      follow_whole(p, runner);
-    });
-    write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
-  }
+  if (!a.trace.empty()) in_file(a.target, [&] { write_trace(p, a, runner); });
   std::vector<DeviceFigures> devices;
   if (p.is_whole()) devices = device_figures(p);
   double compute = 0;
@@ -126,8 +140,10 @@ int simulate_command(const Arguments& a) {
     add_utilization(json, p);
     add_breakdown(json, p);
     json.update({{"comm_bytes", p.report.comm_bytes},
+                 {"comm_bytes_per_device", comm_bytes_per_device(p)},
                  {"peak_memory_bytes", p.peak_memory_bytes()},
                  {"least_memory_bytes", p.least_memory_bytes()}});
+    add_memory(json, p);
     if (p.is_whole()) json.update({{"utilization", compute}, {"tasks", p.physical.tasks.size()}});
     for (const DeviceFigures& device : devices)
       json["devices"].push_back(
@@ -140,7 +156,7 @@ int simulate_command(const Arguments& a) {
       fmt::print("tasks          {}, compute queues busy {:.0f}% of the step\n", p.physical.tasks.size(),
                  100 * compute);
     print_devices(std::move(devices));
-    if (!a.trace.empty()) fmt::print("trace          {}\n", a.trace);
+    if (!a.trace.empty()) fmt::print("trace          {}{}\n", a.trace, part_traced(p));
   }
   print_timings(runner, a);
   return 0;

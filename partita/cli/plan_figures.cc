@@ -173,14 +173,44 @@ std::string source_of_times(const Planned& p) {
 namespace {
 
 // " (7,090 tokens/s, 886 a device)", of a model of text.
-std::string tokens_text(const Planned& p, double samples_per_second) {
-  const std::optional<int64_t> tokens = p.tokens_per_sample();
-  if (!tokens) return "";
-  const double rate = samples_per_second * static_cast<double>(*tokens);
-  return fmt::format(" ({:.0f} tokens/s, {:.0f} a device)", rate, rate / p.cluster.compute_count);
+std::string tokens_text(const Planned& p) {
+  const std::optional<double> rate = tokens_per_second(p);
+  if (!rate) return "";
+  return fmt::format(" ({:.0f} tokens/s, {:.0f} a device)", *rate, *rate / p.cluster.compute_count);
+}
+
+// The first language-model setting that changes the memory and is often forgotten; empty: nothing to say.
+std::string unclipped_text(const Planned& p) {
+  const bool keeps = p.plan.model.optimizer.clip_norm || p.plan.model.micro_batches > 1;
+  if (keeps || p.search.estimate || !p.tokens_per_sample() || p.plan.model.loss.empty()) return "";
+  return "each is freed when its weight is updated; --clip-norm 1, which language models train with, keeps all until "
+         "the last is there";
 }
 
 }  // namespace
+
+double comm_bytes_per_device(const Planned& p) {
+  return static_cast<double>(p.report.comm_bytes) / p.cluster.compute_count;
+}
+
+std::optional<double> tokens_per_second(const Planned& p) {
+  const std::optional<int64_t> tokens = p.tokens_per_sample();
+  const std::optional<double> samples = p.samples_per_second();
+  if (!tokens || !samples) return std::nullopt;
+  return *samples * static_cast<double>(*tokens);
+}
+
+std::string memory_text(const Planned& p) {
+  std::vector<std::string> kinds;
+  for (const auto& [kind, bytes] : p.peak_memory_contents())
+    kinds.push_back(fmt::format("{} {}", kind, megabytes(static_cast<double>(bytes))));
+  return fmt::format("{}", fmt::join(kinds, ", "));
+}
+
+void add_memory(Json& json, const Planned& p) {
+  json["peak_memory_by_kind"] = Json::object();
+  for (const auto& [kind, bytes] : p.peak_memory_contents()) json["peak_memory_by_kind"][kind] = bytes;
+}
 
 std::string least_memory_text(const Planned& p) {
   if (p.search.estimate || p.least_memory_bytes() == p.peak_memory_bytes()) return "";
@@ -292,19 +322,21 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"search", p.plan.search},
                {"objective", objective_of(p)},
                {"comm_bytes", p.report.comm_bytes},
+               {"comm_bytes_per_device", comm_bytes_per_device(p)},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
-  if (!p.search.estimate) json["least_memory_bytes"] = p.least_memory_bytes();
+  if (!p.search.estimate) {
+    json["least_memory_bytes"] = p.least_memory_bytes();
+    add_memory(json, p);
+  }
   json["step_time_us"] = us(p.step_time_ns());
   add_source_of_times(json, p);
   if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (p.plan.model.micro_batches > 1) json["micro_batches"] = p.plan.model.micro_batches;
   if (p.plan.model.batch_norm_groups > 1) json["batch_norm_groups"] = p.plan.model.batch_norm_groups;
-  if (const auto rate = p.samples_per_second()) {
-    json["samples_per_second"] = *rate;
-    if (const auto tokens = p.tokens_per_sample()) json["tokens_per_second"] = *rate * static_cast<double>(*tokens);
-  }
+  if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
+  if (const auto rate = tokens_per_second(p)) json["tokens_per_second"] = *rate;
   add_utilization(json, p);
   if (const UnalignedProducts slow = slow_products(p); !slow.ops.empty()) {
     json["slow_products"] = {{"time_us", us(slow.lost_ns)}, {"row", slow.row}, {"ops", Json::array()}};
@@ -392,8 +424,8 @@ void print_plan(const Planned& p) {
     fmt::print("communication  none between devices, {} a step with host memory; estimated, there is no plan to run\n",
                megabytes(static_cast<double>(estimate->host_bytes)));
   else
-    fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n",
-               megabytes(static_cast<double>(p.report.comm_bytes)),
+    fmt::print("communication  {} a step, {} a device; {} of it inside operations, {} conversions\n",
+               megabytes(static_cast<double>(p.report.comm_bytes)), megabytes(comm_bytes_per_device(p)),
                megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
@@ -415,7 +447,7 @@ void print_plan(const Planned& p) {
   if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) fmt::print("batch norm     {}\n", groups);
   if (p.plan.model.micro_batches > 1) fmt::print("micro-batches  {}\n", p.plan.model.micro_batches);
   if (const auto rate = p.samples_per_second())
-    fmt::print("throughput     {:.1f} samples/s{}, {} samples a step\n", *rate, tokens_text(p, *rate), *p.batch());
+    fmt::print("throughput     {:.1f} samples/s{}, {} samples a step\n", *rate, tokens_text(p), *p.batch());
   if (const auto used = p.utilization())
     fmt::print("utilization    {:.1f}% of the devices' peak in {}: {:.4g} model FLOPs a step\n", 100 * used->part,
                name_of(p.plan.model.dtype), used->model_flops);
@@ -425,6 +457,8 @@ void print_plan(const Planned& p) {
              p.typical.empty() ? "the device that needs most"
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)),
              least_memory_text(p));
+  if (!p.search.estimate) fmt::print("of it          {}\n", memory_text(p));
+  if (const std::string text = unclipped_text(p); !text.empty()) fmt::print("gradients      {}\n", text);
   if (const Alternative* rule = faster_rule(p))
     fmt::print("faster         {}\n", faster_text(*rule, p.report.comm_bytes));
 }

@@ -19,11 +19,19 @@ nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan
 void add_source_of_times(nlohmann::ordered_json& json, const Planned& planned);
 // Model FLOPs utilisation, where the devices' peak is known.
 void add_utilization(nlohmann::ordered_json& json, const Planned& planned);
+// The memory by kind; the kinds sum to peak_memory_bytes.
+void add_memory(nlohmann::ordered_json& json, const Planned& planned);
 // What the predicted step is made of; the parts sum to step_time_us.
 void add_breakdown(nlohmann::ordered_json& json, const Planned& planned);
 void print_plan(const Planned& planned);
 // "; the plan needs at least 2.84 GB"; empty: the peak is that.
 std::string least_memory_text(const Planned& planned);
+// "activations 7.10 GB, weights 1.50 GB, ..": the memory of the device that needs most at its peak.
+std::string memory_text(const Planned& planned);
+// Bytes that a compute device sends in a step, in the mean over all.
+double comm_bytes_per_device(const Planned& planned);
+// Tokens in a second, of all devices together. None: the model has no tokens.
+std::optional<double> tokens_per_second(const Planned& planned);
 // A line on standard error where the cluster's profile is of a CPU and stands for GPUs, or is of another machine than
 // this and stands for this one's cores.
 void warn_of_profile(const Cluster& cluster);

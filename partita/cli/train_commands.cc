@@ -46,7 +46,7 @@ Planned as_it_runs(Planned p, Runner& runner) {
 // A signal while it is planned ends the command: a search that ends early has a plan, but what was asked for has not
 // begun.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
-  if (a.is_plan) return as_it_runs(open_plan(a.target, runner, Follow::kWhole, a.request.profile_file), runner);
+  if (a.is_plan) return as_it_runs(open_plan(a.target, runner, Follow::kWhole, {a.request.profile_file}), runner);
   Request request = a.request;
   request.forward_will_do = forward_will_do;
   Planned p = plan_watched(request, runner);

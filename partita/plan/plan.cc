@@ -58,6 +58,7 @@ Json placement_json(const Placement& placement, MeshTable& meshes) {
 Json model_json(const ModelReference& model) {
   Json json = {{"model", model.model}};
   if (!model.bindings.empty()) json["bindings"] = model.bindings;
+  if (!model.config.empty()) json["config"] = model.config;
   if (!model.tdl.empty()) json["tdl"] = model.tdl;
   json["loss"] = model.loss;
   json["optimizer"] = model.optimizer.kind;
@@ -108,6 +109,7 @@ ModelReference read_model(const Json& json) {
   ModelReference model;
   model.model = in.value<std::string>("model");
   if (in.optional("bindings")) model.bindings = in.value<std::map<std::string, std::string>>("bindings");
+  if (in.optional("config")) model.config = in.value<std::string>("config");
   if (in.optional("tdl")) model.tdl = in.value<std::string>("tdl");
   model.loss = in.value<std::string>("loss");
   model.optimizer.kind = in.value<std::string>("optimizer");

@@ -35,8 +35,9 @@ struct Placement {
 struct ModelReference {
   std::string model;  // path or zoo:NAME?options
   std::map<std::string, std::string> bindings;
-  std::string tdl;   // the user's descriptions of operations, as text; mostly empty
-  std::string loss;  // "cross_entropy"
+  std::string config;  // the text of the Hugging Face configuration that the model is built from; else empty
+  std::string tdl;     // the user's descriptions of operations, as text; mostly empty
+  std::string loss;    // "cross_entropy"
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
   double loss_scale = 1;

@@ -1,24 +1,95 @@
-// `partita compare`: what is wrong with one search costs the others nothing.
+// `partita compare`: its columns, plans as rows; what is wrong with one search costs the others nothing.
 #include <gtest/gtest.h>
+
+#include <iterator>
+#include <sstream>
 
 #include "program.h"
 
 namespace partita {
 namespace {
 
-// How many micro-batches there are is said where nobody gave them.
-TEST(CliCompare, SaysMicroBatchesThatWereNotGiven) {
-  const Words mlp = {"compare", "zoo:mlp?layers=4,width=64", "--batch", "64", "--devices", "2"};
-  const auto said = [&](const Words& more) {
-    Words words = mlp;
-    words.insert(words.end(), more.begin(), more.end());
-    const Outcome o = partita(words);
-    EXPECT_EQ(o.code, 0) << o.err;
-    return o.err.find(" micro-batches\n") != std::string::npos;
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream text(line);
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+std::string line_of(const std::string& text, const std::string& begin) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(begin)) return line;
+  return "";
+}
+
+// A row has a word for each column, and says what the JSON object of the same search says.
+TEST(CliCompare, RowsHaveMicroBatchesTokensUtilizationAndMemory) {
+  const Words asked = {"compare",   "zoo:gpt2?layers=2,hidden=64,heads=2,vocabulary=128,steps=32",
+                       "--batch",   "32",
+                       "--cluster", "dgx-h100",
+                       "--search",  "data-parallel,pipeline?stages=4"};
+  const Outcome o = partita(asked);
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::vector<std::string> columns = words_of(line_of(o.out, "search"));
+  const std::vector<std::string> wanted = {"search", "batch", "micro-batches", "communication",
+                                           "step",   "time",  "samples/s",     "tokens/s",
+                                           "MFU",    "peak",  "memory",        "seconds"};
+  EXPECT_EQ(columns, wanted);
+  const Json rows = json_of(asked)["rows"];
+  const std::vector<std::string> one = words_of(line_of(o.out, "data-parallel ")),
+                                 four = words_of(line_of(o.out, "pipeline?stages=4 "));
+  ASSERT_EQ(one.size(), 12u) << o.out;  // amounts are two words each, "seconds" one
+  EXPECT_EQ(one[2], "1");
+  EXPECT_EQ(std::stoi(four[2]), rows[1]["micro_batches"].get<int>());
+  EXPECT_GT(std::stoi(four[2]), 1);
+  EXPECT_NEAR(std::stod(one[8]), rows[0]["tokens_per_second"].get<double>(), 1);
+  EXPECT_NEAR(rows[0]["tokens_per_second"].get<double>(), 32 * rows[0]["samples_per_second"].get<double>(), 1e-3);
+  EXPECT_EQ(one[9], fmt::format("{:.1f}%", 100 * rows[0]["model_flops_utilization"].get<double>()));
+  const size_t memory = o.out.find("\nmemory of the device that needs most\n");
+  ASSERT_NE(memory, std::string::npos) << o.out;
+  for (const char* search : {"data-parallel ", "pipeline?stages=4 "})
+    EXPECT_NE(line_of(o.out.substr(memory), search).find("weights "), std::string::npos) << o.out;
+}
+
+// Five words of a plan on another cluster are those of the same rule there.
+TEST(CliCompare, PlansAreRowsAlsoOnAnotherCluster) {
+  const auto planned = [](const std::string& search, const std::string& cluster, const std::string& file) {
+    return json_of({"plan", "zoo:mlp?layers=3,width=64", "--batch", "32", "--cluster", cluster, "--devices", "2",
+                    "--search", search, "-o", file});
   };
-  EXPECT_TRUE(said({"--search", "pipeline?stages=2"}));
-  EXPECT_FALSE(said({"--search", "pipeline?stages=2,micro-batches=8"}));
-  EXPECT_FALSE(said({"--search", "pipeline?stages=2", "--micro-batches", "8"}));
+  const std::string one = scratch("one.json"), two = scratch("two.json"), there = scratch("there.json");
+  const Json first = planned("data-parallel", "dgx-1", one), second = planned("model-parallel", "dgx-1", two);
+  const Json rows = json_of({"compare", one, two})["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["plan"], one);
+  for (const char* key : {"step_time_us", "comm_bytes", "peak_memory_bytes", "cluster", "search"}) {
+    EXPECT_EQ(rows[0][key], first[key]) << key;
+    EXPECT_EQ(rows[1][key], second[key]) << key;
+  }
+  const Json other = planned("data-parallel", "dgx-h100", there);
+  const Json on_other = json_of({"compare", one, there, "--cluster", "dgx-h100", "--devices", "2"})["rows"];
+  const Json simulated = json_of({"simulate", one, "--cluster", "dgx-h100", "--devices", "2"});
+  EXPECT_NE(first["step_time_us"], other["step_time_us"]);
+  for (const Json& row : {on_other[0], on_other[1], simulated}) {
+    EXPECT_EQ(row["step_time_us"], other["step_time_us"]);
+    EXPECT_EQ(row["peak_memory_bytes"], other["peak_memory_bytes"]);
+  }
+  EXPECT_EQ(on_other[0]["cluster"], "dgx-h100");
+  expect_error({"simulate", one, "--cluster", "dgx-h100"}, 3, {one, "for 2 devices", "has 8", "--devices 2"});
+  const Outcome text = partita({"compare", one, two});
+  EXPECT_EQ(words_of(line_of(text.out, "plan"))[0], "plan");
+  EXPECT_NE(line_of(text.out, one), "");
+}
+
+TEST(CliCompare, TakesOneModelWithSearchesOrPlans) {
+  const std::string plan = scratch("plan.json");
+  json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "single", "-o", plan});
+  expect_error({"compare", "zoo:mlp"}, 2, {"--search"});
+  expect_error({"compare", "zoo:mlp", "zoo:lenet", "--search", "single"}, 2, {"'zoo:mlp' and 'zoo:lenet'"});
+  expect_error({"compare", plan, "zoo:lenet"}, 2, {"not both"});
+  expect_error({"compare", plan, "--search", "single"}, 2, {"--search"});
+  for (const Words& fixed : {Words{"--batch", "4"}, Words{"--from", plan}, Words{"--memory-limit", "1GB"}})
+    expect_error({"compare", plan, fixed[0], fixed[1]}, 2, {fixed[0], "is fixed in the plan", plan});
+  expect_error({"compare", plan, scratch("none.json")}, 3, {"none.json"});
 }
 
 TEST(CliCompare, OptionsAreCheckedBeforeTheFirstSearch) {

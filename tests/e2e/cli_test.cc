@@ -129,8 +129,9 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
   expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "exposed_communication_us", "bubble_us",
-                          "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "least_memory_bytes",
-                          "utilization", "tasks", "devices", "simulate_seconds", "nominal"});
+                          "waiting_us", "stages", "comm_bytes", "comm_bytes_per_device", "peak_memory_bytes",
+                          "peak_memory_by_kind", "least_memory_bytes", "utilization", "tasks", "devices",
+                          "simulate_seconds", "nominal"});
   ASSERT_EQ(simulated["devices"].size(), 3);
   double busy = 0, peak = 0;
   for (const Json& device : simulated["devices"]) {
@@ -144,6 +145,7 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   for (const Json& part : simulated["exposed_communication_us"]) sum += part.get<double>();
   EXPECT_NEAR(sum, simulated["step_time_us"].get<double>(), 1e-3);
   const Json checked = json_of({"check", file});
+  EXPECT_EQ(simulated["peak_memory_by_kind"], plan["peak_memory_by_kind"]);
   for (const char* key : {"comm_bytes", "peak_memory_bytes", "least_memory_bytes"}) {
     EXPECT_EQ(simulated[key], plan[key]) << key;
     EXPECT_EQ(checked[key], plan[key]) << key;

@@ -18,14 +18,25 @@ inline void expect_keys(const Json& json, const std::set<std::string>& needed,
   EXPECT_TRUE(missing.empty()) << fmt::format("missing: {}", fmt::join(missing, ", "));
 }
 
-inline const std::set<std::string> kPlanKeys = {
-    "model",        "cluster",           "devices",        "search", "objective",          "comm_bytes",
-    "step_time_us", "peak_memory_bytes", "search_seconds", "batch",  "samples_per_second", "nominal"};
+inline const std::set<std::string> kPlanKeys = {"model",
+                                                "cluster",
+                                                "devices",
+                                                "search",
+                                                "objective",
+                                                "comm_bytes",
+                                                "comm_bytes_per_device",
+                                                "step_time_us",
+                                                "peak_memory_bytes",
+                                                "search_seconds",
+                                                "batch",
+                                                "samples_per_second",
+                                                "nominal"};
 // Where a search has a cost of its own, or counts.
 inline const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
                                                     "validation",
                                                     "step_time_low_us",
                                                     "step_time_high_us",
+                                                    "peak_memory_by_kind",
                                                     "kernels",
                                                     "estimated_kernels",
                                                     "tokens_per_second",
