@@ -83,7 +83,8 @@ LoadedModel build(const Request& request, Registry registry) {
 
 Request with_config(Request request) {
   if (!request.config.empty() || request.model.ends_with(".onnx")) return request;
-  if (const std::string file = config_file(request.model); !file.empty()) request.config = read_file(file, "a model's configuration", kMostOfDescription);
+  if (const std::string file = config_file(request.model); !file.empty())
+    request.config = read_file(file, "a model's configuration", kMostOfDescription);
   return request;
 }
 

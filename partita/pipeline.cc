@@ -359,7 +359,7 @@ Planned runnable(Planned p, Runner& runner) {
     run.training.ops[i].device_type = p.training.ops[i].device_type;
     run.training.ops[i].colocation = p.training.ops[i].colocation;
   }
-  regard_stages(run);
+  run.training = for_stages(run.training, run.plan);
   run.plan = for_other_extents(std::move(p.plan), p.training, run.training);
   run.cluster = std::move(p.cluster);
   run.search = std::move(p.search);
