@@ -16,11 +16,6 @@ namespace {
 const Words kLanguageModel = {
     "zoo:rnnlm?steps=10,hidden=512,vocabulary=2000", "--batch", "64", "--cluster", "flexflow-p100", "--devices", "2"};
 
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 TEST(CliPlacement, InterruptedWhileCbcRunsKeepsTheBest) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   const std::string plan = scratch("plan.json");

@@ -56,7 +56,7 @@ TEST(CliErrors, OffersMicroBatchesWithRecomputation) {
                  "--batch",   "64",
                  "--cluster", "dgx-a100",
                  "--search",  "fsdp"};
-  const auto peak = [&](Words more) -> int64_t { return json_of(with(std::move(more), asked))["least_memory_bytes"]; };
+  const auto peak = [&](const Words& more) -> int64_t { return json_of(with(asked, more))["least_memory_bytes"]; };
   const int64_t micro = peak({"--micro-batch-size", "1"}), layer = peak({"--recompute", "layer"}),
                 both = peak({"--micro-batch-size", "2", "--recompute", "layer"});
   ASSERT_LT(both, std::min(micro, layer) * 0.97);

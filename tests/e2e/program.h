@@ -23,6 +23,11 @@ namespace partita {
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
+inline Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 // A folder of this test case's own, since cases run at the same time.
 inline std::string scratch(const std::string& name) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
