@@ -135,7 +135,8 @@ Request request_for(const Arguments& a, const std::string& search) {
 // The plan of a search, or of a file. `for_all`: whether what is read just then is what every row needs: model,
 // cluster, pins.
 Planned plan_of(const Arguments& a, const std::string& name, Runner& runner, bool& for_all) {
-  if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this row began");
+  if (interrupted)
+    throw Error(ExitCode::kInterrupted, fmt::format("interrupted before this {} began", a.is_plan ? "plan" : "search"));
   if (a.is_plan) {
     for_all = false;
     return open_plan(name, runner, Follow::kAll, hardware_of(a));

@@ -580,7 +580,8 @@ TEST(OnnxModel, ShapesAndTypesAreKnown) {
 }
 
 TEST(OnnxModel, OutputsThatNoNodeMakes) {
-  onnx::ModelProto m = model({node("Gather", {"x", "w"}, {"z"}), node("Identity", {"z"}, {"y"})}, {integers("w", {1, 0})});
+  onnx::ModelProto m =
+      model({node("Gather", {"x", "w"}, {"z"}), node("Identity", {"z"}, {"y"})}, {integers("w", {1, 0})});
   for (const char* name : {"z", "x", "w", "y"}) m.mutable_graph()->add_output()->set_name(name);
   const Graph g = import(m);
   Names outputs;

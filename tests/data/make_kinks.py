@@ -152,6 +152,14 @@ def normalizations():
         row("attention", F.scaled_dot_product_attention, q, k, v)
         row("attention", lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), q, k, v,
             [[False, False, False], [True, False, True]])
+    row("attention_sinks", attention_with_sinks, q, k, v, [math.sqrt(2.0)])  # ties with the first row's largest score
+
+
+def attention_with_sinks(q, k, v, sinks):
+    """A score more for each head beside those of the keys, whose value is 0."""
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    beside = sinks[None, :, None, None].expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat([scores, beside], -1), -1)[..., :-1] @ v
 
 
 def main():

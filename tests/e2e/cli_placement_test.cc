@@ -87,7 +87,7 @@ TEST(CliPlacement, ThePlanToBeginWithIsOfTheSameSettings) {
   EXPECT_EQ(free.code, 0) << free.err;
   EXPECT_NE(free.err.find("is no start: 'fc1' cannot run on node0.host"), std::string::npos) << free.err;
   Words pipeline(asked.begin(), asked.end() - 2);
-  ASSERT_EQ(partita(with(pipeline, {"--search", "pipeline?stages=2", "-o", plan})).code, 0);
+  ASSERT_EQ(partita(with(pipeline, {"--search", "pipeline?stages=2,micro-batches=4", "-o", plan})).code, 0);
   expect_error(with(asked, {"--from", plan}), 3, {plan, "micro-batches", "here it is 1"});
 }
 
@@ -300,7 +300,7 @@ TEST(CliPlacement, PinnedStagesAreRefusedBeforeTheSearch) {
   // A whole plan of a pipeline serves as pins.
   const std::string plan = scratch("plan.json");
   const Words mlp = {"plan", "zoo:mlp", "--batch", "16", "--cluster", "flexflow-p100", "--devices", "2"};
-  json_of(with(mlp, {"--search", "pipeline?stages=2", "-o", plan}));
+  json_of(with(mlp, {"--search", "pipeline?stages=2,micro-batches=4", "-o", plan}));
   for (const char* search : {"pipeline?stages=2", "data-parallel"})
     EXPECT_EQ(partita(with(mlp, {"--search", search, "--pin", plan})).code, 0) << search;
 }

@@ -58,13 +58,12 @@ TEST(CliErrors, OffersMicroBatchesWithRecomputation) {
                  "--search",  "fsdp"};
   const auto peak = [&](const Words& more) -> int64_t { return json_of(with(asked, more))["least_memory_bytes"]; };
   const int64_t micro = peak({"--micro-batch-size", "1"}), layer = peak({"--recompute", "layer"}),
-                both = peak({"--micro-batch-size", "2", "--recompute", "layer"});
+                both = peak({"--micro-batch-size", "1", "--recompute", "layer"});
   ASSERT_LT(both, std::min(micro, layer) * 0.97);
   asked.insert(asked.end(), {"--memory-limit", std::to_string((both + std::min(micro, layer)) / 2) + "B"});
   const Outcome o = partita(asked);
   EXPECT_EQ(o.code, 4) << o.err;
-  EXPECT_TRUE(std::regex_search(o.err, std::regex("it fits with --micro-batch-size [2-4] --recompute layer \\(")))
-      << o.err;
+  EXPECT_TRUE(std::regex_search(o.err, std::regex("it fits with --micro-batch-size [0-9]+ --recompute layer \\("))) << o.err;
 }
 
 // A bound of `exact` is of the step as it was asked for.
@@ -98,7 +97,7 @@ TEST(CliErrors, OffersWhatChangesSomethingAndTheFastestFirst) {
   EXPECT_EQ(one.find("--micro-batch-size"), std::string::npos) << one;
   const std::string several = refused("128", "150MB");
   std::smatch size;
-  ASSERT_TRUE(std::regex_search(several, size, std::regex("--micro-batch-size ([0-9]+) \\("))) << several;
+  ASSERT_TRUE(std::regex_search(several, size, std::regex("--micro-batch-size ([0-9]+) "))) << several;
   EXPECT_GT(std::stoi(size[1].str()), 1) << several;
   std::vector<double> times;
   const std::regex offer("a device, ([0-9.]+) ms a step");

@@ -114,7 +114,7 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   expect_keys(show,
               {"schema_version", "name", "inputs", "outputs", "parameters", "active_parameters", "parameter_bytes",
                "repeats", "ops", "ops_forward", "flops_per_step", "activation_bytes", "tied", "untrained",
-               "with_normalization", "perhaps_buffers"},
+               "with_normalization", "perhaps_buffers", "other_shapes", "rounded"},
               {"why_not_trained"});
   EXPECT_EQ(show["parameters"], 61706);
   EXPECT_EQ(show["parameter_bytes"], 4 * 61706);

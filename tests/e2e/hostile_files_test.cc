@@ -125,7 +125,7 @@ TEST(HostileFiles, ThatAreNoFiles) {
     expect_cheap_error({command, scratch("loop.json")}, {"loop.json: cannot be read"});
   expect_cheap_error({"show", far + ".onnx"}, {"cannot be read: File name too long"});
   expect_cheap_error({"show", far + ".json"}, {"cannot be read: File name too long"});
-  expect_cheap_error({"show", far}, {"unknown model"});
+  expect_cheap_error({"show", far}, {"no such file or folder"});
   expect_cheap_error({"train", "zoo:mlp", "--search", "single", "--weights", far},
                      {"cannot be read: File name too long"});
   expect_cheap_error({"plan", "zoo:mlp", "--cluster", far}, {"neither a file that can be read nor a preset"});

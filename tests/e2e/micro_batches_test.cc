@@ -403,9 +403,9 @@ TEST(MicroBatchCount, OfAModelThatHasNoParts) {
 TEST(MicroBatchCount, IsLessWhereGroupsAreFewer) {
   const Planned p = with_open_count("zoo:resnet-18?image=32,width=8", "pipeline?stages=4", 4, 32,
                                     [](Request& r) { r.batch_norm_groups = "8"; });
-  EXPECT_EQ(p.plan.model.micro_batches, 8);
+  EXPECT_LE(p.plan.model.micro_batches, 8);
   ASSERT_FALSE(p.search.notes.empty());
-  EXPECT_TRUE(p.search.notes[0].starts_with("8 micro-batches, so that stages wait longer for each other: "));
+  EXPECT_NE(p.search.notes[0].find("that were compared (8, 4, 2, 1)"), std::string::npos) << p.search.notes[0];
 }
 
 // Groups by name follow the count, whoever chooses it.

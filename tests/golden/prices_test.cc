@@ -27,8 +27,8 @@ namespace {
 // What multiplies matrices, by hand: a unit for matrix products can serve it, in the dtype of its operands. Everything
 // else computes in float32, or in float64.
 const std::set<std::string> kMatrixProducts = {
-    "matmul", "matmul_nt",        "matmul_tn",          "matmul_tn_sum", "linear",        "gate_linear",
-    "conv2d", "conv2d_data_grad", "conv2d_weight_grad", "attention",     "attention_grad"};
+    "matmul", "matmul_nt",        "matmul_tn",          "matmul_tn_sum", "linear",          "gate_linear",
+    "conv2d", "conv2d_data_grad", "conv2d_weight_grad", "attention",     "attention_sinks", "attention_grad"};
 
 bool multiplies_matrices(const std::string& definition) { return kMatrixProducts.contains(definition); }
 
@@ -112,7 +112,7 @@ TEST(Prices, EveryDefinitionInEveryDType) {
   EXPECT_TRUE(off.empty()) << fmt::format("{}", fmt::join(off, "\n"));
 }
 
-// Of all operations, attention and its gradient alone are fused attention, and have two and five products.
+// Attention, with sinks or without, and its gradient alone are fused attention, and have two and five products.
 TEST(KernelForms, OfEveryDefinition) {
   const auto registry = standard_ops();
   for (const OpDefinition* definition : registry->all())
@@ -121,8 +121,9 @@ TEST(KernelForms, OfEveryDefinition) {
       const tdl::Bound& bound = *one.graph.ops.back().bound;
       const KernelForm form = form_of(bound, 0, static_cast<int>(bound.stages.size()));
       const std::string& name = definition->name;
-      EXPECT_EQ(form.fused_attention, name == "attention" || name == "attention_grad") << name;
-      EXPECT_EQ(form.products.size(), name == "attention"         ? 2u
+      const bool forward = name == "attention" || name == "attention_sinks";
+      EXPECT_EQ(form.fused_attention, forward || name == "attention_grad") << name;
+      EXPECT_EQ(form.products.size(), forward                     ? 2u
                                       : name == "attention_grad"  ? 5u
                                       : multiplies_matrices(name) ? 1u
                                                                   : 0u)
