@@ -63,7 +63,8 @@ TEST(CliErrors, OffersMicroBatchesWithRecomputation) {
   asked.insert(asked.end(), {"--memory-limit", std::to_string((both + std::min(micro, layer)) / 2) + "B"});
   const Outcome o = partita(asked);
   EXPECT_EQ(o.code, 4) << o.err;
-  EXPECT_TRUE(std::regex_search(o.err, std::regex("it fits with --micro-batch-size [0-9]+ --recompute layer \\("))) << o.err;
+  EXPECT_TRUE(std::regex_search(o.err, std::regex("it fits with --micro-batch-size [0-9]+ --recompute layer \\(")))
+      << o.err;
 }
 
 // A bound of `exact` is of the step as it was asked for.
