@@ -54,13 +54,16 @@ TEST(CliProfile, HasEveryKernelThatPlansOfTheModelAskFor) {
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_NE(again.out.find("0 kernels and 0 points of curves now"), std::string::npos) << again.out;
   EXPECT_TRUE(Json::parse(contents(file)) == profile);
-  // Where runs were much longer than their medians, that is said.
-  EXPECT_EQ(again.err.find("often interrupted"), std::string::npos) << again.err;
-  Json interrupted_often = profile;
-  for (Json& kernel : interrupted_often["kernels"]) kernel["mean_us"] = 3 * kernel["us"].get<double>();
-  const Outcome often = partita(profile_of(put("often.json", interrupted_often.dump()), {kModel}));
-  EXPECT_NE(often.err.find("often interrupted: their runs took 3.0 times their medians"), std::string::npos)
-      << often.err;
+  // If runs were much longer than their medians, that is said. The measured means are not asked: a busy machine has
+  // other ones.
+  const auto told_of_means = [&profile](double times) {
+    Json changed = profile;
+    for (Json& kernel : changed["kernels"]) kernel["mean_us"] = times * kernel["us"].get<double>();
+    return partita(profile_of(put("means.json", changed.dump()), {kModel})).err;
+  };
+  EXPECT_EQ(told_of_means(1).find("often interrupted"), std::string::npos);
+  const std::string often = told_of_means(3);
+  EXPECT_NE(often.find("often interrupted: their runs took 3.0 times their medians"), std::string::npos) << often;
   const Json other =
       json_of({"plan", "zoo:mlp?width=24,batch=8,layers=2", "--devices", "2", "--search", "tofu", "--profile", file});
   EXPECT_GT(other["estimated_kernels"], 0);
