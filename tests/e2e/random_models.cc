@@ -43,14 +43,14 @@ const T& drawn(Rng& rng, const std::vector<T>& from) {
 
 Request request_of_pair(const RandomPair& pair, const std::string& file) {
   Request request;
-  request.model = file;
+  request.model = file;  // of the zoo: its name
   request.search = pair.search;
   request.cluster = pair.cluster.substr(0, pair.cluster.find('/'));
   if (const auto at = pair.cluster.find('/'); at != std::string::npos)
     request.devices = std::stoi(pair.cluster.substr(at + 1));
   request.objective = *objective_of(pair.objective);
   request.dtype = parse_dtype(pair.dtype);
-  request.loss = pair.loss;
+  if (!pair.loss.empty()) request.loss = pair.loss;
   if (pair.optimizer == "momentum") request.optimizer.momentum = 0.9;
   else if (pair.optimizer == "clipped") request.optimizer.clip_norm = 0.5;
   else request.optimizer.kind = pair.optimizer;
@@ -141,26 +141,100 @@ std::vector<RandomModel> read_random_models(const std::string& path) {
   return list;
 }
 
-RandomPair random_pair(uint64_t seed, std::size_t index, const std::vector<RandomModel>& models) {
-  static const std::vector<std::string> searches = every_search();
+namespace {
+
+void add_option(std::string& search, const std::string& option) {
+  search += (search.find('?') == std::string::npos ? "?" : ",") + option;
+}
+
+// One device type or two, one memory or several hosts.
+std::string drawn_cluster(Rng& rng) {
+  const int64_t devices = rng.between(2, 7);
+  return rng.below(5) == 0 ? fmt::format("dgx-1/{}", devices) : fmt::format("local:{}", devices);
+}
+
+const std::vector<std::string>& drawn_dtypes() {
   static const std::vector<std::string> dtypes{"float64", "float64", "float64", "float64",  "float64",
                                                "float64", "float32", "float32", "bfloat16", "float16"};
-  static const std::vector<std::string> losses{"mse", "mse", "mse", "elementwise", "bce_with_logits", "cross_entropy"},
-      optimizers{"sgd", "momentum", "clipped"};
+  return dtypes;
+}
+
+const std::vector<std::string> kOptimizers{"sgd", "momentum", "clipped"};
+
+// `N` stands for a small number, which is a part of the devices, or not.
+std::string drawn_value(Rng& rng, const std::vector<std::string>& values) {
+  const std::string value = drawn(rng, values);
+  return value == "N" ? std::to_string(rng.between(2, 3)) : value;
+}
+
+}  // namespace
+
+RandomPair random_pair(uint64_t seed, std::size_t index, const std::vector<RandomModel>& models) {
+  static const std::vector<std::string> searches = every_search();
+  static const std::vector<std::string> losses{"mse", "mse", "mse", "elementwise", "bce_with_logits", "cross_entropy"};
   Rng rng(seed * 0x9E3779B97F4A7C15ull + index);
   RandomPair pair;
   pair.model = index % models.size();
   pair.search = drawn(rng, searches);
-  const int64_t devices = rng.between(2, 7);
-  pair.cluster = rng.below(5) == 0 ? fmt::format("dgx-1/{}", devices) : fmt::format("local:{}", devices);
+  pair.cluster = drawn_cluster(rng);
   pair.objective = rng.below(2) == 0 ? "comm" : "time";
-  pair.dtype = drawn(rng, dtypes);
+  pair.dtype = drawn(rng, drawn_dtypes());
   pair.loss = drawn(rng, losses);
-  pair.optimizer = drawn(rng, optimizers);
+  pair.optimizer = drawn(rng, kOptimizers);
   static const std::vector<std::string> buckets{"", "bucket=0", "bucket=100B", "bucket=2kB"};  // "": all in one, mostly
-  if (const std::string& bucket = drawn(rng, buckets); !bucket.empty())
-    pair.search += (pair.search.find('?') == std::string::npos ? "?" : ",") + bucket;
+  if (const std::string& bucket = drawn(rng, buckets); !bucket.empty()) add_option(pair.search, bucket);
   return pair;
+}
+
+RandomPair random_zoo_pair(uint64_t seed, std::size_t index, const std::vector<RandomModel>& models) {
+  Rng rng(seed * 0x9E3779B97F4A7C15ull + index);
+  RandomPair pair;
+  pair.model = index % models.size();
+  const SearchEntry& entry = searches()[rng.below(searches().size())];
+  pair.search = entry.name;
+  for (const auto& [option, values] : entry.options)
+    if (rng.below(5) < 2)
+      if (const std::string value = drawn_value(rng, values); value != "PxQ")
+        add_option(pair.search, option + "=" + value);
+  pair.cluster = drawn_cluster(rng);
+  pair.objective = rng.below(2) == 0 ? "comm" : "time";
+  pair.dtype = drawn(rng, drawn_dtypes());
+  static const std::vector<std::string> more{"",
+                                             "bucket=0",
+                                             "bucket=2kB",
+                                             "micro-batches=2",
+                                             "micro-batches=3",
+                                             "micro-batches=4",
+                                             "recompute=cheap",
+                                             "recompute=attention",
+                                             "recompute=layer"};
+  for (int i = 0; i < 2; ++i)
+    if (const std::string& option = drawn(rng, more);
+        !option.empty() && pair.search.find(option.substr(0, option.find('='))) == std::string::npos)
+      add_option(pair.search, option);
+  static const std::vector<std::string> optimizers{"sgd", "momentum", "clipped", "adamw", "adagrad"};
+  pair.optimizer = drawn(rng, optimizers);
+  return pair;
+}
+
+std::vector<RandomModel> small_zoo_models() {
+  std::vector<RandomModel> models;
+  for (const char* name : {
+           "zoo:mlp?layers=3,width=12,batch=12",
+           "zoo:lenet?batch=6,image=16,channels=2,classes=5",
+           "zoo:resnet-18?image=32,batch=4",
+           "zoo:rnnlm?steps=3,layers=2,hidden=10,vocabulary=7,batch=8",
+           "zoo:nmt?steps=2,hidden=8,vocabulary=9,batch=6",
+           "zoo:wide-deep?batch=6,vocabulary=9,fields=3,dense=4,embedding=6,layers=2,width=8",
+           "zoo:transformer?layers=3,hidden=12,heads=2,steps=4,vocabulary=11,batch=8",
+           "zoo:transformer?layers=2,hidden=12,heads=3,steps=4,vocabulary=11,batch=6,dropout=0.1,fine=true",
+           "zoo:gpt2?layers=4,hidden=16,heads=4,steps=4,vocabulary=11,batch=8",
+           "zoo:bert-base?layers=2,hidden=12,heads=2,steps=4,vocabulary=11,batch=6",
+           "zoo:llama-3-8b?layers=2,hidden=16,heads=4,key_heads=2,inner=24,steps=4,vocabulary=11,batch=8",
+           "zoo:moe?hidden=12,steps=5,vocabulary=11,experts=4,groups=2,batch=8",
+       })
+    models.push_back({name, "", {}, {}});
+  return models;
 }
 
 std::string commands(const RandomPair& pair, const std::string& file) {
@@ -168,64 +242,90 @@ std::string commands(const RandomPair& pair, const std::string& file) {
   const std::string cluster =
       at == std::string::npos ? pair.cluster
                               : fmt::format("{} --devices {}", pair.cluster.substr(0, at), pair.cluster.substr(at + 1));
+  const std::string loss = pair.loss.empty() ? "" : " --loss " + pair.loss;
   const std::string optimizer = pair.optimizer == "momentum"  ? "sgd --momentum 0.9"
                                 : pair.optimizer == "clipped" ? "sgd --clip-norm 0.5"
                                                               : pair.optimizer;
+  const std::string run = file.starts_with("zoo:") ? ""
+                                                   : fmt::format("partita run p.json --inputs {}.npz -o out.npz && ",
+                                                                 file.substr(0, file.rfind('.')));
   return fmt::format(
-      "partita plan {0} --cluster {1} --search '{2}' --objective {3} --dtype {4} --loss {5} --optimizer {6} "
+      "partita plan '{0}' --cluster {1} --search '{2}' --objective {3} --dtype {4}{5} --optimizer {6} "
       "--max-steps {7} -o p.json && partita check p.json && "
-      "partita simulate p.json && partita run p.json --inputs {8}.npz -o out.npz && partita train p.json --steps {9} "
-      "--verify serial",
-      file, cluster, pair.search, pair.objective, pair.dtype, pair.loss, optimizer, kBudget,
-      file.substr(0, file.rfind('.')), kSteps);
+      "partita simulate p.json && {8}partita train p.json --steps {9} --verify serial",
+      file, cluster, pair.search, pair.objective, pair.dtype, loss, optimizer, kBudget, run, kSteps);
 }
+
+namespace {
+
+// A graph of the pair's loss, or of its output alone where that loss does not take it: then `refused` says why.
+LoadedModel loaded_for(Request& request, Runner& runner, std::string& refused) {
+  LoadedModel loaded = load_model(request, runner);
+  try {
+    training_graph(loaded, request, runner);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    refused = error.what();
+    request.loss = "elementwise";
+    loaded = load_model(request, runner);
+    training_graph(loaded, request, runner);
+  }
+  return loaded;
+}
+
+std::string serial_difference(const RandomModel& model, Request request, Runner& runner) {
+  request.search = "single";
+  request.cluster = "local:1";
+  request.devices = 0;
+  request.dtype = DType::kFloat64;
+  return differences(forward_of(plan_model(request, runner), model.in), model.out, kForward);
+}
+
+// The steps of try_pair; `at` is the one that it is in.
+void try_steps(const RandomModel& model, Request request, const std::string& file, std::string& at,
+               PairOutcome& outcome) {
+  Runner runner;
+  const bool has_reference = !model.proto.empty();
+  const auto differs = [&outcome, &at](const std::string& difference) {
+    if (!difference.empty()) outcome.fault = at + ": " + difference;
+    return !difference.empty();
+  };
+  loaded_for(request, runner, outcome.refused);
+  at = "serial";
+  if (has_reference && differs(serial_difference(model, request, runner))) return;
+  at = "plan";
+  const Planned planned = plan_model(request, runner);
+  if (planned.search.estimate) return;  // no plan
+  at = "check and simulate";
+  if (differs(written_and_read(planned, file))) return;
+  at = "parallel";
+  if (has_reference && request.dtype == DType::kFloat64 &&
+      differs(differences(forward_of(planned, model.in), model.out, kForward)))
+    return;
+  at = "train";
+  if (!outcome.refused.empty() || !has_labels_a_sample(planned.training)) return;
+  outcome.trained = !differs(trained(planned, request.dtype));
+}
+
+// What a search, or the loss, may say to a model or to options that were drawn.
+bool may_refuse(const Error& error, const std::string& at, const RandomModel& model, const RandomPair& pair) {
+  if (error.code() == ExitCode::kInfeasible) return true;
+  const bool drawn_options = model.proto.empty() && at == "plan";
+  if (error.code() == ExitCode::kUsage) return drawn_options;
+  const bool estimates = parse_search(pair.search).entry->estimates;  // not of every cluster, nor without a batch
+  return error.code() == ExitCode::kBadInput && (at == "import" || at == "train" || estimates || drawn_options);
+}
+
+}  // namespace
 
 PairOutcome try_pair(const RandomModel& model, const RandomPair& pair, const std::string& file) {
   PairOutcome outcome;
   std::string at = "import";
   try {
-    write_file(file, model.proto);
-    Request request = request_of_pair(pair, file);
-    Runner runner;
-    LoadedModel loaded = load_model(request, runner);
-    try {
-      training_graph(loaded, request, runner);
-    } catch (const Error& error) {  // the loss does not take this output, say
-      if (error.code() != ExitCode::kBadInput) throw;
-      outcome.refused = error.what();
-      request.loss = "elementwise";
-      loaded = load_model(request, runner);
-      training_graph(loaded, request, runner);
-    }
-    at = "serial";
-    Request serial = request;
-    serial.search = "single";
-    serial.cluster = "local:1";
-    serial.devices = 0;
-    serial.dtype = DType::kFloat64;
-    if (outcome.fault = differences(forward_of(plan_model(serial, runner), model.in), model.out, kForward);
-        !outcome.fault.empty())
-      return outcome.fault = "serial: " + outcome.fault, outcome;
-    at = "plan";
-    const Planned planned = plan_model(request, runner);
-    if (planned.search.estimate) return outcome;  // no plan
-    at = "check and simulate";
-    if (outcome.fault = written_and_read(planned, file); !outcome.fault.empty()) return outcome;
-    at = "parallel";
-    if (request.dtype == DType::kFloat64)
-      if (outcome.fault = differences(forward_of(planned, model.in), model.out, kForward); !outcome.fault.empty())
-        return outcome.fault = "parallel: " + outcome.fault, outcome;
-    at = "train";
-    if (!outcome.refused.empty()) return outcome;
-    if (!has_labels_a_sample(planned.training)) return outcome;
-    outcome.fault = trained(planned, request.dtype);
-    outcome.trained = true;
+    if (!model.proto.empty()) write_file(file, model.proto);
+    try_steps(model, request_of_pair(pair, model.proto.empty() ? model.name : file), file, at, outcome);
   } catch (const Error& error) {
-    const bool estimates =
-        parse_search(pair.search).entry->estimates;  // not of every cluster, nor of a model without a batch
-    const bool may = error.code() == ExitCode::kInfeasible ||
-                     (error.code() == ExitCode::kBadInput && (at == "import" || at == "train" || estimates));
-    (may ? outcome.refused : outcome.fault) = fmt::format("{}: {}", at, error.what());
+    (may_refuse(error, at, model, pair) ? outcome.refused : outcome.fault) = fmt::format("{}: {}", at, error.what());
   } catch (const std::exception& error) {
     outcome.fault = fmt::format("{}: {}", at, error.what());
   }

@@ -10,7 +10,7 @@ namespace partita {
 
 struct RandomModel {
   std::string name;   // its number in the file
-  std::string proto;  // the bytes of the ONNX file
+  std::string proto;  // the bytes of the ONNX file; empty: `name` is a model of the zoo, and has no reference
   Arrays in, out;     // `out`: the reference evaluator's, in float64
 };
 
@@ -20,11 +20,16 @@ std::vector<RandomModel> read_random_models(const std::string& path);
 // One model under one plan.
 struct RandomPair {
   std::size_t model = 0;
-  std::string search, cluster, objective, dtype, loss, optimizer;
+  std::string search, cluster, objective, dtype, loss, optimizer;  // loss empty: the model's own
 };
+
+// Small models of the zoo.
+std::vector<RandomModel> small_zoo_models();
 
 // Pair `index` of a seed: the same whatever the others are.
 RandomPair random_pair(uint64_t seed, std::size_t index, const std::vector<RandomModel>& models);
+// The same with several options of the search at once, micro-batches, and the model's own loss.
+RandomPair random_zoo_pair(uint64_t seed, std::size_t index, const std::vector<RandomModel>& models);
 
 // The commands that do the same.
 std::string commands(const RandomPair& pair, const std::string& file);
@@ -35,8 +40,8 @@ struct PairOutcome {
   bool trained = false;
 };
 
-// Serial forward pass against the reference, the plan written, read, checked and simulated, its forward pass against
-// the reference, and in float64 its training against the serial one. `file`: where the model lies.
+// Serial forward pass against the reference, if there is one, the plan written, read, checked and simulated, its
+// forward pass against the reference, and in float64 its training against the serial one. `file`: where the model lies.
 PairOutcome try_pair(const RandomModel& model, const RandomPair& pair, const std::string& file);
 
 }  // namespace partita

@@ -77,6 +77,22 @@ TEST(RandomModels, SixtyPairs) {
   EXPECT_GE(tally.trained, 20);
 }
 
+TEST(RandomModels, ThirtyPairsOfTheZoo) {
+  constexpr uint64_t kSeed = 1;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
+  const std::vector<RandomModel> models = small_zoo_models();
+  Tally tally;
+  for (std::size_t i = 0; i < 30; ++i) {
+    const RandomPair pair = random_zoo_pair(kSeed, i, models);
+    const std::string command = commands(pair, models[pair.model].name);
+    std::printf("pair %zu: %s\n", i, command.c_str());
+    std::fflush(stdout);
+    tally.add(try_pair(models[pair.model], pair, fmt::format("{}/zoo-{}", folder(), i)), command);
+  }
+  tally.print();
+  EXPECT_GE(tally.trained, 15);
+}
+
 // Parameters without a gradient; digits of extent 1 (groups of one input channel); a product of parts that becomes a
 // sum of parts.
 TEST(RandomModels, FoundByOthers) {
@@ -119,6 +135,7 @@ PairOutcome heard(const std::string& line) {
 // what is left.
 void try_in_child(const RandomModel& model, const std::vector<RandomPair>& pairs, const std::string& file,
                   Tally& tally) {
+  const std::string& named = model.proto.empty() ? model.name : file;
   std::size_t done = 0;
   while (done < pairs.size()) {
     int ends[2];
@@ -141,25 +158,47 @@ void try_in_child(const RandomModel& model, const std::vector<RandomPair>& pairs
     int status = 0;
     waitpid(child, &status, 0);
     for (std::size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1, ++done)
-      tally.add(heard(text.substr(at, end - at)), commands(pairs[done], file));
+      tally.add(heard(text.substr(at, end - at)), commands(pairs[done], named));
     if (done < pairs.size()) {
       tally.add(
           {"",
            WIFSIGNALED(status) ? fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
                                : fmt::format("ended with {}", WEXITSTATUS(status)),
            false},
-          commands(pairs[done], file));
+          commands(pairs[done], named));
       ++done;
     }
   }
 }
 
+// Pairs first to last - 1 of a list of models, each model's in children; `where` names a model's file.
+template <typename Draw, typename Where>
+void try_in_children(const std::vector<RandomModel>& models, std::size_t first, std::size_t last, Draw draw,
+                     Where where) {
+  Tally tally;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    std::vector<RandomPair> pairs;
+    for (std::size_t i = first; i < last; ++i)
+      if (i % models.size() == m) pairs.push_back(draw(i));
+    try_in_child(models[m], pairs, where(models[m]), tally);
+    if (m % 50 == 49 || m + 1 == models.size()) std::printf("%zu models\n", m + 1), tally.print(), std::fflush(stdout);
+  }
+  EXPECT_EQ(tally.pairs, static_cast<int>(last - first));
+}
+
+// PARTITA_RANDOM_SEED draws others.
+uint64_t long_seed() {
+  const char* given = std::getenv("PARTITA_RANDOM_SEED");
+  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 2;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
 // Made by tests/data/make_random_models.py in the build folder; skipped where the packages of
 // tests/data/requirements.txt are not there.
 TEST(LongRandomModels, FiveThousandPairs) {
-  constexpr uint64_t seed = 2;
+  const uint64_t seed = long_seed();
   constexpr std::size_t kModels = 1000, kPairs = 5000;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   const std::string path = fmt::format("{}/{}.npz", folder(), seed);
   const std::string make =
       fmt::format("{} {}/tests/data/make_random_models.py --seed {} --count {} --out {} --folder {}/{}", PARTITA_PYTHON,
@@ -167,14 +206,18 @@ TEST(LongRandomModels, FiveThousandPairs) {
   if (std::string(PARTITA_PYTHON).empty() || std::system(make.c_str()) != 0)
     GTEST_SKIP() << make << ": no Python with the packages of tests/data/requirements.txt";
   const std::vector<RandomModel> models = read_random_models(path);
-  Tally tally;
-  for (std::size_t m = 0; m < models.size(); ++m) {
-    std::vector<RandomPair> pairs;
-    for (std::size_t i = m; i < kPairs; i += kModels) pairs.push_back(random_pair(seed, i, models));
-    try_in_child(models[m], pairs, fmt::format("{}/{}/{}.onnx", folder(), seed, models[m].name), tally);
-    if (m % 50 == 49) std::printf("%zu models\n", m + 1), tally.print(), std::fflush(stdout);
-  }
-  EXPECT_EQ(tally.pairs, static_cast<int>(kPairs));
+  try_in_children(
+      models, 0, kPairs, [&](std::size_t i) { return random_pair(seed, i, models); },
+      [seed](const RandomModel& model) { return fmt::format("{}/{}/{}.onnx", folder(), seed, model.name); });
+}
+
+// Several options of a search at once, micro-batches, recomputation, optimizers with states.
+TEST(LongRandomModels, TwoThousandPairsOfTheZoo) {
+  const uint64_t seed = long_seed();
+  const std::vector<RandomModel> models = small_zoo_models();
+  try_in_children(
+      models, 0, 2000, [&](std::size_t i) { return random_zoo_pair(seed, i, models); },
+      [&](const RandomModel& model) { return fmt::format("{}/zoo-{}", folder(), &model - models.data()); });
 }
 
 }  // namespace
