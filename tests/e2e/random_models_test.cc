@@ -194,17 +194,18 @@ uint64_t long_seed() {
   return seed;
 }
 
-// Made by tests/data/make_random_models.py in the build folder; skipped where the packages of
-// tests/data/requirements.txt are not there.
+// Made by tests/data/make_random_models.py in the build folder; skipped where the packages that it imports are not
+// there (tools/setup.sh --tests).
 TEST(LongRandomModels, FiveThousandPairs) {
   const uint64_t seed = long_seed();
   constexpr std::size_t kModels = 1000, kPairs = 5000;
   const std::string path = fmt::format("{}/{}.npz", folder(), seed);
-  const std::string make =
-      fmt::format("{} {}/tests/data/make_random_models.py --seed {} --count {} --out {} --folder {}/{}", PARTITA_PYTHON,
-                  PARTITA_SOURCE_DIR, seed, kModels, path, folder(), seed);
+  const std::string make = fmt::format(
+      "{0} {1}/tools/isolated.py {1}/tests/data/make_random_models.py --seed {2} --count {3} --out {4} --folder "
+      "{5}/{2}",
+      PARTITA_PYTHON, PARTITA_SOURCE_DIR, seed, kModels, path, folder());
   if (std::string(PARTITA_PYTHON).empty() || std::system(make.c_str()) != 0)
-    GTEST_SKIP() << make << ": no Python with the packages of tests/data/requirements.txt";
+    GTEST_SKIP() << make << ": no Python with the packages that tools/setup.sh --tests installs";
   const std::vector<RandomModel> models = read_random_models(path);
   try_in_children(
       models, 0, kPairs, [&](std::size_t i) { return random_pair(seed, i, models); },
