@@ -2,14 +2,16 @@
 """Pesto's eleven models on two V100: the tables of docs/reproduction.md (Figures 5, 7 and 8, Tables 1 to 3).
 
     tools/place_variants.py [--partita build/release/partita] [--seconds 60] [--only NAME,..] [--limit 0.6]
-                            [--sweeps | --tables]
+                            [--sweeps | --tables | --merges]
 
 Plans each model with one device, experts' placement, Baechi's three rules, Pesto's integer program (60 s of the
 solver, unless --seconds says otherwise) and our search, on dgx-1 with 2 devices of 16 GB. Times are predicted steps.
+Experts and Pesto have two columns: in the framework's order, as in the paper, and with a kept schedule that takes the
+longest way to the end first (order=critical), which the paper's experts have not. Baechi's are in the framework's.
 --limit F: each device has F of the memory that the step takes on one device. --sweeps: the figures of RNNLM-2 and
 NMT-2 alone: congestion (Figure 5), and devices and links of other speeds (Figure 8). --tables: how many operations
 are how long (Table 1), how long placement takes (Table 2), and placement + steps as a part of what the expert's steps
-take (Table 3), each beside the paper's.
+take (Table 3), each beside the paper's. --merges: Pesto by each way of coarsening, on one model of each family.
 """
 import json
 import re
@@ -38,7 +40,7 @@ VARIANTS = {
     "NASNet-6-148": "zoo:nasnet?batch=32,cells=6,filters=3552",
     "NASNet-6-168": "zoo:nasnet?batch=32,cells=6,filters=4032",
 }
-EXPERT = ["expert-placement", "expert-placement?order=framework"]
+EXPERT, CRITICAL_EXPERT = "expert-placement?order=framework", "expert-placement"
 BAECHI = ["baechi-mtopo", "baechi-metf", "baechi-msct"]
 # Table 1: how many operations take less than 10 us, up to 100 us, and longer.
 OF_TABLE_1 = {
@@ -66,10 +68,13 @@ def rows_of(partita, model, searches, options, cluster="dgx-1"):
     return dict(zip(searches, json.loads(result.stdout)["rows"]))
 
 
-def best(rows, searches):
-    """The shortest step (ms) of these searches; None where none has a plan."""
-    steps = [rows[s]["step_time_us"] / 1e3 for s in searches if "step_time_us" in rows[s]]
-    return min(steps, default=None)
+def step(row):
+    """Of a row, ms; None where it has no plan."""
+    return row["step_time_us"] / 1e3 if "step_time_us" in row else None
+
+
+def shortest(steps):
+    return min((s for s in steps if s is not None), default=None)
 
 
 def ms(step):
@@ -80,19 +85,30 @@ def less(step, other):
     return "-" if step is None or other is None else f"{100 * (1 - step / other):.0f}%"
 
 
+def pestos(seconds):
+    """Its searches: in the framework's order, and longest ways first."""
+    return f"pesto?seconds={seconds}", f"pesto?seconds={seconds},order=critical"
+
+
+KINDS = ("one", "expert", "critical expert", "baechi", "pesto", "critical pesto", "ours")  # columns of the table
+
+
 def steps_of(args, name):
-    """The rows of a variant and what they say, ms; None where nothing has a plan."""
-    options, pesto = [], f"pesto?seconds={args.seconds}"
+    """The steps of a variant by KINDS and the best `other` than Pesto's and ours, ms (None: no plan), its operations,
+    and the seconds of Pesto and ours."""
+    options, (pesto, critical_pesto) = [], pestos(args.seconds)
     if args.limit:
         single = rows_of(args.partita, VARIANTS[name], ["single"], ["--memory-limit", "1TB"])["single"]
         options = ["--memory-limit", str(int(args.limit * single["least_memory_bytes"]))]
-    rows = rows_of(args.partita, VARIANTS[name], ["single", *EXPERT, *BAECHI, pesto, "placement"], options)
+    rows = rows_of(args.partita, VARIANTS[name],
+                   ["single", EXPERT, CRITICAL_EXPERT, *BAECHI, pesto, critical_pesto, "placement"], options)
     for search, row in rows.items():
         if "reason" in row:
             print(f"{name}, {search}: {row['reason'][:200]}", file=sys.stderr)
-    steps = {"one": best(rows, ["single"]), "expert": best(rows, EXPERT), "baechi": best(rows, BAECHI),
-             "pesto": best(rows, [pesto]), "ours": best(rows, ["placement"])}
-    steps["other"] = min((steps[s] for s in ("one", "expert", "baechi") if steps[s] is not None), default=None)
+    steps = {"one": step(rows["single"]), "expert": step(rows[EXPERT]), "critical expert": step(rows[CRITICAL_EXPERT]),
+             "baechi": shortest(step(rows[s]) for s in BAECHI), "pesto": step(rows[pesto]),
+             "critical pesto": step(rows[critical_pesto]), "ours": step(rows["placement"])}
+    steps["other"] = shortest(steps[kind] for kind in ("one", "expert", "critical expert", "baechi"))
     ops = next((int(r["counters"]["ops"]) for r in rows.values() if "ops" in r.get("counters", {})), 0)
     seconds = ", ".join(f"{rows[s]['search_seconds']:.0f}" if "search_seconds" in rows[s] else "-"
                         for s in (pesto, "placement"))
@@ -106,19 +122,22 @@ def over(variants, other):
 
 def table(args):
     """Prints the table and its means; returns the steps of the variants (steps_of)."""
-    print("| model | ops | one device | expert | Baechi | Pesto | ours | ours: than the best other | than Pesto | "
-          "seconds of Pesto, ours |\n|---|---|---|---|---|---|---|---|---|---|")
+    against = ("expert", "critical expert", "other", "pesto")
+    print("| model | ops | one device | expert | expert, critical order | Baechi | Pesto | Pesto, critical order | ours "
+          "| ours: than expert | than expert, critical | than the best other | than Pesto | seconds of Pesto, ours |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     variants = []
     for name in args.only or VARIANTS:
         steps, ops, seconds = steps_of(args, name)
         variants.append(steps)
-        times = " | ".join(ms(steps[s]) for s in ("one", "expert", "baechi", "pesto", "ours"))
-        print(f"| {name} | {ops} | {times} | {less(steps['ours'], steps['other'])} | "
-              f"{less(steps['ours'], steps['pesto'])} | {seconds} |", flush=True)
-    ratios = over(variants, "pesto")
-    if ratios:
-        print(f"\nours over Pesto: {statistics.geometric_mean(ratios):.3f} in geometric mean of {len(ratios)}")
-    for other, name in (("other", "the best other"), ("expert", "experts"), ("baechi", "Baechi")):
+        print(f"| {name} | {ops} | {' | '.join(ms(steps[kind]) for kind in KINDS)} | "
+              f"{' | '.join(less(steps['ours'], steps[other]) for other in against)} | {seconds} |", flush=True)
+    print()
+    for other, name in (("pesto", "Pesto"), ("critical pesto", "Pesto in the critical order")):
+        if ratios := over(variants, other):
+            print(f"ours over {name}: {statistics.geometric_mean(ratios):.3f} in geometric mean of {len(ratios)}")
+    for other, name in (("other", "the best other"), ("expert", "experts"),
+                        ("critical expert", "experts in the critical order"), ("baechi", "Baechi")):
         kept = [100 * (1 - ratio) for ratio in over(variants, other)]
         if kept:
             print(f"ours is shorter than {name} by {statistics.mean(kept):.1f}% in the mean of {len(kept)}, "
@@ -155,15 +174,37 @@ def sweeps(args):
     name, model = "RNNLM-2-2048", VARIANTS["RNNLM-2-2048"]
     both = [f"pesto?seconds={args.seconds}", f"pesto?seconds={args.seconds},congestion=no"]
     rows = rows_of(args.partita, model, both, [])
-    print(f"{name}, Pesto with congestion {ms(best(rows, both[:1]))} ms, without {ms(best(rows, both[1:]))} ms")
-    print("\n| model | compute | links | expert | ours | ours shorter by |\n|---|---|---|---|---|---|")
+    print(f"{name}, Pesto with congestion {ms(step(rows[both[0]]))} ms, without {ms(step(rows[both[1]]))} ms")
+    print("\n| model | compute | links | expert | expert, critical order | ours | ours: than expert | "
+          "than expert, critical |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in ("RNNLM-2-2048", "NMT-2-1024"):
             for compute, links in ((0.5, 1), (1, 1), (2, 1), (4, 1), (1, 0.1), (1, 0.5), (1, 2)):
                 cluster = scaled_cluster(args.partita, compute, links, folder)
-                rows = rows_of(args.partita, VARIANTS[name], [*EXPERT, "placement"], [], cluster)
-                expert, ours = best(rows, EXPERT), best(rows, ["placement"])
-                print(f"| {name} | {compute} | {links} | {ms(expert)} | {ms(ours)} | {less(ours, expert)} |", flush=True)
+                searches = [EXPERT, CRITICAL_EXPERT, "placement"]
+                rows = rows_of(args.partita, VARIANTS[name], searches, [], cluster)
+                expert, critical, ours = (step(rows[s]) for s in searches)
+                print(f"| {name} | {compute} | {links} | {ms(expert)} | {ms(critical)} | {ms(ours)} | "
+                      f"{less(ours, expert)} | {less(ours, critical)} |", flush=True)
+
+
+MERGES = ["coarsen=paper,caps=no", "coarsen=paper", "coarsen=heights", "coarsen=parallel"]
+OF_MERGES = ["RNNLM-2-2048", "NMT-2-1024", "Transformer-6-16-2048", "NASNet-6-148"]
+
+
+def merges(args):
+    """Pesto's steps in the framework's order and longest ways first, by each way of coarsening."""
+    print("| model | pesto? | vertices | largest, of the time | longest path | step | step, critical order |\n"
+          "|---|---|---|---|---|---|---|")
+    for name in args.only or OF_MERGES:
+        for merge in MERGES:
+            searches = [f"{pesto},{merge}" for pesto in pestos(args.seconds)]
+            rows = rows_of(args.partita, VARIANTS[name], searches, [])
+            counters = next((row["counters"] for row in rows.values() if "vertices" in row.get("counters", {})), None)
+            vertices = "- | - | -" if counters is None else (
+                f"{int(counters['vertices'])} | {100 * counters['largest_vertex']:.0f}% | "
+                f"{100 * counters['longest_path']:.0f}%")
+            print(f"| {name} | {merge} | {vertices} | {' | '.join(ms(step(rows[s])) for s in searches)} |", flush=True)
 
 
 def durations(partita, model, folder):
@@ -196,12 +237,12 @@ def effort(row, steps):
 def placement_times(args):
     pesto = f"pesto?seconds={args.seconds}"
     print("\n| model | Baechi: minutes | Pesto | ours | the paper's Baechi, Pesto | steps | effort: Baechi | Pesto | ours "
-          "| the paper's Baechi, Pesto |\n|---|---|---|---|---|---|---|---|---|---|")
+          "| expert, critical order | the paper's Baechi, Pesto |\n|---|---|---|---|---|---|---|---|---|---|---|")
     for name, (steps, minutes, efforts) in OF_TABLES_2_AND_3.items():
         if args.only and name not in args.only:
             continue
-        rows = rows_of(args.partita, VARIANTS[name], [*EXPERT, *BAECHI, pesto, "placement"], [])
-        expert = best(rows, EXPERT)
+        rows = rows_of(args.partita, VARIANTS[name], [EXPERT, CRITICAL_EXPERT, *BAECHI, pesto, "placement"], [])
+        expert, critical = step(rows[EXPERT]), step(rows[CRITICAL_EXPERT])
         if expert is None:
             sys.exit(f"{name}: the expert's placement does not fit, so nothing can be set beside it")
         of_expert = steps * expert / 1e3  # what an expert places is known before
@@ -209,6 +250,7 @@ def placement_times(args):
                  for searches in (BAECHI, [pesto], ["placement"])]
         seconds = [f"{row['search_seconds'] / 60:.2f}" if "search_seconds" in row else "-" for row in kinds]
         parts = [f"{effort(row, steps) / of_expert:.2f}" if "step_time_us" in row else "-" for row in kinds]
+        parts.append("-" if critical is None else f"{critical / expert:.2f}")
         print(f"| {name} | {' | '.join(seconds)} | {minutes[0]}, {minutes[1]} | {steps} | {' | '.join(parts)} | "
               f"{efforts[0]:.2f}, {efforts[1]:.2f} |", flush=True)
 
@@ -222,9 +264,10 @@ def main():
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--sweeps", action="store_true")
     which.add_argument("--tables", action="store_true")
+    which.add_argument("--merges", action="store_true")
     args = parser.parse_args()
-    if args.limit and (args.sweeps or args.tables):
-        parser.error("--limit is of the plain table; leave it out beside --sweeps and --tables")
+    if args.limit and (args.sweeps or args.tables or args.merges):
+        parser.error("--limit is of the plain table; leave it out beside --sweeps, --tables and --merges")
     if args.sweeps and args.only:
         parser.error("--sweeps is of RNNLM-2 and NMT-2; leave --only out")
     tabled = [*OF_TABLE_1, *OF_TABLES_2_AND_3]
@@ -234,6 +277,8 @@ def main():
     if args.tables:
         sizes_of_operations(args)
         placement_times(args)
+    elif args.merges:
+        merges(args)
     elif args.sweeps:
         sweeps(args)
     else:

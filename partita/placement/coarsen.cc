@@ -145,6 +145,7 @@ Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options
          "a placement of {} operations is kept in a problem of {}", options.placement.size(), fine.ops.size());
   ensure(options.window.empty() || options.window.size() == fine.ops.size(),
          "windows of {} operations are kept in a problem of {}", options.window.size(), fine.ops.size());
+  ensure(!options.edges_alone || !options.keep_parallel, "merges of edges alone keep nothing parallel");
   placed_ = options.placement.empty() ? std::vector<int>(fine.ops.size(), 0) : options.placement;
   for (size_t o = 0; o < options.window.size(); ++o)
     placed_[o] += options.window[o] * static_cast<int>(fine.devices.size());
@@ -414,6 +415,10 @@ void Coarsener::down_to(int target) {
     set_slack(g);
     const Pairs pairs = kind == Batch::kEdges ? of_edges(g, most) : of_neighbours(g, kind, most);
     apply(pairs);
+    if (options_.edges_alone) {
+      if (pairs.empty()) return;
+      continue;
+    }
     in_round += pairs.size();
     const bool few = pairs.size() * kFew < before;
     if (few && kind != Batch::kHeight) {

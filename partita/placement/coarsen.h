@@ -2,7 +2,8 @@
 //
 // Batches of edges (batch.h) are merged, heaviest edges first (by the time that what the two would exchange takes to
 // cross), until the target is reached or a batch takes few. Then vertices of one height are merged in a batch of their
-// own: no path goes between two of them, and each edge of the merged graph still goes up. Edges follow again.
+// own: no path goes between two of them, and each edge of the merged graph still goes up. Edges follow again. The paper
+// prints batches of edges alone, and no caps on what a vertex has.
 // Two vertices merge only if they can run on the same devices. Where they are of different groups, the groups become
 // one. Neither a vertex nor a group grows beyond its share of all time and memory; an operation or a given group that
 // is beyond it stays as it is.
@@ -22,6 +23,9 @@ namespace partita {
 struct CoarsenOptions {
   // Of the whole problem's: the sum over operations of the time on the device where each is fastest, and of the bytes.
   double time_share = 0.08, memory_share = 0.12;
+  // As the paper prints it: batches of edges until the target is reached or none can be merged. Where many vertices
+  // have one neighbour in common, a batch takes one of them, so there may be thousands of batches.
+  bool edges_alone = false;
   // Makes one value of those with the same producer and the same readers: fewer transfers, the same bytes; the latency
   // is counted once. Results are then left out, as they are not one value's any more.
   bool join_values = false;

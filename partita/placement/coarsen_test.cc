@@ -279,6 +279,7 @@ void random_problems(uint64_t seed, int problems) {
     if (rng.below(2) == 0) options = {.time_share = 0.1 + rng.uniform(), .memory_share = 0.1 + rng.uniform()};
     options.join_values = rng.below(2) == 0;
     options.keep_parallel = rng.below(2) == 0;
+    options.edges_alone = !options.keep_parallel && rng.below(2) == 0;
     if (rng.below(3) == 0) options.placement = random_placement(rng, fine);
     const int target = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(shape.ops)));
     const Coarse c = coarsen(fine, target, options);
@@ -287,7 +288,8 @@ void random_problems(uint64_t seed, int problems) {
     ASSERT_GE(c.problem.ops.size(), static_cast<size_t>(target));
     ASSERT_TRUE(options.placement.empty() ||
                 expanded_placement(c, coarse_placement(c, options.placement)) == options.placement);
-    const bool free = !shape.host && options.placement.empty() && options.time_share >= 1 && options.memory_share >= 1;
+    const bool free = !options.edges_alone && !shape.host && options.placement.empty() && options.time_share >= 1 &&
+                      options.memory_share >= 1;
     ASSERT_TRUE(!free || c.problem.ops.size() == static_cast<size_t>(target));
     check_expansion(rng, fine, c, options.join_values);
     if (!options.join_values) check_memory(rng, fine, c);
@@ -335,6 +337,28 @@ int64_t longest_path(const PlacementProblem& p) {
   return *std::max_element(end.begin(), end.end());
 }
 
+// As printed: nothing without an edge between is merged, so vertices of one height stay apart; what is connected
+// becomes one vertex, however long it is (Corollary 3.6), if no cap is in the way.
+TEST(Coarsen, OfEdgesAlone) {
+  PlacementProblem p = figure6();
+  p.ops[2].reads = {0}, p.ops[3].reads = {1};  // a-c and b-d
+  p.values = {{100, 0, {2}}, {100, 1, {3}}};
+  verify(p);
+  CoarsenOptions options = kNoCaps;
+  EXPECT_EQ(coarsen(p, 1, options).problem.ops.size(), 1U);
+  options.edges_alone = true;
+  EXPECT_EQ(names(coarsen(p, 1, options).problem), (std::vector<std::string>{"a+1", "b+1"}));
+  EXPECT_EQ(coarsen(figure6(), 1, options).problem.ops.size(), 1U);
+  // One value read by five: of a vertex with many neighbours a batch takes one, and batches follow until none has any.
+  p.ops.assign(6, {"a", {1, 1}, 10, -1, {0}});
+  p.ops[0].reads = {};
+  p.values = {{100, 0, {1, 2, 3, 4, 5}}};
+  verify(p);
+  EXPECT_EQ(coarsen(p, 1, options).problem.ops.size(), 1U);
+  options.time_share = 0.5;
+  EXPECT_EQ(coarsen(p, 1, options).problem.ops.size(), 4U);  // three of the six in one
+}
+
 // Batches of edges alone put nearly all on one path.
 TEST(Coarsen, KeepsWhatIsParallel) {
   const PlacementProblem fine = unrolled_problem(2, 100, 1);
@@ -343,6 +367,11 @@ TEST(Coarsen, KeepsWhatIsParallel) {
   EXPECT_EQ(parallel.ops.size(), 200U);
   EXPECT_LT(longest_path(parallel), 2 * longest_path(fine));
   EXPECT_GT(longest_path(plain), 4 * longest_path(fine));
+  CoarsenOptions printed = kNoCaps;
+  printed.edges_alone = true;
+  const PlacementProblem edges = coarsen(fine, 200, printed).problem;
+  EXPECT_EQ(edges.ops.size(), 200U);
+  EXPECT_GT(longest_path(edges), 4 * longest_path(fine));
 }
 
 }  // namespace

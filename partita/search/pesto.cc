@@ -1,5 +1,5 @@
 // Pesto (Hafeez et al. 2021): the step coarsened by batches of merges, placement and order of its vertices by an
-// integer program, and of their operations as the paper does.
+// integer program, and of their operations as the paper does, or by longest ways.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -22,20 +22,29 @@ struct Solved {
   ProgramResult program;
 };
 
-// The program gets so many seconds at most.
-Solved solve(const Problem& problem, const PlacementProblem& fine, double seconds, const Watch& watch) {
+CoarsenOptions coarsening_of(const Problem& problem) {
   CoarsenOptions coarsening;
   coarsening.join_values = true;
+  coarsening.edges_alone = problem.options.at("coarsen") == "paper";
   coarsening.keep_parallel = problem.options.at("coarsen") == "parallel";
+  if (problem.options.at("caps") == "no") coarsening.time_share = coarsening.memory_share = 1;
+  return coarsening;
+}
+
+// The program gets so many seconds at most.
+Solved solve(const Problem& problem, const PlacementProblem& fine, double seconds, const Watch& watch) {
   Solved solved;
-  solved.coarse = coarsen(fine, kVertices, coarsening);
+  solved.coarse = coarsen(fine, kVertices, coarsening_of(problem));
   PlacementProblem& p = solved.coarse.problem;
   if (problem.options.at("balance") == "yes") p = balanced(p);
   std::string why;
   ProgramOptions options;
   options.congestion = problem.options.at("congestion") == "yes";
   const auto start = best_list_schedule(p, {}, why, options.congestion);
-  if (!start) throw Error(ExitCode::kInfeasible, "pesto: " + why);
+  if (!start)
+    throw Error(
+        ExitCode::kInfeasible,
+        fmt::format("pesto: {}{}", why, problem.options.at("caps") == "no" ? "; caps=yes keeps vertices small" : ""));
   if (problem.tell) {
     options.tell = [&](const std::string& what) { problem.tell("pesto: " + what); };
     problem.tell(fmt::format("pesto: {} operations as {} vertices and {} values; {} by list scheduling",
@@ -46,19 +55,55 @@ Solved solve(const Problem& problem, const PlacementProblem& fine, double second
   return solved;
 }
 
-// The schedule of the operations: vertices in the program's order and operations in the framework's, or the placement
-// alone (section 3.3: where a vertex has hundreds of operations).
-PlacedSchedule expanded(const PlacementProblem& fine, const Solved& solved, bool own) {
+// The schedule of the operations: vertices in the program's order and operations in the framework's (own), or the
+// placement alone, in the framework's order (section 3.3: where a vertex has hundreds of operations) or longest ways
+// first (critical).
+PlacedSchedule expanded(const PlacementProblem& fine, const Solved& solved, const std::string& order) {
   const PlacedSchedule& coarse = solved.program.schedule;
   const std::vector<int> device = expanded_placement(solved.coarse, coarse.device);
-  if (!own) return first_come(fine, device, framework_ranks(fine));
-  return list_schedule(fine, device, expanded_order(solved.coarse, order_of(coarse)), false);
+  if (order == "own") return list_schedule(fine, device, expanded_order(solved.coarse, order_of(coarse)), false);
+  return first_come(fine, device, order == "critical" ? critical_ranks(fine, device) : framework_ranks(fine));
 }
 
-void add_notes(const Solved& solved, const PlacedSchedule& schedule, SearchResult& result) {
+// Of the vertices' time: what the largest takes, and the longest path, without transfers.
+struct Shares {
+  double largest = 0, path = 0;
+};
+Shares shares_of(const PlacementProblem& coarse) {
+  std::vector<int64_t> end(coarse.ops.size(), 0);
+  int64_t all = 0, path = 0, largest = 0;
+  for (size_t v = 0; v < coarse.ops.size(); ++v) {
+    const int64_t ns = least_ns(coarse.ops[v]);
+    for (int value : coarse.ops[v].reads)
+      end[v] = std::max(end[v], end[static_cast<size_t>(coarse.values[static_cast<size_t>(value)].producer)]);
+    end[v] += ns;
+    all += ns;
+    path = std::max(path, end[v]);
+    largest = std::max(largest, ns);
+  }
+  return {static_cast<double>(largest) / static_cast<double>(all),
+          static_cast<double>(path) / static_cast<double>(all)};
+}
+
+void add_coarse_note(const Problem& problem, const PlacementProblem& coarse, SearchResult& result) {
+  const std::string& rule = problem.options.at("coarsen");
+  const Shares shares = shares_of(coarse);
+  result.notes.push_back(fmt::format(
+      "coarsened to {} vertices by {}, {}; the largest takes {:.0f}% of the time, the longest path {:.0f}%",
+      coarse.ops.size(),
+      rule == "paper"     ? "edges alone, as the paper prints it"
+      : rule == "heights" ? "edges and heights"
+                          : "what has room beside the longest path",
+      problem.options.at("caps") == "yes" ? "of at most 8% of the time and 12% of the memory" : "without caps",
+      100 * shares.largest, 100 * shares.path));
+  result.counters["vertices"] = static_cast<double>(coarse.ops.size());
+  result.counters["largest_vertex"] = shares.largest;
+  result.counters["longest_path"] = shares.path;
+}
+
+void add_notes(const Problem& problem, const Solved& solved, const PlacedSchedule& schedule, SearchResult& result) {
   const ProgramResult& program = solved.program;
-  result.notes.push_back(fmt::format("coarsened to {} vertices of at most 8% of the time and 12% of the memory",
-                                     solved.coarse.problem.ops.size()));
+  add_coarse_note(problem, solved.coarse.problem, result);
   if (program.rows == 0)
     result.notes.push_back(fmt::format("the time was over before the program was made: {}, the best by list scheduling",
                                        ms(program.objective_ns)));
@@ -76,7 +121,6 @@ void add_notes(const Solved& solved, const PlacedSchedule& schedule, SearchResul
                     program.only_start ? ", which is its start: the solver found nothing better" : "",
                     ms(program.bound_ns), program.proved ? ", proved" : ", which is none of the step"));
   result.notes.push_back(fmt::format("the same on all operations: {}", ms(schedule.end)));
-  result.counters["vertices"] = static_cast<double>(solved.coarse.problem.ops.size());
   result.counters["rows"] = static_cast<double>(program.rows);
   result.counters["solver_seconds"] = program.seconds;
 }
@@ -109,10 +153,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   for (int tries = 1;; ++tries) {
     const Solved solved = solve(problem, fine, seconds, of_solver);
     seconds = std::max(0.0, seconds - solved.program.seconds);
-    const PlacedSchedule schedule = expanded(placed.problem, solved, order == "own");
+    const PlacedSchedule schedule = expanded(placed.problem, solved, order);
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
-    add_notes(solved, schedule, result);
+    add_notes(problem, solved, schedule, result);
     const int64_t missing = lacking_bytes(problem, result);
     if (missing <= 0) {
       add_bound(bounds_of_plans(placed), problem.cluster, result);
@@ -135,9 +179,10 @@ SearchEntry pesto_search() {
           .source = "Pesto",
           .summary = "whole operations: coarsened to 200 vertices, placed and ordered by an integer program",
           .options = {{"balance", {"no", "yes"}},
-                      {"coarsen", {"paper", "parallel"}},
+                      {"caps", {"yes", "no"}},
+                      {"coarsen", {"heights", "paper", "parallel"}},
                       {"congestion", {"yes", "no"}},
-                      {"order", {"framework", "own"}},
+                      {"order", {"framework", "critical", "own"}},
                       {"seconds", {"60", "N"}}},
           .search = search,
           .sharing = [](const Problem&) { return Sharing{}; },

@@ -69,6 +69,8 @@ class WrongWords(unittest.TestCase):
     def test_what_does_not_go_together(self):
         self.refused(MEASURE, "--all", "--soap", says=("--all", "--soap"))
         self.refused(VARIANTS, "--sweeps", "--tables", says=("--sweeps", "--tables"))
+        self.refused(VARIANTS, "--merges", "--tables", says=("--merges", "--tables"))
+        self.refused(VARIANTS, "--partita", sys.executable, "--merges", "--limit", "0.5", says=("--limit", "--merges"))
         self.refused(VARIANTS, "--partita", sys.executable, "--sweeps", "--only", "NMT-2-1024", says=("--sweeps", "--only"))
         self.refused(VARIANTS, "--partita", sys.executable, "--tables", "--limit", "0.5", says=("--limit",))
         for script in (FIGURES, JUDGE, MEASURE, VARIANTS):
