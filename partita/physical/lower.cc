@@ -94,9 +94,10 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster) {
   for (const int d : {0, cluster.compute_count / 2, cluster.compute_count - 1}) devices.insert(DeviceId(d));
   std::map<std::string, DeviceId> last;  // by type
   for (int d = 0; d < cluster.compute_count; ++d) last[cluster.device(DeviceId(d)).model] = DeviceId(d);
+  std::set<std::string> types;
+  for (const DeviceId d : devices) types.insert(cluster.device(d).model);
   for (const auto& [type, device] : last)
-    if (std::none_of(devices.begin(), devices.end(), [&](DeviceId d) { return cluster.device(d).model == type; }))
-      devices.insert(device);
+    if (!types.contains(type)) devices.insert(device);
   return {devices.begin(), devices.end()};
 }
 

@@ -19,7 +19,7 @@ using nlohmann::json;
 std::string resolved(const std::string& path) {
   if (!is_folder(path)) return path;
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"})
-    if (const std::string file = (fs::path(path) / name).string(); is_regular_file(file)) return file;
+    if (std::string file = (fs::path(path) / name).string(); is_regular_file(file)) return file;
   fail("{}: the folder has neither model.safetensors nor model.safetensors.index.json", path);
 }
 
