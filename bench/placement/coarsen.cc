@@ -58,6 +58,8 @@ int main() {
              100 * options.memory_share);
   time("to 200", [&] { return coarsen(fine, 200, options).problem; });
   time("to 200, values joined", [&] { return coarsen(fine, 200, {.join_values = true}).problem; });
+  time("to 200, as the paper prints",
+       [&] { return coarsen(fine, 200, {.time_share = 1, .memory_share = 1, .edges_alone = true}).problem; });
   time("to 200, kept parallel", [&] { return coarsen(fine, 200, {.keep_parallel = true}).problem; });
   time("levels, kept parallel", [&] {
     return coarsen_levels(fine, {4000, 1000, 200, 50}, {.keep_parallel = true}).back().problem;

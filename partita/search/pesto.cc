@@ -14,8 +14,8 @@ namespace partita {
 
 namespace {
 
-constexpr int kVertices = 200;  // section 3.3
-constexpr int kTries = 5;       // where the planner refuses what footprints allowed
+constexpr size_t kVertices = 200;  // section 3.3
+constexpr int kTries = 5;          // where the planner refuses what footprints allowed
 
 struct Solved {
   Coarse coarse;
@@ -85,25 +85,27 @@ Shares shares_of(const PlacementProblem& coarse) {
           static_cast<double>(path) / static_cast<double>(all)};
 }
 
-void add_coarse_note(const Problem& problem, const PlacementProblem& coarse, SearchResult& result) {
+void add_coarse_note(const Problem& problem, size_t ops, const PlacementProblem& coarse, SearchResult& result) {
   const std::string& rule = problem.options.at("coarsen");
   const Shares shares = shares_of(coarse);
-  result.notes.push_back(fmt::format(
-      "coarsened to {} vertices by {}, {}; the largest takes {:.0f}% of the time, the longest path {:.0f}%",
-      coarse.ops.size(),
+  const size_t vertices = coarse.ops.size();
+  std::string how = fmt::format(
+      "coarsened to {} vertices{} by {}, {}", vertices, vertices > kVertices ? ", as few as the rule allows," : "",
       rule == "paper"     ? "edges alone, as the paper prints it"
       : rule == "heights" ? "edges and heights"
                           : "what has room beside the longest path",
-      problem.options.at("caps") == "yes" ? "of at most 8% of the time and 12% of the memory" : "without caps",
-      100 * shares.largest, 100 * shares.path));
-  result.counters["vertices"] = static_cast<double>(coarse.ops.size());
+      problem.options.at("caps") == "yes" ? "of at most 8% of the time and 12% of the memory" : "without caps");
+  if (vertices == ops) how = fmt::format("nothing is merged: there are {} operations", ops);
+  result.notes.push_back(fmt::format("{}; the largest takes {:.0f}% of the time, the longest path {:.0f}%", how,
+                                     100 * shares.largest, 100 * shares.path));
+  result.counters["vertices"] = static_cast<double>(vertices);
   result.counters["largest_vertex"] = shares.largest;
   result.counters["longest_path"] = shares.path;
 }
 
 void add_notes(const Problem& problem, const Solved& solved, const PlacedSchedule& schedule, SearchResult& result) {
   const ProgramResult& program = solved.program;
-  add_coarse_note(problem, solved.coarse.problem, result);
+  add_coarse_note(problem, solved.coarse.vertex.size(), solved.coarse.problem, result);
   if (program.rows == 0)
     result.notes.push_back(fmt::format("the time was over before the program was made: {}, the best by list scheduling",
                                        ms(program.objective_ns)));

@@ -116,6 +116,24 @@ TEST(Placements, Pesto) {
   }
 }
 
+// Where the merges end above 200 vertices, notes say so, and of a step with fewer operations that nothing is merged.
+// The inputs of time steps, which the host loads, have no edge to each other.
+TEST(Placements, PestoSaysWhatItCouldNotMerge) {
+  const auto noted = [](const std::string& model, const std::string& search, const std::string& what) {
+    const Planned p = planned(model, search);
+    return std::any_of(p.search.notes.begin(), p.search.notes.end(),
+                       [&](const std::string& note) { return note.find(what) != std::string::npos; });
+  };
+  try {
+    EXPECT_TRUE(noted("zoo:mlp", "pesto?seconds=1", "nothing is merged: there are "));
+    EXPECT_TRUE(noted("zoo:nasnet?cells=3,filters=96,image=64,batch=2", "pesto?seconds=1,coarsen=paper",
+                      "vertices, as few as the rule allows, by edges alone"));
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("coinor-cbc") == std::string::npos) throw;
+    GTEST_SKIP() << error.what();
+  }
+}
+
 // Devices are kept for favourite children; of more than 2,000 operations vertices are placed. Without CBC the package
 // is named.
 TEST(Placements, FavouriteChildren) {
