@@ -232,6 +232,11 @@ Results batch_norm(NodeContext& n) {
         n.node.name, n.name(3));
     return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};
   }
+  if (momentum == 0)
+    n.state.notes.push_back(fmt::format(
+        "node '{}' (BatchNormalization): its momentum in the file is 1, so that its running statistics stay as they "
+        "are; a BatchNorm with momentum=None, which averages all steps, is exported so: give it a momentum",
+        n.node.name));
   // The result must have the node's name, and batch_norm has three.
   const auto& outputs = n.state.model.outputs;
   const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();

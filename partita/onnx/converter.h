@@ -42,6 +42,7 @@ struct ImportState {
   bool other_batch = false;                     // than the file's will be made of the graph
   std::map<std::string, int> normalizations;    // how many BatchNormalizations read a running statistic
   std::vector<std::string> rounded;             // extents that could be others, by how they are rounded
+  std::vector<std::string> notes;               // what a person should know who trains the file, a line each
   std::string why_not_trained;                  // what the graph is for evaluation only; empty: it is for both
 };
 

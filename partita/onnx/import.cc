@@ -441,6 +441,7 @@ Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shar
   findings->with_normalization = with_normalization(importer.model());
   findings->other_shapes = importer.other_shapes();
   findings->rounded = importer.state().rounded;
+  findings->notes = importer.state().notes;
   findings->why_not_trained = importer.state().why_not_trained;
   findings->perhaps_buffers = perhaps_buffers(importer.model(), trained);
   return graph;

@@ -605,6 +605,24 @@ TEST(OnnxModel, ABatchNormThatIsCalledTwiceIsNotTrained) {
             "node 'two' (BatchNormalization): its running statistics ('n.m') are shared w");
 }
 
+TEST(OnnxModel, ABatchNormThatNeverAveragesIsSaid) {
+  const auto notes_of = [](double momentum) {
+    onnx::ModelProto m =
+        model({node("BatchNormalization", {"x", "n.w", "n.b", "n.m", "n.v"}, {"y"}, {{"momentum", momentum}}, "norm")});
+    for (const char* name : {"n.w", "n.b", "n.m", "n.v"}) {
+      auto* t = m.mutable_graph()->add_initializer();
+      t->set_name(name), t->set_data_type(onnx::TensorProto::FLOAT), t->add_dims(6);
+      for (int i = 0; i < 6; ++i) t->add_float_data(1);
+    }
+    OnnxFindings findings;
+    import_onnx(save(m), {}, registry(), nullptr, &findings);
+    return training_notes(findings);
+  };
+  EXPECT_EQ(notes_of(0.9), Names{});
+  ASSERT_EQ(notes_of(1).size(), 1u);
+  EXPECT_EQ(notes_of(1)[0].substr(0, 71), "node 'norm' (BatchNormalization): its momentum in the file is 1, so tha");
+}
+
 // ---------------------------------------------------------------- models changed at random
 
 // Truncated, with flipped bits, and with parts of the message exchanged: an import or one error of bad input, and

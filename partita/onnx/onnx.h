@@ -31,7 +31,7 @@ struct OnnxFindings {
       with_normalization;  // weights of convolutions that the exporter has put a batch normalization into
   std::vector<std::string> perhaps_buffers;  // trained, since the file does not say whether they are parameters
   std::vector<std::string> batch;            // inputs that do not follow another batch as the others do, a line each
-  std::vector<std::string> notes;            // what a model's builder says of it
+  std::vector<std::string> notes;            // what its builder or importer says of it
   std::vector<std::string> other_shapes;     // "'y' is [8x4], and the file declares [1x4] (node 'r')"
   std::vector<std::string> rounded;          // "29 of 28 or 29 places (node 'r', axis 2: 100 times 0.29)"
   std::string why_not_trained;               // a file that can be run, and not trained; empty: it can
