@@ -65,7 +65,8 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
       ->check(path());
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
   c.add_option("--optimizer", a.request.optimizer.kind,
-               fmt::format("{}; NAME?option=value: see `partita ops NAME`; fine=1: in elementary operations",
+               fmt::format("{}; NAME?option=value: see `partita ops NAME`; fine=1: in elementary operations; "
+                           "keep_gradients=1: gradients stay until the step's last update",
                            fmt::join(optimizer_names(registry), ", ")));
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
   c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");

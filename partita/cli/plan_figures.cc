@@ -13,6 +13,7 @@
 #include "partita/cli/validation_figures.h"
 #include "partita/cost/alone.h"
 #include "partita/cost/unaligned.h"
+#include "partita/graph/kept_gradients.h"
 #include "partita/measure/measure.h"
 #include "partita/mixed_devices.h"
 #include "partita/physical/breakdown.h"
@@ -179,8 +180,12 @@ std::string tokens_text(const Planned& p) {
   return fmt::format(" ({:.0f} tokens/s, {:.0f} a device)", *rate, *rate / p.cluster.compute_count);
 }
 
-// The first language-model setting that changes the memory and is often forgotten; empty: nothing to say.
-std::string unclipped_text(const Planned& p) {
+// How long gradients stay, where that is asked for, or where the first setting of language models that changes the
+// memory is not given, which is often forgotten; empty: nothing to say.
+std::string gradients_text(const Planned& p) {
+  if (!p.search.estimate &&
+      std::ranges::any_of(p.training.ops, [](const Op& op) { return keeps_gradient(op.attributes); }))
+    return "all are kept until the last update of the step (keep_gradients)";
   const bool keeps = p.plan.model.optimizer.clip_norm || p.plan.model.micro_batches > 1;
   if (keeps || p.search.estimate || !p.tokens_per_sample() || p.plan.model.loss.empty()) return "";
   return "each is freed when its weight is updated; --clip-norm 1, which language models train with, keeps all until "
@@ -458,7 +463,7 @@ void print_plan(const Planned& p) {
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)),
              least_memory_text(p));
   if (!p.search.estimate) fmt::print("of it          {}\n", memory_text(p));
-  if (const std::string text = unclipped_text(p); !text.empty()) fmt::print("gradients      {}\n", text);
+  if (const std::string text = gradients_text(p); !text.empty()) fmt::print("gradients      {}\n", text);
   if (const Alternative* rule = faster_rule(p))
     fmt::print("faster         {}\n", faster_text(*rule, p.report.comm_bytes));
 }

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/elementary.h"
+#include "partita/graph/kept_gradients.h"
 
 namespace partita {
 namespace {
@@ -54,7 +55,7 @@ bool knows(const OpDefinition& definition, const tdl::Attributes& options) {
 struct Chosen {
   const OpDefinition* definition = nullptr;
   tdl::Attributes options;
-  bool fine = false;  // of an update: in elementary operations
+  bool fine = false, keeps = false;  // of an update: in elementary operations; its gradient is kept
 };
 
 // The first of `candidates` that knows all options and is given what it requires. `what`: "optimizer"; `shared`:
@@ -70,7 +71,7 @@ Chosen choose(const char* what, const Choice& choice, const std::vector<const Op
     for (const std::string& name : candidate->required)
       if (!choice.options.contains(name))
         fail("{} '{}' needs `{}`: {}?{}=..", what, choice.name, name, choice.name, name);
-    return {candidate, choice.options, false};
+    return {candidate, choice.options};
   }
   known.insert(known.end(), shared.begin(), shared.end());
   std::vector<std::string> given;
@@ -92,11 +93,21 @@ Chosen chosen_update(const Optimizer& optimizer, const OpRegistry& registry) {
     return a->update->states.size() < b->update->states.size();
   });
   // What all optimizers have.
-  const auto fine = choice.options.extract("fine");
-  if (fine && fine.mapped() != 0 && fine.mapped() != 1)
-    fail("optimizer '{}': fine is 0 or 1, not {}", optimizer.kind, fine.mapped());
-  Chosen chosen = choose("optimizer", choice, candidates, optimizer_names(registry), {"fine"});
-  chosen.fine = fine && fine.mapped() == 1;
+  const auto taken = [&](const std::string& name) {
+    const auto option = choice.options.extract(name);
+    if (option && option.mapped() != 0 && option.mapped() != 1)
+      fail("optimizer '{}': {} is 0 or 1, not {}", optimizer.kind, name, option.mapped());
+    return option && option.mapped() == 1;
+  };
+  const bool fine = taken("fine"), keeps = taken(kKeepGradients);
+  if (fine && keeps)
+    fail(
+        "optimizer '{}': {} says how long what updates read is kept, and with fine=1 no operation is an update; "
+        "leave one of them out",
+        optimizer.kind, kKeepGradients);
+  Chosen chosen = choose("optimizer", choice, candidates, optimizer_names(registry), {"fine", kKeepGradients});
+  chosen.fine = fine, chosen.keeps = keeps;
+  if (keeps) chosen.options[kKeepGradients] = 1;
   return chosen;
 }
 

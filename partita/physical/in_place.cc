@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "partita/physical/kept_gradients.h"
+
 namespace partita {
 
-InPlace::InPlace(const PhysicalGraph& graph) : graph_(graph), writer_(graph.registers.size(), -1) {
+InPlace::InPlace(const PhysicalGraph& graph)
+    : graph_(graph), writer_(graph.registers.size(), -1), kept_(kept_gradient_registers(graph)) {
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
     for (const Access& write : graph.tasks[t].writes) {
       int& writer = writer_[write.reg.index()];
@@ -16,6 +19,7 @@ InPlace::InPlace(const PhysicalGraph& graph) : graph_(graph), writer_(graph.regi
 bool InPlace::allowed(RegisterId operand, RegisterId result) const {
   const Register &a = graph_.reg(operand), &b = graph_.reg(result);
   const int writer = writer_[result.index()];
+  if (kept_[operand.index()]) return false;
   if (writer < 0 || a.carried || b.carried || a.constant || b.constant || a.accumulated || b.accumulated) return false;
   const Task& task = graph_.tasks[writer];
   if (!task.elementwise || task.writes.size() != 1 || !task.writes[0].boxes.empty()) return false;

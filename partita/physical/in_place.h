@@ -23,6 +23,7 @@ class InPlace {
   static constexpr int kSeveral = -2;
   const PhysicalGraph& graph_;
   std::vector<int> writer_;  // the one task that writes a register, or kSeveral
+  std::vector<char> kept_;   // by register: a gradient that is kept when it has been read last (kept_gradients.h)
 };
 
 }  // namespace partita

@@ -15,6 +15,7 @@
 #include "partita/base/threads.h"
 #include "partita/physical/continued.h"
 #include "partita/physical/in_place.h"
+#include "partita/physical/kept_gradients.h"
 #include "partita/physical/passes.h"
 
 namespace partita {
@@ -298,6 +299,8 @@ struct Lowered {
   const Uses& uses;
   std::vector<int> place;  // by number of the node
   Held held;               // room between communication and what runs beside it
+  KeptGradients kept;
+  std::vector<int> last_update;  // by device
   bool share;
   std::vector<RegisterId> next;  // by register: what goes on in its bytes (continued.h), in an order by time
 };
@@ -307,6 +310,7 @@ Life life_of(const Lowered& from, const Register& reg, const Use& use) {
   constexpr Life kAlways{-1, kForever};
   if (reg.carried || reg.constant || !from.share) return kAlways;
   Life life{kForever, -1};
+  if (from.kept.has(use.reg)) life.last = held_at(from.held, from.last_update[reg.device.index()], reg.device).until;
   for (const std::span<const Node> users : {use.writers, use.readers})
     for (const Node& x : users) {
       const int place = from.place[from.table.number(x)];
@@ -520,12 +524,17 @@ RegisterId first_of(const std::vector<RegisterId>& before, RegisterId r) {
 }  // namespace
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
+  std::vector<int> place = places(graph, table);
+  KeptGradients kept = kept_gradients(graph, table);
+  std::vector<int> last_update = last_updates(kept, place);
   Lowered from{
       graph,
       table,
       uses,
-      places(graph, table),
+      std::move(place),
       options.times.known() ? held_until_end(graph, table, options.times) : held_bytes(graph, table, options.room),
+      std::move(kept),
+      std::move(last_update),
       options.share_bytes,
       std::vector<RegisterId>(graph.registers.size())};
   const InPlace in_place(graph);

@@ -174,6 +174,38 @@ TEST(MemoryPlanner, IsFirstFit) {
   EXPECT_EQ(alike, 40u);
 }
 
+// Two weights and the gradients of both, 128 bytes each. w's gradient is used up before v's is made, and v's lies in
+// its bytes; kept, they lie apart until v's update. What is made between does not lie on w's either, and what comes
+// after the last update may.
+TEST(MemoryPlanner, KeptGradientsStayUntilTheLastUpdate) {
+  PhysicalBuilder b(1);
+  const RegisterId v = b.carried("v", 0, 32), w = b.carried("w", 0, 32), gv = b.reg("gv", 0, 32),
+                   gw = b.reg("gw", 0, 32), between = b.reg("between", 0, 32), after = b.reg("after", 0, 32);
+  b.add("make gw", 0, {w}, {gw});
+  const TaskId update_w = b.add("update w", 0, {w, gw}, {w});
+  b.add("make between", 0, {}, {between});
+  b.add("read between", 0, {between}, {});
+  b.add("make gv", 0, {v}, {gv});
+  const TaskId update_v = b.add("update v", 0, {v, gv}, {v});
+  b.add("make after", 0, {}, {after});
+  b.add("read after", 0, {after}, {});
+  const auto planned = [&](bool kept) {
+    for (const TaskId update : {update_w, update_v}) {
+      b.graph.task(update).work =
+          KernelWork{.attributes = kept ? tdl::Attributes{{"keep_gradients", 1}} : tdl::Attributes()};
+      b.graph.task(update).reads[1].tensor = 1;
+    }
+    testing::run_passes(b.graph);
+    return b.graph.peak_bytes[0];
+  };
+  EXPECT_EQ(planned(false), 3 * 128);
+  EXPECT_EQ(planned(true), 4 * 128);  // `between` lies where v's gradient will
+  EXPECT_NE(b.graph.reg(gw).offset, b.graph.reg(gv).offset);
+  EXPECT_NE(b.graph.reg(gw).offset, b.graph.reg(between).offset);
+  EXPECT_TRUE(b.graph.reg(after).offset == b.graph.reg(gw).offset ||
+              b.graph.reg(after).offset == b.graph.reg(gv).offset);
+}
+
 // Where memory is nearly enough, other orders of registers need less, or as much.
 TEST(MemoryPlanner, OtherOrdersWhereMemoryIsNearlyEnough) {
   int less = 0;

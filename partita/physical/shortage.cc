@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
+#include "partita/physical/kept_gradients.h"
 #include "partita/physical/uses.h"
 
 namespace partita {
@@ -35,7 +36,7 @@ std::vector<std::string> owners(const Graph& graph) {
 }
 
 // By register of the device: the kind of its bytes. What a conversion wrote is a communication buffer, unless it is the
-// home of its tensor.
+// home of its tensor, or a gradient that is kept.
 std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalGraph& physical, DeviceId device) {
   const std::vector<std::string> of_tensor = owners(graph);
   std::vector<bool> converted(physical.registers.size(), false), scratch(physical.registers.size(), false);
@@ -44,6 +45,7 @@ std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalG
     if (std::holds_alternative<KernelWork>(task.work) || std::holds_alternative<LoadWork>(task.work)) continue;
     for (const Access& write : task.writes) converted[write.reg.index()] = true;
   }
+  const std::vector<char> kept = kept_gradient_registers(physical);
   std::vector<std::string> out(physical.registers.size());
   for (std::size_t r = 0; r < out.size(); ++r) {
     const Register& reg = physical.registers[r];
@@ -51,6 +53,7 @@ std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalG
     const bool stays = reg.carried || reg.constant;
     const std::string owner = reg.tensor.valid() ? of_tensor[reg.tensor.index()] : "workspaces";
     out[r] = scratch[r]                                                  ? "workspaces"
+             : kept[r]                                                   ? "gradients"
              : converted[r] && !stays && owner != "inputs and constants" ? "communication buffers"
                                                                          : owner;
   }
@@ -66,12 +69,19 @@ struct Lives {
   NodeTable table;
   std::vector<int> place;
   Uses uses;
+  KeptGradients kept;
+  std::vector<int> last_update;  // by device
   explicit Lives(const PhysicalGraph& physical)
-      : table(number_nodes(physical)), place(places(physical, table)), uses(physical, table) {}
+      : table(number_nodes(physical)),
+        place(places(physical, table)),
+        uses(physical, table),
+        kept(kept_gradients(physical, table)),
+        last_update(last_updates(kept, place)) {}
 
   Life of(const Register& reg, const Use& use) const {
     if (reg.carried || reg.constant) return {0, std::numeric_limits<int>::max()};
     Life life;
+    if (kept.has(use.reg)) life.last = last_update[reg.device.index()];
     for (const std::span<const Node> users : {use.writers, use.readers})
       for (const Node& node : users) {
         const int at = place[static_cast<std::size_t>(table.number(node))];

@@ -4,12 +4,20 @@
 #include <map>
 
 #include "partita/base/atomic_max.h"
+#include "partita/physical/kept_gradients.h"
 #include "partita/runtime/memory.h"
 
 namespace partita {
 
 Liveness::Liveness(const PhysicalGraph& graph)
-    : graph_(graph), touches_(graph.tasks.size()), live_(graph.peak_bytes.size()), peak_(graph.peak_bytes.size()) {
+    : graph_(graph),
+      touches_(graph.tasks.size()),
+      live_(graph.peak_bytes.size()),
+      peak_(graph.peak_bytes.size()),
+      kept_(kept_gradient_registers(graph)),
+      kept_uses_(graph.peak_bytes.size(), 0),
+      kept_left_(graph.peak_bytes.size()),
+      kept_bytes_(graph.peak_bytes.size()) {
   std::vector<int> first_use;  // per register: the number of its first use
   for (size_t r = 0; r < graph.registers.size(); ++r) {
     const Register& reg = graph.registers[r];
@@ -17,7 +25,9 @@ Liveness::Liveness(const PhysicalGraph& graph)
     if (reg.carried || reg.constant) add(reg.device, reg.bytes);
     else
       for (int u = 0; u < reg.uses; ++u) uses_.push_back({RegisterId(r), u});
+    if (kept_[r]) kept_uses_[reg.device.index()] += reg.uses;
   }
+  for (size_t d = 0; d < kept_uses_.size(); ++d) kept_left_[d] = kept_uses_[d];
   users_.assign(uses_.size(), 0);
   for (size_t t = 0; t < graph.tasks.size(); ++t)
     for (int act = 0; act < graph.tasks[t].rate; ++act) {
@@ -73,6 +83,20 @@ void Liveness::enter(int use) {
   add(reg.device, reg.bytes);
 }
 
+void Liveness::leave(int use) {
+  const RegisterId r = uses_[use].reg;
+  const Register& reg = graph_.reg(r);
+  const size_t d = reg.device.index();
+  if (!kept_[r.index()]) {
+    live_[d].fetch_sub(reg.bytes, std::memory_order_relaxed);
+    return;
+  }
+  kept_bytes_[d] += reg.bytes;
+  if (kept_left_[d].fetch_sub(1) > 1) return;
+  kept_left_[d] = kept_uses_[d];  // for the next step
+  live_[d].fetch_sub(kept_bytes_[d].exchange(0), std::memory_order_relaxed);
+}
+
 void Liveness::began(TaskId task, int act) {
   for (const Touch& touch : touches_[task.index()][act])
     if (touch.writes && !touch.late) enter(touch.use);
@@ -82,10 +106,7 @@ void Liveness::finished(TaskId task, int act) {
   auto release = [&](const Touch& touch) {
     if (states_[touch.use].left.fetch_sub(1) > 1) return;
     states_[touch.use].left = users_[touch.use];  // for the next step
-    if (states_[touch.use].live.exchange(false)) {
-      const Register& reg = graph_.reg(uses_[touch.use].reg);
-      live_[reg.device.index()].fetch_sub(reg.bytes, std::memory_order_relaxed);
-    }
+    if (states_[touch.use].live.exchange(false)) leave(touch.use);
   };
   const auto& touches = touches_[task.index()][act];
   for (const Touch& touch : touches)

@@ -38,12 +38,18 @@ class Liveness {
   bool is_same_memory(const Use& a, const Use& b) const;
   void add(DeviceId device, int64_t bytes);
   void enter(int use);
+  void leave(int use);
   const PhysicalGraph& graph_;
   std::vector<Use> uses_;
   std::vector<int> users_;
   std::unique_ptr<State[]> states_;
   std::vector<std::vector<std::vector<Touch>>> touches_;  // [task][act]
   std::vector<std::atomic<int64_t>> live_, peak_;
+  // Gradients that are kept until the last of them on their device is released (physical/kept_gradients.h).
+  std::vector<char> kept_;                        // by register
+  std::vector<int> kept_uses_;                    // by device: how many
+  std::vector<std::atomic<int>> kept_left_;       // by device: not released in this step
+  std::vector<std::atomic<int64_t>> kept_bytes_;  // by device: released, and still counted
 };
 
 }  // namespace partita

@@ -188,6 +188,35 @@ TEST(Liveness, AResultOverItsOperandCountsOnce) {
   EXPECT_EQ(live.live_bytes(DeviceId(0)), 0);
 }
 
+// The gradients of v and w, 40 and 60 bytes: u is the update of w, which comes first, and both stay until v's.
+TEST(Liveness, KeptGradientsStayUntilTheLastUpdate) {
+  PhysicalBuilder b(1);
+  const RegisterId v = b.carried("v", 0, 10), w = b.carried("w", 0, 15), gv = b.reg("gv", 0, 10),
+                   gw = b.reg("gw", 0, 15);
+  const TaskId make_gw = b.add("make gw", 0, {w}, {gw}), update_w = b.add("update w", 0, {w, gw}, {w}),
+               make_gv = b.add("make gv", 0, {v}, {gv}), update_v = b.add("update v", 0, {v, gv}, {v});
+  b.graph.peak_bytes = {1000};
+  for (Register& reg : b.graph.registers) reg.offset = 64 * (&reg - b.graph.registers.data());
+  const auto bytes_after = [&](bool kept) {
+    for (const TaskId update : {update_w, update_v}) {
+      b.graph.task(update).work =
+          KernelWork{.attributes = kept ? tdl::Attributes{{"keep_gradients", 1}} : tdl::Attributes()};
+      b.graph.task(update).reads[1].tensor = 1;
+    }
+    Liveness live(b.graph);
+    std::vector<int64_t> bytes;
+    for (int step = 0; step < 2; ++step)
+      for (const TaskId task : {make_gw, update_w, make_gv, update_v}) {
+        live.began(task, 0);
+        live.finished(task, 0);
+        bytes.push_back(live.live_bytes(DeviceId(0)));
+      }
+    return bytes;
+  };
+  EXPECT_EQ(bytes_after(false), (std::vector<int64_t>{160, 100, 140, 100, 160, 100, 140, 100}));
+  EXPECT_EQ(bytes_after(true), (std::vector<int64_t>{160, 160, 200, 100, 160, 160, 200, 100}));
+}
+
 // ---------------------------------------------------------------- weights
 
 // A parameter of shape [4, 6] over three devices in rows, whole on a fourth, and over factored axes [4, 2, 3] on a

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "partita/graph/kept_gradients.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
@@ -22,7 +23,8 @@ using KnownAmounts = std::map<std::pair<const TensorSpace*, int64_t>, Amounts>; 
 struct UsesMaking {
   const Graph& graph;
   const JointReaders& readers;
-  const std::vector<int64_t>& times;  // by OpId: its place in the default order
+  const std::vector<int64_t>& times;       // by OpId: its place in the default order
+  const std::vector<char>& kept_gradient;  // by TensorId (graph/kept_gradients.h)
   bool counts_copies;
   JointProblem& joint;
 
@@ -125,6 +127,7 @@ void add_tensor_use(const UsesMaking& making, TensorId id, KnownAmounts& known) 
     for (const ReadingOp& reader : making.readers.of(id))
       use.upper =
           std::max(use.upper, making.times[reader.op.index()] + (may_lie_under(making.graph, id, reader.op) ? 0 : 1));
+    if (making.kept_gradient[id.index()]) use.upper = static_cast<int64_t>(making.times.size());
   }
   if (const TensorSpace* space = joint.tensors[id.index()].get()) {
     const auto [found, fresh] = known.try_emplace({space, making.element_bytes(id)});
@@ -184,7 +187,8 @@ void add_shared_copy(const UsesMaking& making, const SharedCopy& copy) {
 void add_uses(const Problem& problem, const JointReaders& readers, bool counts_copies,
               const std::vector<SharedCopy>& shared, const std::vector<BroughtCopy>& brought, JointProblem& joint) {
   const std::vector<int64_t> times = default_times(problem.graph);
-  const UsesMaking making{problem.graph, readers, times, counts_copies, joint};
+  const std::vector<char> kept = kept_gradients(problem.graph);
+  const UsesMaking making{problem.graph, readers, times, kept, counts_copies, joint};
   KnownAmounts known;
   for (size_t t = 0; t < problem.graph.tensors.size(); ++t)
     if (!problem.graph.tensors[t].replaces.valid()) add_tensor_use(making, TensorId(t), known);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/graph/kept_gradients.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/search/placed_groups.h"
@@ -54,7 +55,11 @@ bool same_type(const Device& a, const Device& b) {
 class Maker {
  public:
   Maker(const Problem& problem, const CostModel& cost, const Watch& watch)
-      : problem_(problem), graph_(problem.graph), cluster_(problem.cluster), group_(placed_groups(problem.graph)) {
+      : problem_(problem),
+        graph_(problem.graph),
+        cluster_(problem.cluster),
+        group_(placed_groups(problem.graph)),
+        kept_(kept_gradients(problem.graph)) {
     placed_.number.assign(graph_.ops.size(), -1);
     placed_.start.assign(graph_.tensors.size(), -1);
     sources_.resize(graph_.tensors.size());
@@ -188,12 +193,19 @@ class Maker {
       const bool on_cpu = update.valid() && graph_.op(update).device_type == DeviceType::kCpu;
       placed_.start[t] = add({tensor.name + ".start",
                               on_cpu ? on_hosts(1) : on_compute([](int) { return 1; }),
-                              tensor.bytes(),
+                              tensor.bytes() + (update.valid() ? kept_gradient_bytes(update, next_[t]) : 0),
                               update.valid() ? group_[update.index()] : -1,
                               {}});
       source(TensorId(t)).producer = placed_.start[t];
       source(TensorId(t)).result = add_result(0, placed_.start[t]);  // it stays; what crosses does not
     }
+  }
+  // Of a gradient that is kept, beside the parameter that it updates. That it takes room from the step's start on is an
+  // upper bound.
+  int64_t kept_gradient_bytes(OpId update, TensorId updated) const {
+    const Op& op = graph_.op(update);
+    const bool is_parameter = op.results[0] == updated;
+    return is_parameter && keeps_gradient(op.attributes) ? graph_.tensor(op.operands[kGradientOperand]).bytes() : 0;
   }
   void add_op(OpId id) {
     const Op& op = graph_.op(id);
@@ -212,7 +224,8 @@ class Maker {
       source(r).producer = number;
       const bool replaces = result.replaces.valid();
       if (replaces) come_after_readers(number, source(result.replaces));
-      source(r).result = add_result(replaces ? 0 : result.bytes(), number);  // it is where the old value was
+      // Bytes where the old value was, and those of kept gradients, are counted with parameters.
+      source(r).result = add_result(replaces || kept_[r.index()] ? 0 : result.bytes(), number);
     }
   }
   void come_after_readers(int update, const Source& old) {
@@ -281,6 +294,7 @@ class Maker {
   std::map<int, Durations> took_;  // by the first device of a type
   std::vector<int> type_;          // by compute device: that first one
   std::vector<Source> sources_;    // by TensorId
+  const std::vector<char> kept_;   // by TensorId: a gradient that is kept to the last update
   std::vector<TensorId> next_;     // by TensorId: what replaces it
   DerivationCache derivations_;
   PlacedGraph placed_;

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "partita/physical/kept_gradients.h"
 #include "partita/physical/lower.h"
 #include "partita/sim/simulate.h"
 
@@ -68,12 +69,22 @@ std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std
   for (const Register& reg : graph.registers)
     if (reg.carried || reg.constant) change[{0, reg.device.value}] += reg.bytes;
   const Uses uses(graph, table);
+  const KeptGradients kept = kept_gradients(graph, table);
+  const auto end_of_updates = [&](DeviceId device, int step) {
+    int64_t end = 0;
+    for (const int update : kept.updates[device.index()]) end = std::max(end, spans.of(update, step).to);
+    return end;
+  };
+  std::vector<std::vector<int64_t>> updated(kept.updates.size());  // by device, by step
+  for (size_t d = 0; d < updated.size(); ++d)
+    for (int s = 0; s < spans.steps; ++s) updated[d].push_back(end_of_updates(DeviceId(d), s));
   for (const Use& use : uses.all()) {
     const Register& reg = graph.reg(use.reg);
     if (reg.carried || reg.constant) continue;
     for (int s = 0; s < spans.steps; ++s) {
-      const Span live = live_span(graph, use, spans, s);
+      Span live = live_span(graph, use, spans, s);
       if (live.from == INT64_MAX) continue;
+      if (kept.has(use.reg)) live.to = std::max(live.to, updated[reg.device.index()][static_cast<size_t>(s)]);
       change[{live.from, reg.device.value}] += reg.bytes;
       change[{live.to, reg.device.value}] -= reg.bytes;
     }

@@ -374,6 +374,33 @@ TEST(Memory, OverTime) {
   EXPECT_EQ(samples, (std::vector<std::pair<int64_t, int64_t>>{{0, 140}, {10, 220}, {30, 252}, {35, 120}, {36, 100}}));
 }
 
+// Four tasks of 10 ns each. w's gradient, 60 bytes, stays until v's update has ended.
+TEST(Memory, KeptGradientsUntilTheLastUpdate) {
+  PhysicalBuilder b(1);
+  const RegisterId v = b.carried("v", 0, 10), w = b.carried("w", 0, 15), gv = b.reg("gv", 0, 10),
+                   gw = b.reg("gw", 0, 15);
+  std::vector<Event> events;
+  const auto runs = [&](TaskId task) {
+    Event e;
+    e.task = task;
+    e.start_ns = 10 * static_cast<int64_t>(events.size()), e.end_ns = e.start_ns + 10;
+    events.push_back(e);
+    return task;
+  };
+  runs(b.add("make gw", 0, {w}, {gw}));
+  const TaskId update_w = runs(b.add("update w", 0, {w, gw}, {w}));
+  runs(b.add("make gv", 0, {v}, {gv}));
+  const TaskId update_v = runs(b.add("update v", 0, {v, gv}, {v}));
+  for (const TaskId update : {update_w, update_v}) {
+    b.graph.task(update).work = KernelWork{.attributes = {{"keep_gradients", 1}}};
+    b.graph.task(update).reads[1].tensor = 1;
+  }
+  run_passes(b.graph);
+  std::vector<std::pair<int64_t, int64_t>> samples;
+  for (const MemorySample& m : memory_over_time(b.graph, events)) samples.push_back({m.time_ns, m.bytes});
+  EXPECT_EQ(samples, (std::vector<std::pair<int64_t, int64_t>>{{0, 160}, {20, 200}, {40, 100}}));
+}
+
 TEST(Memory, AResultOverItsOperandCountsOnce) {
   PhysicalBuilder b(1);
   const RegisterId x = b.reg("x", 0, 16), y = b.reg("y", 0, 16);

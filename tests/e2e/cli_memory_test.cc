@@ -62,6 +62,70 @@ TEST(CliMemory, SaysThatGradientsAreFreedAsTheyAreUsed) {
   EXPECT_EQ(partita({"plan", "zoo:lenet", "--search", "single"}).out.find("--clip-norm"), std::string::npos);
 }
 
+// Three layers of 64 x 64 weights, 16,384 bytes each, whose gradients come one after another, each used up before the
+// next is made: without keep_gradients one is there at a time. Kept, two more of them are there at the peak, and what
+// else is there at either peak (activations of 4 samples) takes less than a third of one. A bucket would hold all
+// gradients back for their all-reduce.
+TEST(CliMemory, KeptGradientsStayUntilTheLastUpdate) {
+  const int64_t one = 64 * 64 * 4;
+  const auto planned = [&](const std::string& optimizer, const Words& more) {
+    const Words words = {
+        "plan",       "zoo:mlp?layers=3,width=64,input=64,classes=64,bias=0,loss=mse", "--batch", "4", "--bucket", "0",
+        "--optimizer"};
+    return json_of(with(with(words, {optimizer}), more));
+  };
+  const auto least = [](const Json& plan) { return plan["least_memory_bytes"].get<int64_t>(); };
+  for (const std::string optimizer : {"sgd", "adagrad", "adamw?beta2=0.95", "sgd?momentum=0.9"}) {
+    const std::string kept = optimizer + (optimizer.find('?') == std::string::npos ? "?" : ",") + "keep_gradients=1";
+    for (const Words& search : {Words{"--search", "single"}, Words{"--devices", "2", "--search", "data-parallel"}}) {
+      const Json freed = planned(optimizer, search), stays = planned(kept, search);
+      EXPECT_EQ(stays["peak_memory_by_kind"]["gradients"], 3 * one) << kept;
+      EXPECT_EQ(sum_of(stays["peak_memory_by_kind"]), stays["peak_memory_bytes"]);
+      EXPECT_NEAR(static_cast<double>(least(stays) - least(freed)), 2.0 * one, one / 3.0) << kept;
+    }
+    // ZeRO-2: each of four devices keeps its quarters. Fullest is when the last gradient is whole, before its scatter.
+    const Json zero = planned(kept, {"--devices", "4", "--search", "zero"});
+    EXPECT_EQ(zero["peak_memory_by_kind"]["gradients"], one + 2 * one / 4);
+  }
+}
+
+TEST(CliMemory, KeptGradientsAreInThePlan) {
+  const Words model = {"plan",       "zoo:mlp?layers=3,width=64,bias=0",
+                       "--batch",    "8",
+                       "--devices",  "2",
+                       "--search",   "data-parallel",
+                       "--bucket",   "0",
+                       "--optimizer"};
+  const std::string plan = scratch("kept.json");
+  const Outcome made = partita(with(model, {"sgd?keep_gradients=1", "-o", plan}));
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("gradients      all are kept until the last update of the step"), std::string::npos)
+      << made.out;
+  const Json planned = json_of(with(model, {"sgd?keep_gradients=1"})), simulated = json_of({"simulate", plan}),
+             freed = json_of(with(model, {"sgd"}));
+  EXPECT_EQ(simulated["peak_memory_bytes"], planned["peak_memory_bytes"]);
+  EXPECT_GT(planned["least_memory_bytes"], freed["least_memory_bytes"]);
+  // Weights are the same to the bit.
+  const auto trained = [&](const Words& words, const std::string& name) {
+    const Outcome o = partita(with(with({"train"}, words), {"--steps", "4", "--save", scratch(name)}));
+    EXPECT_EQ(o.code, 0) << o.err;
+    return contents(scratch(name));
+  };
+  Words of_model(model.begin() + 1, model.end());
+  const std::string expected = trained(with(of_model, {"sgd"}), "freed.safetensors");
+  EXPECT_FALSE(expected.empty());
+  EXPECT_EQ(trained({plan}, "kept.safetensors"), expected);
+  EXPECT_EQ(trained(with(of_model, {"sgd?keep_gradients=1"}), "model.safetensors"), expected);
+}
+
+TEST(CliMemory, KeptGradientsAreRefusedWithoutUpdatesThatReadThem) {
+  for (const char* optimizer : {"adam?fine=1,keep_gradients=1", "adam?keep_gradients=2", "adam?keep_gradient=1"}) {
+    const Outcome o = partita({"plan", "zoo:lenet", "--search", "single", "--optimizer", optimizer});
+    EXPECT_EQ(o.code, 2) << o.out;
+    EXPECT_NE(o.err.find("keep_gradients"), std::string::npos) << o.err;
+  }
+}
+
 std::set<std::string> devices_in(const std::string& trace) {
   std::set<std::string> names;
   const Json json = Json::parse(contents(trace));
