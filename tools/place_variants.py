@@ -109,7 +109,7 @@ def steps_of(args, name):
              "baechi": shortest(step(rows[s]) for s in BAECHI), "pesto": step(rows[pesto]),
              "critical pesto": step(rows[critical_pesto]), "ours": step(rows["placement"])}
     steps["other"] = shortest(steps[kind] for kind in ("one", "expert", "critical expert", "baechi"))
-    ops = next((int(r["counters"]["ops"]) for r in rows.values() if "ops" in r.get("counters", {})), 0)
+    ops = next((int(r["counters"]["ops"]) for r in rows.values() if "ops" in r.get("counters", {})), "-")
     seconds = ", ".join(f"{rows[s]['search_seconds']:.0f}" if "search_seconds" in rows[s] else "-"
                         for s in (pesto, "placement"))
     return steps, ops, seconds
