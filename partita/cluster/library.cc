@@ -10,8 +10,10 @@ namespace partita {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"ring", "tree", "nvls", "hierarchical", "pairwise"};
-static_assert(kNames.size() == static_cast<size_t>(CollectiveAlgorithm::kPairwise) + 1);
+// In cluster files pairwise rows that stand alone are called direct.
+constexpr std::array<std::string_view, 6> kNames = {"ring", "tree", "nvls", "hierarchical", "pairwise", "direct"};
+constexpr size_t kDirect = kNames.size() - 1;
+static_assert(kDirect == static_cast<size_t>(CollectiveAlgorithm::kPairwise) + 1);
 
 }  // namespace
 
@@ -40,7 +42,8 @@ LibraryRow read_row(const Reader& r, const YAML::Node& node, const std::string& 
   const auto known = std::find(kNames.begin(), kNames.end(), algorithm);
   if (known == kNames.end())
     r.fail_at(node["algorithm"], "{}: algorithm is '{}'; {}", what, algorithm, suggestion(algorithm, kNames));
-  row.algorithm = static_cast<CollectiveAlgorithm>(known - kNames.begin());
+  row.algorithm = algorithm == kNames[kDirect] ? CollectiveAlgorithm::kPairwise
+                                               : static_cast<CollectiveAlgorithm>(known - kNames.begin());
   if (const YAML::Node n = node["protocol"]) row.protocol = read_word(r, n, what + ": protocol");
   row.launch_us = read_figure(r, node["launch_us"], what + ": launch_us", Sign::kNotNegative);
   if (const YAML::Node n = node["hop_us"]) row.hop_us = read_figure(r, n, what + ": hop_us", Sign::kNotNegative);
@@ -56,20 +59,39 @@ LibraryRow read_row(const Reader& r, const YAML::Node& node, const std::string& 
 
 }  // namespace
 
+namespace {
+
+// Rows of all kinds of collectives are there; and beside direct ones none of others, which keep other links busy.
+void check_algorithms(const Reader& r, const YAML::Node& rows, const std::string& what) {
+  std::set<std::string> algorithms;
+  for (const auto& row : rows) algorithms.insert(row["algorithm"].Scalar());
+  if (const std::string direct(kNames[kDirect]); algorithms.contains(direct)) {
+    for (const auto& row : rows)
+      if (const std::string other = row["algorithm"].Scalar(); other != direct)
+        r.fail_at(row,
+                  "{}: collectives has a row of {} beside direct, which stands for all collectives and transfers; "
+                  "remove one of the two",
+                  what, other);
+    return;
+  }
+  for (const auto& needed : {name_of(CollectiveAlgorithm::kRing), name_of(CollectiveAlgorithm::kPairwise)})
+    if (!algorithms.contains(std::string(needed)))
+      r.fail_at(rows, "{}: collectives lacks a row whose algorithm is {}; add one, or have direct alone", what, needed);
+}
+
+}  // namespace
+
 Library read_library(const Reader& r, const YAML::Node& rows, const std::string& what) {
   if (!rows.IsSequence() || rows.size() == 0) r.fail_at(rows, "{}: collectives must be a list of rows", what);
   std::vector<LibraryRow> library;
   std::set<std::string> names;
-  bool ring = false, pairwise = false;
   for (const auto& node : rows) {
     library.push_back(read_row(r, node, what));
-    if (!names.insert(library.back().name()).second)
-      r.fail_at(node, "{}: collectives: {} is given twice; remove one", what, library.back().name());
-    ring = ring || library.back().algorithm == CollectiveAlgorithm::kRing;
-    pairwise = pairwise || library.back().algorithm == CollectiveAlgorithm::kPairwise;
+    std::string name = node["algorithm"].Scalar();
+    if (!library.back().protocol.empty()) name += " " + library.back().protocol;
+    if (!names.insert(name).second) r.fail_at(node, "{}: collectives: {} is given twice; remove one", what, name);
   }
-  if (!ring || !pairwise)
-    r.fail_at(rows, "{}: collectives lacks a row whose algorithm is {}; add one", what, ring ? "pairwise" : "ring");
+  check_algorithms(r, rows, what);
   return std::make_shared<const std::vector<LibraryRow>>(std::move(library));
 }
 

@@ -17,7 +17,7 @@ enum class CollectiveAlgorithm {
   kTree,          // all-reduce: a chain in each node, a double binary tree between nodes
   kNvls,          // all-reduce: the switch adds up in each node; a tree between nodes
   kHierarchical,  // all-reduce, all-gather, reduce-scatter: a ring in each node, then one between nodes
-  kPairwise,      // all-to-all and transfers: straight to each
+  kPairwise,      // all-to-all and transfers: straight to each; in a library of no other rows all collectives
 };
 std::string_view name_of(CollectiveAlgorithm algorithm);
 

@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/cluster.h"
+#include "partita/cluster/direct.h"
 #include "partita/cluster/group.h"
 #include "partita/cluster/rings.h"
 
@@ -59,9 +60,11 @@ TEST(Library, RowsAreReadWithTheirDefaults) {
 
 TEST(Library, BadRowsAreRefusedWithLineAndRemedy) {
   EXPECT_EQ(error_of(kRing),
-            "f.yaml:11: device type 'core': collectives lacks a row whose algorithm is pairwise; add one");
+            "f.yaml:11: device type 'core': collectives lacks a row whose algorithm is pairwise; add one, or have "
+            "direct alone");
   EXPECT_EQ(error_of(std::string(kPairs)),
-            "f.yaml:11: device type 'core': collectives lacks a row whose algorithm is ring; add one");
+            "f.yaml:11: device type 'core': collectives lacks a row whose algorithm is ring; add one, or have direct "
+            "alone");
   EXPECT_EQ(error_of(std::string(kRing) + kRing + kPairs),
             "f.yaml:12: device type 'core': collectives: ring LL is given twice; remove one");
   EXPECT_EQ(error_of("      - {algorithm: rings, launch_us: 1}\n"),
@@ -75,6 +78,25 @@ TEST(Library, BadRowsAreRefusedWithLineAndRemedy) {
       "at most");
   EXPECT_EQ(error_of("      - {algorithm: ring, launch_us: 1, hop_us: -1}\n"),
             "f.yaml:11: device type 'core': a row of collectives: hop_us is -1; it must be zero or more");
+}
+
+TEST(Library, DirectStandsForAllOthers) {
+  const std::string direct = "      - {algorithm: direct, protocol: LL, launch_us: 1, hop_us: 0.5}\n";
+  const Cluster c = parse_cluster(yaml(direct), "f.yaml"),
+                rings = parse_cluster(yaml(std::string(kRing) + kPairs), "r");
+  const std::vector<DeviceId> all = {DeviceId(0), DeviceId(1), DeviceId(2)};
+  EXPECT_EQ((*c.devices[0].library)[0].launch_us, 1);
+  EXPECT_TRUE(are_direct(c, all));
+  EXPECT_FALSE(are_direct(rings, all));
+  EXPECT_FALSE(are_direct(load_cluster("local:3"), all)) << "without rows there are rings";
+  EXPECT_EQ(error_of(direct + kPairs),
+            "f.yaml:12: device type 'core': collectives has a row of pairwise beside direct, which stands for all "
+            "collectives and transfers; remove one of the two");
+  EXPECT_EQ(error_of(kRing + direct),
+            "f.yaml:11: device type 'core': collectives has a row of ring beside direct, which stands for all "
+            "collectives and transfers; remove one of the two");
+  EXPECT_EQ(error_of(direct + direct),
+            "f.yaml:12: device type 'core': collectives: direct LL is given twice; remove one");
 }
 
 TEST(Library, PresetsOfGpusHaveOne) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "partita/cluster/direct.h"
 #include "partita/cost/whole_ns.h"
 #include "partita/profile/profile.h"
 
@@ -24,8 +25,10 @@ struct Setting {
   const GroupLinks& group;
   StepKind kind;
   double n, nodes, k;
+  bool straight;  // from each to each: nothing has rings
   bool reduces_all() const { return kind == StepKind::kAllReduce; }
-  double hops(double members) const { return (reduces_all() ? 2 : 1) * (members - 1); }  // of a ring
+  // Of a ring, or of straight exchanges: parts go to their owners, or from them, or first one and then the other.
+  double hops(double members) const { return (reduces_all() ? 2 : 1) * (members - 1); }
   // What a participant sends of a buffer of one byte, and the buffer for one byte that it sends.
   double sent() const { return hops(n) / n; }
   double buffer() const { return 1 / sent(); }
@@ -71,23 +74,23 @@ Duration hierarchical(const Setting& at, const LibraryRow& row) {
 }
 
 Duration pairwise(const Setting& at, const LibraryRow& row) {
-  const double us = row.hop_us ? (at.n - 1) * *row.hop_us + (at.nodes > 1 ? at.network_hop_us(row) : 0)
-                               : (at.n - 1) * std::max(at.group.inside_latency_us, at.group.between_latency_us);
-  const double own = at.k > 1 ? row.own_part / (at.n - 1) : 0;
+  const double hops = at.hops(at.n), exchanges = at.hops(2);
+  const double us = row.hop_us ? hops * *row.hop_us + (at.nodes > 1 ? exchanges * at.network_hop_us(row) : 0)
+                               : hops * std::max(at.group.inside_latency_us, at.group.between_latency_us);
+  const double own = at.k > 1 ? row.own_part / hops : 0;
   return duration(row.launch_us + us,
                   busiest_s(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
 }
 
 bool has(const Setting& at, const LibraryRow& row) {
   if (at.k > 1 && at.k < row.least_devices) return false;
-  const bool exchange = at.kind == StepKind::kAllToAll;
   switch (row.algorithm) {
     case CollectiveAlgorithm::kRing:
-      return !exchange;
+      return !at.straight;
     case CollectiveAlgorithm::kPairwise:
-      return exchange;
+      return at.straight;
     case CollectiveAlgorithm::kHierarchical:
-      return !exchange && at.nodes > 1 && at.k > 1;
+      return !at.straight && at.nodes > 1 && at.k > 1;
     case CollectiveAlgorithm::kNvls:
       return at.reduces_all() && at.k >= row.least_devices;
     case CollectiveAlgorithm::kTree:
@@ -193,18 +196,21 @@ Collective collective_of(const Cluster& cluster, StepKind kind, const std::vecto
   Collective found{{}, {{}}, {}, {}};
   if (devices.size() < 2) return {{""}, {}, {}, {}};
   if (auto known = measured(cluster, kind, devices)) return *std::move(known);
-  const GroupLinks group = kind == StepKind::kAllToAll ? pair_links(cluster, devices) : ring_links(cluster, devices);
+  const bool direct = are_direct(cluster, devices), straight = direct || kind == StepKind::kAllToAll;
+  const GroupLinks group =
+      kind == StepKind::kAllToAll ? pair_links(cluster, devices) : reduction_links(cluster, devices);
   const Setting at{cluster,
                    group,
                    kind,
                    static_cast<double>(group.devices),
                    static_cast<double>(group.nodes),
-                   static_cast<double>(group.per_node)};
+                   static_cast<double>(group.per_node),
+                   straight};
   for (const Way& way : ways_of(
-           libraries_of(cluster, devices), kind == StepKind::kAllToAll ? kPlainTransfer : kPlainRing,
+           libraries_of(cluster, devices), straight ? kPlainTransfer : kPlainRing,
            [&](const LibraryRow& row) { return has(at, row); },
            [&](const LibraryRow& row) { return time_of(at, row); })) {
-    found.names.push_back(way.name);
+    found.names.push_back(!direct ? way.name : way.protocol.empty() ? "direct" : "direct " + way.protocol);
     found.ways.durations.push_back(way.duration);
   }
   found.occupies = busy_links(cluster, group);

@@ -12,9 +12,9 @@
 //   nvls          l + 2 floor(log2 N) L + max(S / B, c S / C)
 //   hierarchical  a ring of k for S in each node, and one of N for S/k between the devices of equal place, which run
 //                 together
-//   pairwise      (n-1) l, and L where N > 1; S (n-1)/n over straight routes, and own_part x S/n
-// Each with the row's launch_us before it. A ring whose row has no hop_us waits h times for its slowest route's
-// latency.
+//   pairwise      (n-1) l, and L where N > 1; S (n-1)/n over straight routes, and own_part x S/n. Direct: each of
+//                 reduce-scatter and all-gather likewise, all-reduce twice the hops and bytes (cluster/direct.h)
+// Each with launch_us before it. A row of rings or pairs without hop_us has the slowest route's latency as its hops.
 //
 // Example: all-reduce of S = 64 MB on 4 devices of one node, over links of 8 GB/s and 5 us, without a library: 6 x 5 us
 // + 96 MB / 8 GB/s = 30 us + 12 ms.

@@ -228,6 +228,106 @@ TEST(Collective, DevicesOfTwoTypesTakeWhatBothHave) {
   }
 }
 
+constexpr const char* kDirect = "      - {algorithm: direct, launch_us: 0}\n";
+
+// Of a tensor of S = 4 MB each of 4 devices owns 1 MB. It gets the 3 MB of the others' terms of that over its link of
+// 100 GB/s, and sends the sum of its 1 MB to 3: 30 us each, after 3 messages that wait for the 2 us of their routes.
+TEST(Direct, InANodeEachPartGoesToItsOwnerAndBack) {
+  const Cluster c = nodes(1, 4, kDirect);
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3});
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kReduceScatter, all, 3e6), 3 * 2 + 30);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, all, 3e6), 3 * 2 + 30);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 6e6), 2 * (3 * 2 + 30));
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllToAll, all, 3e6), 3 * 2 + 30) << "which moves the same as a reduce-scatter";
+  // Two devices: half of 4 MB there and back.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, devices({0, 1}), 4e6), 2 * (2 + 20));
+  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, all).names, std::vector<std::string>{"direct"});
+}
+
+// Two nodes of two: of the 3 MB that each sends, 2 go to the other node, where a ring sends 1.5. So a port of 10 GB/s
+// takes 200 us in place of 150.
+TEST(Direct, SendsMoreBetweenNodesThanRings) {
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3});
+  const Cluster direct = nodes(2, 2, kDirect), rings = nodes(2, 2);
+  EXPECT_DOUBLE_EQ(us(direct, StepKind::kReduceScatter, all, 3e6), 3 * 4 + 200);
+  EXPECT_DOUBLE_EQ(us(rings, StepKind::kReduceScatter, all, 3e6), 3 * 4 + 150);
+  EXPECT_DOUBLE_EQ(us(direct, StepKind::kAllReduce, all, 6e6), 2 * (3 * 4 + 200));
+  double ports = 0, others = 0;
+  CollectiveTimes times(direct);
+  for (const LinkLoad& load : times.of(StepKind::kAllReduce, all).loads)
+    (direct.link(load.link).bandwidth_bytes_per_s < 50e9 ? ports : others) += load.inside + load.between;
+  EXPECT_DOUBLE_EQ(ports, 4 * 2 * 2 / 3.0) << "of a byte that each of four sends, 2/3 go up one port and down another";
+  EXPECT_DOUBLE_EQ(others, 4 * 2 * 1 / 3.0);
+}
+
+// Four boards of two GPUs on switches (p2.8xlarge): of the 7 parts that a GPU sends 6 leave its board, by a link that
+// the board's two share. So the board's link has 12/7 of what a GPU sends, where rings send as much as one GPU does.
+TEST(Direct, BoardsShareTheirLinks) {
+  const std::string text = load_cluster("p2.8xlarge").text;
+  const size_t at = text.find("    launch_overhead_us: ");
+  ASSERT_NE(at, std::string::npos);
+  std::string with = text;
+  with.insert(at, std::string("    collectives:\n") + kDirect);
+  const Cluster rings = load_cluster("p2.8xlarge"), direct = parse_cluster(with, "direct.yaml");
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3, 4, 5, 6, 7});
+  const double latency = 14 * 20;  // 7 messages and 7 back, over 4 links of 5 us
+  EXPECT_NEAR(us(rings, StepKind::kAllReduce, all, 70e6), latency + 7000, 1e-6);
+  EXPECT_NEAR(us(direct, StepKind::kAllReduce, all, 70e6), latency + 12000, 1e-6);
+  // Neither link nor ring is shared by the two of one board.
+  EXPECT_DOUBLE_EQ(us(direct, StepKind::kAllReduce, devices({0, 1}), 1e6),
+                   us(rings, StepKind::kAllReduce, devices({0, 1}), 1e6));
+}
+
+// With hop_us messages take that, and a route between nodes its latency once an exchange.
+TEST(Direct, ARowHasItsHopsAndRates) {
+  const Cluster c = nodes(2, 2,
+                          "      - {algorithm: direct, protocol: Simple, launch_us: 10, hop_us: 3, network_hop_us: 5, "
+                          "bandwidth: 0.8, network_bandwidth: 0.5, least_devices: 2, own_part: 0.6}\n");
+  // 4 MB: each copies its own 2 at the links' rate, 0.6 times as long as to send them.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1}), 2e6), 10 + 3 + 1.6 * 2e6 / 80e3);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1, 2, 3}), 3e6), 10 + 3 * 3 + (5 + 4) + 2e6 / 5e3);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, devices({0, 1, 2, 3}), 6e6), 10 + 6 * 3 + 2 * (5 + 4) + 4e6 / 5e3);
+  for (const auto kind : {StepKind::kAllReduce, StepKind::kAllToAll})
+    EXPECT_EQ(CollectiveTimes(c).of(kind, devices({0, 1})).names, std::vector<std::string>{"direct Simple"});
+  const DeviceId a(size_t(0)), b(size_t(1));
+  EXPECT_DOUBLE_EQ(transfer_ways(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 10 + 3 + 1e6 / 80e3);
+}
+
+// Where the library takes its row from four devices of a node on, two still exchange without rings.
+TEST(Direct, HasNoRingsForFewDevicesEither) {
+  const Cluster c = nodes(2, 2, "      - {algorithm: direct, launch_us: 10, least_devices: 4}\n");
+  const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
+  EXPECT_EQ(reduce.names, std::vector<std::string>{"direct"});
+  EXPECT_DOUBLE_EQ(reduce.ways.ns(6e6) / 1e3, 2 * (3 * 4 + 200));
+}
+
+// A faster link makes no exchange longer.
+TEST(Direct, IsMonotoneInBandwidth) {
+  for (const int factor : {2, 3, 10}) {
+    Cluster c = nodes(2, 3, kDirect), faster = c;
+    for (size_t l = 0; l < c.links.size(); ++l) {
+      faster.links[l].bandwidth_bytes_per_s = factor * c.links[l].bandwidth_bytes_per_s;
+      for (const auto kind : {StepKind::kAllReduce, StepKind::kAllGather, StepKind::kReduceScatter})
+        for (const auto& group : {devices({0, 1}), devices({0, 3}), devices({0, 1, 2, 3, 4, 5})})
+          EXPECT_LE(us(faster, kind, group, 6e6), us(c, kind, group, 6e6)) << c.links[l].name << " x " << factor;
+    }
+  }
+}
+
+// Beside others a device with a direct library has the ring of those without rows.
+TEST(Direct, WithDevicesOfAnotherLibraryIsARing) {
+  const std::string direct = "{algorithm: direct, launch_us: 2}",
+                    ring = "{algorithm: ring, launch_us: 3}, {algorithm: pairwise, launch_us: 4}";
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3});
+  for (const Cluster& c : {two_types(direct, ring), two_types(ring, direct), two_types(direct, "")}) {
+    EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, all).names, std::vector<std::string>{"ring"});
+    const double launch_us = c.devices[0].library && c.devices[2].library ? 3 : 0;
+    EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 3e6), launch_us + 6 * 4 + 150);
+  }
+  const Cluster c = two_types(direct, "{algorithm: direct, launch_us: 5}");
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 6e6), 5 + 6 * 4 + 400) << "the slower row of both";
+}
+
 TEST(Transfer, BetweenGpusByTheRowsOfTheirLibrary) {
   const Cluster c = nodes(2, 2, kSimple);
   auto us_of = [&](int from, int to) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "partita/cluster/group.h"
+#include "partita/cluster/direct.h"
 
 namespace partita {
 
@@ -12,7 +12,8 @@ namespace {
 
 // The links that a group's collective takes for itself.
 std::vector<LinkId> links_of(const std::vector<DeviceId>& ring, const Step& step, const Cluster& cluster) {
-  return busy_links(cluster, step.kind == StepKind::kAllToAll ? pair_links(cluster, ring) : ring_links(cluster, ring));
+  return busy_links(cluster,
+                    step.kind == StepKind::kAllToAll ? pair_links(cluster, ring) : reduction_links(cluster, ring));
 }
 
 KnownRings count_rings(const Cluster& cluster, const Step& step) {

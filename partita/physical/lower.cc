@@ -8,7 +8,7 @@
 #include <string>
 
 #include "partita/base/error.h"
-#include "partita/cluster/group.h"
+#include "partita/cluster/direct.h"
 #include "partita/physical/beside.h"
 #include "partita/physical/few.h"
 #include "partita/physical/orders.h"
@@ -56,7 +56,7 @@ DeviceId typical_device(const Cluster& cluster, const std::vector<DeviceId>& dev
   double most_s = -1;
   for (size_t end = each; end <= devices.size(); end += each) {
     const auto first = devices.begin() + static_cast<std::ptrdiff_t>(end - each);
-    const double s = ring_links(cluster, {first, first + static_cast<std::ptrdiff_t>(each)}).inside_s;
+    const double s = reduction_links(cluster, {first, first + static_cast<std::ptrdiff_t>(each)}).inside_s;
     if (s >= most_s) slowest = end, most_s = s;
   }
   return devices[slowest - 1];

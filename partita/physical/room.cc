@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "partita/cluster/group.h"
+#include "partita/cluster/direct.h"
 #include "partita/physical/of_parameters.h"
 
 namespace partita {
@@ -219,7 +219,7 @@ Held beside_kernels(const PhysicalGraph& graph, const Timeline& line) {
 
 RingTime ring_time(const Cluster& cluster, const std::vector<DeviceId>& group) {
   if (group.size() < 2) return {};
-  const GroupLinks links = ring_links(cluster, group);
+  const GroupLinks links = reduction_links(cluster, group);
   return {
       1e-6 * ((links.devices - links.nodes) * links.inside_latency_us + (links.nodes - 1) * links.between_latency_us),
       busiest_s(cluster, links, 1, 1)};

@@ -9,6 +9,9 @@
 //
 // With `check`, the best plan's changes of one unit are looked at then, all of them, each given up once it is proved to
 // be no shorter. The paper says of its plans (section 8.4) that they are locally optimal; here it is counted.
+//
+// With `compare`, as is the default, the best plan is in the end compared with the starts by their lowered steps
+// (soap_compare.h). The paper's search ends with the chains: `compare=no`.
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +19,7 @@
 #include "partita/base/units.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
+#include "partita/search/soap_compare.h"
 #include "partita/search/soap_order.h"
 #include "partita/search/soap_starts.h"
 #include "partita/search/soap_walk.h"
@@ -25,11 +29,6 @@ namespace partita {
 namespace {
 
 constexpr double kChains = 0.9;  // of the time, where the plan is checked
-
-struct Start {
-  std::string name;
-  std::vector<int64_t> numbers;
-};
 
 // One call of `flexflow`.
 struct Run {
@@ -88,7 +87,7 @@ void propose(Run& run, Chain& chain) {
   look(run.walk, chain);
 }
 
-void run_chain(Run& run, const Start& start, const Allowance& allowance) {
+void run_chain(Run& run, const SoapStart& start, const Allowance& allowance) {
   SoapWalk& walk = run.walk;
   Chain chain;
   walk.go_to(start.numbers);
@@ -109,20 +108,19 @@ void run_chain(Run& run, const Start& start, const Allowance& allowance) {
   if (run.problem.tell) run.problem.tell("flexflow: " + run.notes.back());
 }
 
-std::vector<Start> starts_of(Run& run) {
+std::vector<SoapStart> starts_of(Run& run) {
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
-  std::vector<Start> starts;
+  std::vector<SoapStart> starts;
   const std::vector<SoapUnit>& units = run.space.whole().units;
-  starts.push_back({"data-parallel", numbers_of(run.space, data_parallel_configurations(graph, cluster, units))});
-  starts.push_back({"expert", numbers_of(run.space, expert_configurations(graph, cluster, units))});
+  starts.push_back({"data parallelism", numbers_of(run.space, data_parallel_configurations(graph, cluster, units))});
+  starts.push_back({"the expert's strategy", numbers_of(run.space, expert_configurations(graph, cluster, units))});
   starts.push_back({"a drawn plan", {}});
   for (const SoapSet& set : run.space.sets) starts.back().numbers.push_back(drawn_from(run, set));
   return starts;
 }
 
-void search_from_all(Run& run) {
-  const std::vector<Start> starts = starts_of(run);
+void search_from_all(Run& run, const std::vector<SoapStart>& starts) {
   const int64_t steps = run.budget.steps.value_or(default_steps(run.problem));
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto left = static_cast<double>(starts.size() - i);
@@ -175,14 +173,19 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   Run run{problem, budget, check ? watch.share(kChains) : watch, rng, space, walk};
   run.beta = std::stod(problem.options.at("beta"));
   run.enough_ns = near_enough_ns(bound, budget.gap);
-  search_from_all(run);
+  const std::vector<SoapStart> starts = starts_of(run);
+  search_from_all(run, starts);
   std::map<std::string, double> counters;
   if (check) check_best(run, watch, counters);
-  SearchResult result = walk.result("flexflow", whole).result;
+  SoapFound found = walk.result("flexflow", whole);
+  if (problem.options.at("compare") == "yes" &&
+      !compare_with_starts(starts, "flexflow", whole, walk, found, run.notes) && found.step_ns)
+    run.notes.emplace_back("the best plan of the chains is taken: no start has a shorter step");
+  SearchResult& result = found.result;
   result.counters.merge(counters);
   result.notes = std::move(run.notes);
   add_bound(bound, walk.best_ns(), result);
-  return result;
+  return std::move(found.result);
 }
 
 }  // namespace
@@ -197,6 +200,7 @@ SearchEntry flexflow_search() {
       .options = {{"beta", {"1000", "N"}},
                   {"bound", {"quick", "full", "no"}},
                   {"check", {"no", "yes"}},
+                  {"compare", {"yes", "no"}},
                   {"dimensions", {"soap", "s", "o", "p", "sap"}},
                   {"granularity", {"unit", "op"}},
                   {"simulator", {"replay", "full", "delta"}}},

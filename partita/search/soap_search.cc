@@ -23,6 +23,7 @@
 #include "partita/search/judge.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
+#include "partita/search/soap_compare.h"
 #include "partita/search/soap_groups.h"
 #include "partita/search/soap_optimum.h"
 #include "partita/search/soap_order.h"
@@ -43,13 +44,12 @@ constexpr double kHeat = 0.002;     // of the step, that the walk accepts at fir
 constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
 constexpr size_t kStartsToImprove = 2;
-constexpr double kAboutAsFastAsBest = 1.25;  // by the local task graph: a start that may have the shorter step
-constexpr uint64_t kMovesOfWholeUnits = 4;   // one of so many, where ops are units of their own
-constexpr double kWholeUnits = 0.5;          // of the budget, there
-constexpr double kShaken = 0.2;              // by which a plan may be longer with some units elsewhere
-constexpr uint64_t kMovesOfAShake = 5;       // at most
-constexpr double kBeforeProof = 0.2;         // of the time of soap?exact=yes; the proof has the rest
-constexpr int64_t kNodesOfAProof = 20'000;   // of soap?exact=yes, where no time is given
+constexpr uint64_t kMovesOfWholeUnits = 4;  // one of so many, where ops are units of their own
+constexpr double kWholeUnits = 0.5;         // of the budget, there
+constexpr double kShaken = 0.2;             // by which a plan may be longer with some units elsewhere
+constexpr uint64_t kMovesOfAShake = 5;      // at most
+constexpr double kBeforeProof = 0.2;        // of the time of soap?exact=yes; the proof has the rest
+constexpr int64_t kNodesOfAProof = 20'000;  // of soap?exact=yes, where no time is given
 
 // One call of `soap`.
 struct Run {
@@ -400,32 +400,13 @@ void add_before(OfUnits before, SearchResult& result) {
   result.trail = std::move(before.trail);
 }
 
-// Where devices take what is ready, a step may be longer than in the order that the plan is lowered in: a start that is
-// about as fast by the local task graph is compared by its step.
-void compare_with_starts(Run& run, const Watch& watch, SoapFound& found) {
-  SearchResult& result = found.result;
-  if (!found.step_ns || watch.ended()) return;
-  const Graph& graph = run.problem.graph;
-  const Cluster& cluster = run.problem.cluster;
+std::vector<SoapStart> named_starts(const Run& run) {
   const std::vector<SoapUnit>& units = run.space.whole().units;
-  const auto most_ns = static_cast<int64_t>(kAboutAsFastAsBest * static_cast<double>(run.walk.best_ns()));
-  const std::pair<const char*, std::vector<SoapConfiguration>> starts[] = {
-      {"data parallelism", data_parallel_configurations(graph, cluster, units)},
-      {"the expert's strategy", expert_configurations(graph, cluster, units)}};
-  for (const auto& [name, configurations] : starts) {
-    run.walk.go_to(numbers_of(run.space, configurations));
-    if (run.walk.ns() > most_ns || run.walk.ns() == run.walk.best_ns()) continue;
-    if (!run.walk.fits(run.walk.numbers()).value_or(false)) continue;
-    OrderedPlan start = run.walk.plan_of(run.walk.numbers(), "soap", watch);
-    if (!start.step_ns || *start.step_ns >= *found.step_ns) continue;
-    run.notes.push_back(fmt::format("{} has the shorter step: {}, {} by the local task graph", name,
-                                    time_text(static_cast<double>(*start.step_ns)),
-                                    time_text(static_cast<double>(run.walk.ns()))));
-    found.step_ns = start.step_ns;
-    start.plan.paper_cost = static_cast<double>(run.walk.ns()) / 1e3;
-    result.plan = std::move(start.plan);
-    result.local_ns = run.walk.ns();
-  }
+  const auto start = [&](std::string_view name, const std::vector<SoapConfiguration>& configurations) {
+    return SoapStart{std::string(name), numbers_of(run.space, configurations)};
+  };
+  return {start("data parallelism", data_parallel_configurations(run.problem.graph, run.problem.cluster, units)),
+          start("the expert's strategy", expert_configurations(run.problem.graph, run.problem.cluster, units))};
 }
 
 // Where samples do not divide, data parallelism in parts that are not equal is in no set, and may be better than all
@@ -483,7 +464,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   SearchResult& result = found.result;
   if (space.of_units) add_before(std::move(before), result);
   if (!is_exact(problem) && problem.options.at("dimensions") == "soap") {
-    compare_with_starts(run, whole, found);
+    compare_with_starts(named_starts(run), "soap", whole, walk, found, run.notes);
     compare_with_unequal_parts(run, whole, found);
   }
   result.notes = std::move(run.notes);

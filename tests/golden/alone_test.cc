@@ -19,6 +19,7 @@
 #include "partita/plan/resolve.h"
 #include "partita/search/search_text.h"
 #include "partita/sim/simulate.h"
+#include "tests/golden/direct_cluster.h"
 
 namespace partita {
 namespace {
@@ -135,6 +136,12 @@ TEST(Alone, ConversionsTakeWhatTheSimulatorSays) {
       expect_simulated(load_cluster(cluster), extents);
   expect_simulated(load_cluster("flexflow-k80", 16), {4, 4});
   expect_simulated(load_cluster("p2.8xlarge", 3), {3});
+}
+
+TEST(Alone, DirectExchangesTakeWhatTheSimulatorSays) {
+  for (const std::vector<int>& extents : std::vector<std::vector<int>>{{8}, {2, 4}})
+    expect_simulated(direct_cluster("p2.8xlarge"), extents);
+  expect_simulated(direct_cluster("flexflow-k80", 16), {4, 4});
 }
 
 // The longest of each run of stages over the devices.

@@ -14,6 +14,7 @@
 #include "partita/plan/rules.h"
 #include "partita/search/soap_ops.h"
 #include "partita/sim/nodes.h"
+#include "tests/golden/direct_cluster.h"
 #include "tests/golden/soap_draws.h"
 #include "tests/golden/uneven_cluster.h"
 
@@ -175,12 +176,13 @@ TEST(LocalTasks, AreWhatRulesAreLoweredTo) {
        {"mlp?layers=3,width=16,batch=8", "gpt2?layers=1,hidden=16,heads=4,vocabulary=32,steps=8,batch=8",
         "rnnlm?steps=3,layers=1,hidden=12,vocabulary=24,batch=8"}) {
     const Graph graph = training(model);
-    const Cluster cluster = load_cluster("dgx-1", 4);
-    const CostModel cost(cluster);
-    LocalTasks tasks(graph, cost);
-    expect_equal(graph, single_plan(graph, cluster), cluster, tasks);
-    expect_equal(graph, data_parallel_plan(graph, cluster), cluster, tasks);
-    expect_equal(graph, model_parallel_plan(graph, cluster), cluster, tasks);
+    for (const Cluster& cluster : {load_cluster("dgx-1", 4), direct_cluster("flexflow-k80", 8)}) {
+      const CostModel cost(cluster);
+      LocalTasks tasks(graph, cost);
+      expect_equal(graph, single_plan(graph, cluster), cluster, tasks);
+      expect_equal(graph, data_parallel_plan(graph, cluster), cluster, tasks);
+      expect_equal(graph, model_parallel_plan(graph, cluster), cluster, tasks);
+    }
   }
 }
 

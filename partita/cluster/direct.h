@@ -1,0 +1,20 @@
+// Libraries without rings: every collective goes straight from device to device (library.h). Such a library has
+// pairwise rows alone; in the cluster file they are called direct.
+//
+// Example: an all-reduce of 64 MB on 8 devices. Each part of 8 MB belongs to one device, which gets 7 terms of it and
+// sends the sum to 7 others: each device sends 112 MB, as in a ring, but over its routes to all of them.
+#pragma once
+#include <vector>
+
+#include "partita/cluster/group.h"
+
+namespace partita {
+
+// Whether the libraries of all these devices are direct.
+bool are_direct(const Cluster& cluster, const std::vector<DeviceId>& devices);
+
+// What all-reduces, all-gathers and reduce-scatters of these devices run over: straight routes where all their
+// libraries are direct, else rings.
+GroupLinks reduction_links(const Cluster& cluster, std::vector<DeviceId> devices);
+
+}  // namespace partita
