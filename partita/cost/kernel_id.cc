@@ -37,7 +37,7 @@ KernelId kernel_id(const std::string& definition, const tdl::Attributes& attribu
   id.definition = definition;
   id.form = std::move(form);
   for (const auto& [name, value] : attributes)
-    if (name != kKeepGradients) id.attributes += fmt::format("{}{}={}", id.attributes.empty() ? "" : ", ", name, value);
+    if (name != kKeptGradient) id.attributes += fmt::format("{}{}={}", id.attributes.empty() ? "" : ", ", name, value);
   id.first_stage = first_stage, id.last_stage = last_stage;
   for (size_t i = 0; i < ranges.size(); ++i) id.indices.emplace_back(bound.indices[i].name, ranges[i].size());
   for (const bool written : {false, true})

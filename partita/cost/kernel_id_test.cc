@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "partita/cost/cost.h"
+#include "partita/graph/kept_gradients.h"
 
 namespace partita {
 namespace {
@@ -48,6 +49,14 @@ struct Product {
   const KernelWork& work() const { return std::get<KernelWork>(graph.tasks[0].work); }
   KernelId id() const { return kernel_id(graph, graph.tasks[0], work(), form_text(*work().bound)); }
 };
+
+// A kernel is the same, and so its measured time, whether the gradient that it reads is kept or freed.
+TEST(KernelIds, DoNotSayThatAGradientIsKept) {
+  Product product({8, 24});
+  const KernelId freed = product.id();
+  std::get<KernelWork>(product.graph.tasks[0].work).attributes[kKeptGradient] = 1;
+  EXPECT_EQ(product.id(), freed);
+}
 
 TEST(KernelIds, AreOfLocalExtents) {
   const KernelId id = Product({8, 24}).id();

@@ -3,7 +3,7 @@
 
 namespace partita {
 
-bool keeps_gradient(const tdl::Attributes& attributes) { return attributes.contains(kKeepGradients); }
+bool keeps_gradient(const tdl::Attributes& attributes) { return attributes.contains(kKeptGradient); }
 
 std::vector<char> kept_gradients(const Graph& graph) {
   std::vector<char> kept(graph.tensors.size(), false);

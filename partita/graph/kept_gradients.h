@@ -10,9 +10,10 @@
 
 namespace partita {
 
-// An option of every optimizer, and then 1 as an attribute of every update (OpDefinition::Update). It is no attribute
-// of a formula: the kernel is the same.
-constexpr const char* kKeepGradients = "keep_gradients";
+constexpr const char* kKeepGradients = "keep_gradients";  // an option of every optimizer
+// With it, an attribute of every update (OpDefinition::Update). A formula has none with such a name, so that the kernel
+// is the same, and no operator that a user describes has it.
+constexpr const char* kKeptGradient = "gradient.kept";
 // The operand of an update that is the gradient: what clipping and unscaling have left of it.
 constexpr int kGradientOperand = 1;
 

@@ -107,7 +107,7 @@ Chosen chosen_update(const Optimizer& optimizer, const OpRegistry& registry) {
         optimizer.kind, kKeepGradients);
   Chosen chosen = choose("optimizer", choice, candidates, optimizer_names(registry), {"fine", kKeepGradients});
   chosen.fine = fine, chosen.keeps = keeps;
-  if (keeps) chosen.options[kKeepGradients] = 1;
+  if (keeps) chosen.options[kKeptGradient] = 1;
   return chosen;
 }
 

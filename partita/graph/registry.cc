@@ -19,7 +19,7 @@ void fill_in(const OpDefinition& definition, tdl::Attributes& attributes) {
     const std::string base = name.substr(0, name.find('.'));
     if (definition.defaults.contains(name) || is_one_of(definition.required, name) || is_one_of(definition.lists, base))
       continue;
-    if (definition.update && name == kKeepGradients) continue;
+    if (definition.update && name == kKeptGradient) continue;
     std::vector<std::string> known = definition.required;
     for (const auto& [key, unused] : definition.defaults) known.push_back(key);
     for (const std::string& list : definition.lists) known.push_back(list + ".0..");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "partita/base/rng.h"
+#include "partita/graph/kept_gradients.h"
 #include "partita/physical/in_place.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/testing/builder.h"
@@ -192,7 +193,7 @@ TEST(MemoryPlanner, KeptGradientsStayUntilTheLastUpdate) {
   const auto planned = [&](bool kept) {
     for (const TaskId update : {update_w, update_v}) {
       b.graph.task(update).work =
-          KernelWork{.attributes = kept ? tdl::Attributes{{"keep_gradients", 1}} : tdl::Attributes()};
+          KernelWork{.attributes = kept ? tdl::Attributes{{kKeptGradient, 1}} : tdl::Attributes()};
       b.graph.task(update).reads[1].tensor = 1;
     }
     testing::run_passes(b.graph);

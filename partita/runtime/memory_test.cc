@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/graph/kept_gradients.h"
 #include "partita/physical/testing/builder.h"
 #include "partita/runtime/liveness.h"
 #include "partita/runtime/testing/mix_kernels.h"
@@ -200,7 +201,7 @@ TEST(Liveness, KeptGradientsStayUntilTheLastUpdate) {
   const auto bytes_after = [&](bool kept) {
     for (const TaskId update : {update_w, update_v}) {
       b.graph.task(update).work =
-          KernelWork{.attributes = kept ? tdl::Attributes{{"keep_gradients", 1}} : tdl::Attributes()};
+          KernelWork{.attributes = kept ? tdl::Attributes{{kKeptGradient, 1}} : tdl::Attributes()};
       b.graph.task(update).reads[1].tensor = 1;
     }
     Liveness live(b.graph);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/graph/kept_gradients.h"
 #include "partita/physical/testing/builder.h"
 #include "partita/physical/testing/random_net.h"
 
@@ -392,7 +393,7 @@ TEST(Memory, KeptGradientsUntilTheLastUpdate) {
   runs(b.add("make gv", 0, {v}, {gv}));
   const TaskId update_v = runs(b.add("update v", 0, {v, gv}, {v}));
   for (const TaskId update : {update_w, update_v}) {
-    b.graph.task(update).work = KernelWork{.attributes = {{"keep_gradients", 1}}};
+    b.graph.task(update).work = KernelWork{.attributes = {{kKeptGradient, 1}}};
     b.graph.task(update).reads[1].tensor = 1;
   }
   run_passes(b.graph);
