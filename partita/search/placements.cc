@@ -18,6 +18,7 @@
 #include "partita/search/layer_placement.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_starts.h"
+#include "partita/search/stages.h"
 
 namespace partita {
 
@@ -111,25 +112,36 @@ std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by
 
 namespace {
 
-// Layers one after another: the first with what comes before it, the last with what comes behind.
-std::vector<int> devices_by_depth(const Graph& graph, int devices) {
+// Cells one after another: the first with what comes before it, the last with what comes behind. Those of an encoder
+// and of a decoder that are equally deep are together.
+std::vector<int> devices_by_cell(const Graph& graph, int devices) {
   const std::vector<SoapUnit> units = soap_units(graph);
   const std::vector<int> depth = depths_of(graph, units);
   std::vector<int> of_op(graph.ops.size(), 0);
-  int deepest = 0, first_cell = INT32_MAX, last_cell = -1;
+  int first = INT32_MAX, last = -1;  // of cells
   for (size_t u = 0; u < units.size(); ++u) {
-    deepest = std::max(deepest, depth[u]);
     for (OpId op : units[u].ops) {
       of_op[op.index()] = depth[u];
       if (graph.op(op).cell < 0) continue;
-      first_cell = std::min(first_cell, depth[u]);
-      last_cell = std::max(last_cell, depth[u]);
+      first = std::min(first, depth[u]);
+      last = std::max(last, depth[u]);
     }
   }
-  const int first = last_cell < 0 ? 0 : first_cell, last = last_cell < 0 ? deepest : last_cell;
   std::vector<int> device(graph.ops.size());
   for (size_t i = 0; i < of_op.size(); ++i)
     device[i] = (std::clamp(of_op[i], first, last) - first) * devices / (last - first + 1);
+  return device;
+}
+
+// Layers in the order of the forward pass: runs of about the same work. Repeated layers are not cut.
+std::vector<int> devices_by_layer(const Graph& graph, int devices) {
+  std::vector<int> device = stretches_of(graph, 1).of_op;
+  std::vector<double> flops(device.empty() ? 0 : static_cast<size_t>(*std::ranges::max_element(device)) + 1, 0);
+  for (size_t i = 0; i < device.size(); ++i)
+    flops[static_cast<size_t>(device[i])] +=
+        op_flops(graph.registry->find(graph.ops[i].definition), *graph.ops[i].bound);
+  const std::vector<int> run = contiguous_parts(flops, devices);
+  for (int& d : device) d = run[static_cast<size_t>(d)];
   return device;
 }
 
@@ -181,7 +193,8 @@ bool has_branches(const Graph& graph) {
 }  // namespace
 
 std::vector<int> expert_devices(const Graph& graph, int devices) {
-  return has_branches(graph) ? devices_by_branch(graph, devices) : devices_by_depth(graph, devices);
+  if (is_recurrent(graph)) return devices_by_cell(graph, devices);
+  return has_branches(graph) ? devices_by_branch(graph, devices) : devices_by_layer(graph, devices);
 }
 
 namespace {

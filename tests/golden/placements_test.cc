@@ -322,6 +322,34 @@ TEST(Placements, LayersAreOneAfterAnother) {
   }
 }
 
+// Repeated layers of a Transformer are not cut, and devices have about the same work.
+TEST(Placements, LayersOfATransformerAreWhole) {
+  for (const char* model : {"zoo:encoder-decoder?layers=3,heads=2,hidden=32,steps=8,vocabulary=40,batch=8,fine=1",
+                            "zoo:transformer?hidden=64,steps=8,layers=4,vocabulary=40,batch=8"}) {
+    SCOPED_TRACE(model);
+    const Planned p = planned(model, "expert-placement");
+    std::map<std::string, std::set<int>> devices;  // by layer, of its forward ops
+    std::vector<double> flops(2, 0);
+    for (size_t i = 0; i < p.training.ops.size(); ++i) {
+      const Op& op = p.training.ops[i];
+      const int device = p.plan.ops[i].mesh.devices[0].value;
+      flops[static_cast<size_t>(device)] += op_flops(p.training.registry->find(op.definition), *op.bound);
+      const size_t layers = op.name.find("layers.");
+      if (op.phase != Phase::kForward || layers == std::string::npos) continue;
+      devices[op.name.substr(0, op.name.find('.', layers + 7))].insert(device);
+    }
+    EXPECT_GE(devices.size(), 4u);
+    std::set<int> used;
+    for (const auto& [layer, of] : devices) {
+      EXPECT_EQ(of.size(), 1u) << layer;
+      used.insert(of.begin(), of.end());
+    }
+    EXPECT_EQ(used.size(), 2u);
+    EXPECT_GT(3 * std::min(flops[0], flops[1]), 2 * std::max(flops[0], flops[1]));
+    EXPECT_EQ(p.plan.ops[p.training.find_op("loss").index()].mesh.devices[0].value, 1);
+  }
+}
+
 TEST(Placements, BranchesAreBesideEachOther) {
   const Planned p = planned("zoo:inception-v3?image=75,blocks=1,classes=6,batch=4", "expert-placement");
   int on[2] = {0, 0};
