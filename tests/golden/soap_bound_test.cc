@@ -15,6 +15,7 @@
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_optimum.h"
 #include "partita/search/soap_parts.h"
+#include "tests/golden/direct_cluster.h"
 
 namespace partita {
 namespace {
@@ -123,6 +124,7 @@ struct Case {
   int devices;
   double part;  // of the least time, at least
   SoapGranularity granularity = SoapGranularity::kUnit;
+  bool direct = false;  // exchanges
 };
 
 TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
@@ -133,9 +135,11 @@ TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
                          Case{"cnn?layers=1,image=12,filters=16,batch=8", "flexflow-p100", 4, 0.5},
                          Case{"rnnlm?steps=1,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-p100", 4, 0.5},
                          Case{"rnnlm?steps=2,layers=1,hidden=64,vocabulary=128,batch=8", "flexflow-k80", 2, 0.5},
-                         Case{"mlp?layers=1,width=64,batch=32", "flexflow-p100", 2, 0.3, SoapGranularity::kOp}}) {
+                         Case{"mlp?layers=1,width=64,batch=32", "flexflow-p100", 2, 0.3, SoapGranularity::kOp},
+                         Case{"mlp?layers=2,width=512,batch=64", "flexflow-k80", 4, 0.4, SoapGranularity::kUnit, true},
+                         Case{"mlp?layers=2,width=512,batch=64", "p2.8xlarge", 4, 0.4, SoapGranularity::kUnit, true}}) {
     const Graph graph = training(of.model);
-    const Cluster cluster = load_cluster(of.cluster, of.devices);
+    const Cluster cluster = of.direct ? direct_cluster(of.cluster, of.devices) : load_cluster(of.cluster, of.devices);
     const Problem problem = in_time(graph, cluster);
     const CostModel cost(cluster);
     const SoapSpace space = soap_space(problem, {}, of.granularity);
