@@ -219,8 +219,7 @@ RandomPair random_zoo_pair(uint64_t seed, std::size_t index, const std::vector<R
         !option.empty() && pair.search.find(option.substr(0, option.find('='))) == std::string::npos)
       add_option(pair.search, option);
   shorten(pair.search);
-  static const std::vector<std::string> optimizers{"sgd",   "momentum", "clipped",
-                                                   "adamw", "adagrad",  "adagrad?keep_gradients=1"};
+  static const std::vector<std::string> optimizers{"sgd", "momentum", "clipped", "adamw", "adagrad"};
   pair.optimizer = drawn(rng, optimizers);
   return pair;
 }
