@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/cost/alone.h"
@@ -153,19 +154,54 @@ std::vector<int> stages_of(const Stretches& stretches, const StageCut& cut) {
 
 namespace {
 
-// With one stretch more or less on one side of the end of a stage, where no stage becomes empty.
-std::vector<StageCut> neighbours(const StageCut& cut) {
-  std::vector<StageCut> out;
-  const auto changed = [&](size_t i, int stage) {
-    out.push_back(cut);
-    out.back()[i] = stage;
-  };
-  for (size_t i = 0; i + 1 < cut.size(); ++i) {
-    if (cut[i] == cut[i + 1]) continue;
-    if (i > 0 && cut[i - 1] == cut[i]) changed(i, cut[i + 1]);
-    if (i + 2 < cut.size() && cut[i + 2] == cut[i + 1]) changed(i + 1, cut[i]);
+// By stage but the last, the first stretch behind it.
+std::vector<int> ends_of(const StageCut& cut) {
+  std::vector<int> ends;
+  for (size_t i = 1; i < cut.size(); ++i)
+    if (cut[i] != cut[i - 1]) ends.push_back(static_cast<int>(i));
+  return ends;
+}
+
+// None: a stage would be empty.
+std::optional<StageCut> cut_at(const std::vector<int>& ends, int stretches) {
+  StageCut cut;
+  for (size_t stage = 0; stage <= ends.size(); ++stage) {
+    const int end = stage < ends.size() ? ends[stage] : stretches;
+    if (end <= static_cast<int>(cut.size()) || end > stretches) return std::nullopt;
+    cut.resize(static_cast<size_t>(end), static_cast<int>(stage));
   }
+  return cut;
+}
+
+// That have one stage end a stretch earlier or later. With `apart` another one does too, so many stages behind it.
+std::vector<StageCut> neighbours(const StageCut& cut, size_t apart = 0) {
+  const std::vector<int> ends = ends_of(cut);
+  std::vector<StageCut> out;
+  for (size_t i = 0; i + apart < ends.size(); ++i)
+    for (const auto& [first, second] : {std::pair(1, 1), {-1, -1}, {1, -1}, {-1, 1}}) {
+      if (apart == 0 && first != second) continue;
+      std::vector<int> moved = ends;
+      moved[i] += first;
+      if (apart > 0) moved[i + apart] += second;
+      if (auto other = cut_at(moved, static_cast<int>(cut.size()))) out.push_back(*std::move(other));
+    }
   return out;
+}
+
+// All cuts of so many stretches; empty if they are more than `most`.
+std::vector<StageCut> all_cuts(int stretches, int stages, int64_t most) {
+  std::vector<StageCut> out;
+  std::vector<int> ends;
+  for (int stage = 1; stage < stages; ++stage) ends.push_back(stage);
+  for (;;) {
+    if (static_cast<int64_t>(out.size()) >= most) return {};
+    out.push_back(cut_at(ends, stretches).value());
+    size_t i = ends.size();  // the last end that can be later, those behind it as early as can be
+    while (i > 0 && ends[i - 1] + static_cast<int>(ends.size() - i) + 1 >= stretches) --i;
+    if (i == 0) return out;
+    ++ends[i - 1];
+    for (; i < ends.size(); ++i) ends[i] = ends[i - 1] + 1;
+  }
 }
 
 // Cuts that were compared as if memory were plenty.
@@ -178,12 +214,13 @@ class Compared {
     if (const auto ns = judge_.step_ns(cut)) by_step_.push_back({cut, *ns});
     std::stable_sort(by_step_.begin(), by_step_.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
   }
-  // Looks at the neighbours of the shortest until it is the shortest of them.
+  // Looks at the neighbours of the shortest until it is the shortest of them: first at those that differ in one end.
   void climb() {
-    std::optional<StageCut> last;
-    while (!by_step_.empty() && !full() && last != by_step_[0].cut) {
-      last = by_step_[0].cut;
-      for (const StageCut& cut : neighbours(*last)) add(cut);
+    for (size_t apart = 0; !by_step_.empty() && !full();) {
+      const StageCut last = by_step_[0].cut;
+      for (const StageCut& cut : neighbours(last, apart)) add(cut);
+      if (last != by_step_[0].cut) apart = 0;
+      else if (++apart >= ends_of(last).size()) return;
     }
   }
   struct Step {
@@ -221,6 +258,7 @@ StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const Judg
   if (effort.most < kFew || (cuts.cuts.size() == 1 && neighbours(by_estimate).empty())) return by_estimate;
   Compared compared(effort, judge);
   for (const size_t i : from_the_middle(estimated, cuts.cuts.size())) compared.add(cuts.cuts[i]);
+  for (const StageCut& cut : all_cuts(cuts.stretches.cuts, by_estimate.back() + 1, effort.most)) compared.add(cut);
   compared.climb();
   const auto& by_step = compared.by_step();
   const auto is_far = [&](size_t i, int64_t ns) {

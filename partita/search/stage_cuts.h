@@ -56,10 +56,11 @@ struct CutEffort {
   Watch watch;        // where it ends no further one is
 };
 
-// Of `cuts` and of those that differ from the shortest of them by where one stage ends, the one of the shortest step
-// that fits. All are compared as if memory were plenty, so that which are looked at does not depend on it; then those
-// that are nearly as short as the shortest that fits are judged. Cuts near the estimated one are looked at first; where
-// too few may be, or none fits, the estimated one is taken.
+// The cut of the shortest step that fits. If there are at most `effort.most` cuts, all are looked at; else `cuts`, and
+// those that differ from the shortest of them by where one stage ends, or two. All are compared as if memory were
+// plenty, so that which are looked at does not depend on it; then those that are nearly as short as the shortest that
+// fits are judged. Cuts near the estimated one are looked at first; where too few may be, or none fits, the estimated
+// one is taken.
 StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const JudgeCut& judge);
 
 }  // namespace partita
