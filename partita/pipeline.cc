@@ -383,9 +383,10 @@ namespace {
 // The plan is judged, and resolved between the rules about its choices and the count of its bytes. Where only typical
 // devices are lowered, its steps list their part alone, and the checker resolves for itself. `from`: of what the
 // figures are made, which only a plan that keeps the rules can say.
-CheckReport checked(Planned& p, Follow follow, const Watch& patience, Telling& from) {
+CheckReport checked(Planned& p, Follow follow, const Watch& patience, const Runner& runner, Telling& from) {
   check_choices(p.training, p.plan, p.cluster);
-  if (follow == Follow::kAll) from = telling_within(p.training, p.plan, p.cluster, patience);
+  if (follow == Follow::kAll)
+    from = telling_within(p.training, p.plan, p.cluster, patience, acts_per_second(runner, p.training));
   p.typical = from.devices;
   const Listed listed = p.typical.empty() ? nullptr : with_hosts(p.typical, p.cluster);
   p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, listed));
@@ -397,7 +398,7 @@ CheckReport checked(Planned& p, Follow follow, const Watch& patience, Telling& f
 void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
   Telling from{{}, p.training.micro_batches()};
   p.report = runner.step(
-      "check", [&] { return checked(p, follow, patience, from); }, kPrinted);
+      "check", [&] { return checked(p, follow, patience, runner, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
   // What sums over the batch is not whole of the first few micro-batches, nor what lies on other devices.
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();

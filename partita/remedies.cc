@@ -165,7 +165,7 @@ std::vector<Remedy> first_of(const std::vector<Change>& alternatives, Trials& tr
 }
 
 // The request as it is, then with fewer samples at a time, the most first: the fewer there are, the longer is a step.
-// A pipeline has as many micro-batches as fit anyway, unless they were given.
+// `graph`: of the whole batch. A pipeline has as many micro-batches as fit anyway, unless they were given.
 std::vector<Change> by_micro_batch(const Change& base, const Graph& graph) {
   std::vector<Change> out = {base};
   const Request& request = base.request;
@@ -175,10 +175,12 @@ std::vector<Change> by_micro_batch(const Change& base, const Graph& graph) {
   const Sharing sharing = search.entry->sharing({.graph = graph, .cluster = cluster, .options = search.options});
   const int64_t samples = find_batch(graph).value_or(1) / sharing.replicas;
   if (request.micro_batches) {
-    for (int64_t count = 2 * *request.micro_batches;
-         count <= samples && samples % count == 0 && out.size() <= kHalvings; count *= 2) {
+    const auto divides = [&](int64_t count) { return samples % count == 0 && count % sharing.multiple == 0; };
+    for (int64_t count = 2 * *request.micro_batches; count <= samples && out.size() <= kHalvings; ++count) {
+      if (!divides(count)) continue;
       out.push_back({fmt::format("{}--micro-batches {} ", base.text, count), request});
       out.back().request.micro_batches = static_cast<int>(count);
+      count = 2 * count - 1;
     }
     return out;
   }
@@ -326,7 +328,7 @@ std::string remedies(const Request& asked) {
   Runner runner(false);
   Trials trials(request.budget.watch());
   const Graph graph = training_graph(load_model(request, runner), request, runner);
-  std::vector<Remedy> found = all_remedies(request, asked, graph, trials);
+  std::vector<Remedy> found = all_remedies(request, asked, graph.whole_graph(), trials);
   sort_for_reader(request, found);
   const std::string late = trials.ended() ? "; the time limit ended the search for what fits" : "";
   std::vector<std::string> told;

@@ -2,6 +2,8 @@
 #include "partita/time_budget.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 namespace partita {
 
@@ -9,16 +11,24 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// About how many seconds come after the search: a last look at memory, check, lowering, verification and simulation.
-// For each device they take as long as making the training graph took (measured: 0.4 to 1.4 times as long), on this
-// machine and as busy as it is now. At most a part of the `left` seconds: the machine may have been busier then.
-double finish_seconds(const Runner& runner, const Cluster& cluster, double left) {
-  constexpr double kAtLeast = 0.05, kTimes = 1.5, kPart = 0.4;
-  double graph_seconds = 0;
+// Seconds in which the training graph was made, on this machine and as busy as it is now. What was made for several
+// numbers of micro-batches counts once: the last.
+double graph_seconds(const Runner& runner) {
+  std::map<std::string, double> last;
   for (const Runner::Timing& t : runner.timings())
     if (t.name == "autodiff" || t.name == "factor" || t.name == "recompute")
-      graph_seconds += t.seconds + t.verify_seconds;
-  return std::min(kAtLeast + kTimes * cluster.compute_count * graph_seconds, kPart * left);
+      last[t.name] = t.seconds + t.verify_seconds;
+  double sum = 0;
+  for (const auto& [name, seconds] : last) sum += seconds;
+  return sum;
+}
+
+// About how many seconds come after the search: a last look at memory, check, lowering, verification and simulation.
+// For each device they take as long as making the training graph took (measured: 0.4 to 1.4 times as long). At most a
+// part of the `left` seconds: the machine may have been busier then.
+double finish_seconds(const Runner& runner, const Cluster& cluster, double left) {
+  constexpr double kAtLeast = 0.05, kTimes = 1.5, kPart = 0.4;
+  return std::min(kAtLeast + kTimes * cluster.compute_count * graph_seconds(runner), kPart * left);
 }
 
 }  // namespace
@@ -26,6 +36,11 @@ double finish_seconds(const Runner& runner, const Cluster& cluster, double left)
 Budget begun(Budget budget) {
   budget.deadline = budget.watch().deadline;
   return budget;
+}
+
+double acts_per_second(const Runner& runner, const Graph& graph) {
+  constexpr double kMost = 25'000, kTimes = 0.7;
+  return std::min(kMost, static_cast<double>(graph.ops.size()) / std::max(1e-6, kTimes * graph_seconds(runner)));
 }
 
 Budget for_search(const Budget& whole, const Runner& runner, const Cluster& cluster) {

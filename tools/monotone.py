@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Plans small models with less and less memory, and with slower and faster links: more of either never gives a longer step.
+"""Plans small models with less and less memory, with faster links, and with more steps of search: more never gives a worse plan.
 
-    tools/monotone.py [--seed N] [--cases N] [--program build/release/partita]
+    tools/monotone.py [--seed N] [--cases N] [--searches [NAME,..]] [--program build/release/partita]
 
 Draws models, clusters, searches and settings from the seed, which is printed. Each case is planned with all memory; then with a limit
-just below what the plan before needed, until nothing fits; then on a cluster file whose links have twice the bandwidth. A step that is
-shorter with less memory, or longer with faster links, is printed with its command. Exits 1 if there is one. (docs/plan.md)
+just below what the plan before needed, until nothing fits; then on a cluster file whose links have twice the bandwidth; a search that is
+no rule also with two and four times --max-steps. Plans are judged by what their search minimises: the step's time, of `auto` and
+`exact` without `--objective time` the bytes, of `exact` with it the time of all parts one after another. What is better with less is
+printed with its command. Exits 1 if there is one. (docs/plan.md)
 """
 import argparse
 import json
@@ -17,7 +19,8 @@ import sys
 import tempfile
 
 MODELS = ["zoo:mlp?layers=6,width=256", "zoo:resnet-18?image=32,width=16", "zoo:gpt2?layers=4,hidden=128,heads=4,vocabulary=512,steps=64",
-          "zoo:transformer?layers=4,hidden=128,heads=4,vocabulary=256,steps=32", "zoo:rnnlm?steps=6,hidden=128,vocabulary=256"]
+          "zoo:transformer?layers=4,hidden=128,heads=4,vocabulary=256,steps=32", "zoo:rnnlm?steps=6,hidden=128,vocabulary=256",
+          "zoo:moe?layers=2,hidden=64,heads=2,steps=16,vocabulary=100,experts=4,groups=8"]
 RULES = ["data-parallel", "zero?stage=1", "zero?stage=2", "fsdp", "megatron?tensor=2", "megatron?tensor=2,zero=1", "model-parallel", "owt", "single",
          "pipeline?stages=2", "pipeline?stages=4", "pipeline?stages=2,virtual=2", "pipeline?stages=2,schedule=gpipe", "megatron?tensor=2,pipeline=2",
          "megatron?tensor=2,pipeline=2,zero=1", "layer-placement"]
@@ -50,48 +53,81 @@ def wider(text):
     return re.sub(r"(?<!memory_)(bandwidth_gbytes_per_s: )([0-9.]+)", lambda m: f"{m[1]}{2 * float(m[2])}", text)
 
 
+def measure(words):
+    """The key of --json that the search minimises."""
+    search, in_time = words[words.index("--search") + 1].split("?")[0], "--objective" in words
+    if search == "exact" and in_time:
+        return "serial_time_us"
+    return "comm_bytes" if search in ("auto", "exact") and not in_time else "step_time_us"
+
+
+class Pairs:
+    """Counts pairs of plans, and prints those where the one with more is worse."""
+
+    def __init__(self):
+        self.looked_at = self.found = 0
+
+    def compare(self, key, more, less, what):
+        self.looked_at += 1
+        if less[key] * TOLERANCE < more[key]:
+            self.found += 1
+            print(f"{key} {more[key]:.1f} with more, {less[key]:.1f} with less: {what}", flush=True)
+
+
+def less_memory(program, words, cluster, best, rng, pairs):
+    key, below = measure(words), best["peak_memory_bytes"]
+    for _ in range(6):
+        limit = int(below - max(1, below // rng.choice([1000, 50, 10])))
+        less = planned(program, words + ["--cluster", cluster, "--memory-limit", f"{limit}B"])
+        if less is None:
+            return
+        pairs.compare(key, best, less, f"{' '.join(words)} --cluster {cluster} --memory-limit {limit}B, and {below}B")
+        best = max(best, less, key=lambda plan: plan[key])
+        below = min(below, less["peak_memory_bytes"])
+
+
+def faster_links(program, words, cluster, slower, pairs):
+    yaml = subprocess.run([program, "clusters", cluster], capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "wider.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(wider(yaml))
+        faster = planned(program, words + ["--cluster", path])
+    if faster:
+        pairs.compare(measure(words), faster, slower, f"{' '.join(words)} --cluster {cluster}, and twice the bandwidth")
+
+
+def more_steps(program, words, cluster, rng, pairs):
+    steps = rng.choice([20, 100, 300])
+    less = planned(program, words + ["--cluster", cluster, "--max-steps", str(steps)])
+    for times in (2, 4):
+        more = planned(program, words + ["--cluster", cluster, "--max-steps", str(times * steps)])
+        if less and more:
+            pairs.compare(measure(words), more, less, f"{' '.join(words)} --cluster {cluster} --max-steps {steps}, and {times} times")
+            less = min(less, more, key=lambda plan: plan[measure(words)])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=random.randrange(10 ** 6))
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--program", default="build/release/partita")
-    parser.add_argument("--searches", action="store_true", help="other searches than rules")
+    parser.add_argument("--searches", nargs="?", const=",".join(SEARCHES), help="these, by default all that are no rules, in place of rules")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
-    rng = random.Random(args.seed)
-    found = looked_at = 0
+    rng, pairs = random.Random(args.seed), Pairs()
     for _ in range(args.cases):
-        words = drawn(rng, SEARCHES if args.searches else RULES)
+        words = drawn(rng, args.searches.split(",") if args.searches else RULES)
         cluster = rng.choice(["dgx-1", "flexflow-p100", "dgx-h100", "p2.8xlarge"])
         more = planned(args.program, words + ["--cluster", cluster])
         if more is None:
             continue
-        longest, below = more, more["peak_memory_bytes"]
-        for _ in range(6):
-            limit = int(below - max(1, below // rng.choice([1000, 50, 10])))
-            less = planned(args.program, words + ["--cluster", cluster, "--memory-limit", f"{limit}B"])
-            if less is None:
-                break
-            looked_at += 1
-            if less["step_time_us"] * TOLERANCE < longest["step_time_us"]:
-                found += 1
-                print(f"{longest['step_time_us']:.1f} us with {below} bytes, {less['step_time_us']:.1f} us with less: "
-                      f"{' '.join(words)} --cluster {cluster} --memory-limit {limit}B", flush=True)
-            longest = max(longest, less, key=lambda plan: plan["step_time_us"])
-            below = min(below, less["peak_memory_bytes"])
-        yaml = subprocess.run([args.program, "clusters", cluster], capture_output=True, text=True, check=True).stdout
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "wider.yaml")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(wider(yaml))
-            faster = planned(args.program, words + ["--cluster", path])
-            looked_at += 1
-            if faster and faster["step_time_us"] > more["step_time_us"] * TOLERANCE:
-                found += 1
-                print(f"{more['step_time_us']:.1f} us, and {faster['step_time_us']:.1f} us with twice the bandwidth: "
-                      f"{' '.join(words)} --cluster {cluster}", flush=True)
-    print(f"{looked_at} pairs, {found} where more is longer")
-    return 1 if found else 0
+        less_memory(args.program, words, cluster, more, rng, pairs)
+        faster_links(args.program, words, cluster, more, pairs)
+        if args.searches:
+            more_steps(args.program, words, cluster, rng, pairs)
+    print(f"{pairs.looked_at} pairs, {pairs.found} where more is worse")
+    return 1 if pairs.found else 0
 
 
 if __name__ == "__main__":

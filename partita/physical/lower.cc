@@ -165,14 +165,14 @@ Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   return telling_of(graph, plan, cluster, quick_acts_of(graph, plan));
 }
 
-Telling telling_within(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
-  constexpr double kActsPerSecond = 25'000;  // lowered, verified and simulated
-  constexpr int64_t kAlways = 20'000;        // acts, whatever is left
+Telling telling_within(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch,
+                       double acts_per_second) {
+  constexpr int64_t kAlways = 5'000;  // acts, whatever is left
   const int64_t quick_acts = quick_acts_of(graph, plan);
   const std::optional<double> left = watch.left();
   if (!left) return telling_of(graph, plan, cluster, quick_acts);
   return telling_of(graph, plan, cluster,
-                    std::clamp(static_cast<int64_t>(*left * kActsPerSecond), kAlways, quick_acts));
+                    std::clamp(static_cast<int64_t>(*left * acts_per_second), kAlways, quick_acts));
 }
 
 Telling of_few(const Graph& graph, const Plan& plan, const Cluster& cluster) {

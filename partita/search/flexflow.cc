@@ -5,7 +5,8 @@
 // uniformly; so that a proposal is as likely as its way back. It is accepted with probability
 // min(1, exp(beta (cost - cost') / cost of the start)), where cost is that of the plan at hand. A chain ends when half
 // of its budget has not improved its best plan, or with its budget. Chains begin at data parallelism, at the expert's
-// strategy and at a drawn plan, each with an equal part of the budget.
+// strategy and at a drawn plan, each with an equal part of the budget and random numbers of its own: with a larger
+// budget each goes on from where it ended, and the best plan is no worse.
 //
 // With `check`, the best plan's changes of one unit are looked at then, all of them, each given up once it is proved to
 // be no shorter. The paper says of its plans (section 8.4) that they are locally optimal; here it is counted.
@@ -72,22 +73,22 @@ bool has_ended(const SoapWalk& walk, const Chain& chain, const Allowance& allowa
   return 2 * (walk.seconds() - chain.best_since) >= allowance.seconds;
 }
 
-int64_t drawn_from(Run& run, const SoapSet& set) {
-  return static_cast<int64_t>(run.rng.below(static_cast<uint64_t>(set.size())));
+int64_t drawn_from(Rng& rng, const SoapSet& set) {
+  return static_cast<int64_t>(rng.below(static_cast<uint64_t>(set.size())));
 }
 
-void propose(Run& run, Chain& chain) {
+void propose(Run& run, Rng& rng, Chain& chain) {
   ++chain.steps;
-  const size_t unit = run.rng.below(run.space.units.size());
-  const int64_t number = drawn_from(run, run.space.sets[unit]);
+  const size_t unit = rng.below(run.space.units.size());
+  const int64_t number = drawn_from(rng, run.space.sets[unit]);
   // Accepted at a uniform number u if cost' - cost <= - ln u / beta.
-  const double more_ns = -std::log(1 - run.rng.uniform()) / run.beta * static_cast<double>(chain.start_ns);
+  const double more_ns = -std::log(1 - rng.uniform()) / run.beta * static_cast<double>(chain.start_ns);
   if (!run.walk.try_change({{static_cast<int>(unit), number}}, run.walk.ns() + static_cast<int64_t>(more_ns))) return;
   ++chain.accepted;
   look(run.walk, chain);
 }
 
-void run_chain(Run& run, const SoapStart& start, const Allowance& allowance) {
+void run_chain(Run& run, const SoapStart& start, Rng& rng, const Allowance& allowance) {
   SoapWalk& walk = run.walk;
   Chain chain;
   walk.go_to(start.numbers);
@@ -95,7 +96,7 @@ void run_chain(Run& run, const SoapStart& start, const Allowance& allowance) {
   chain.begun = chain.best_since = walk.seconds();
   look(walk, chain);
   while (!has_ended(walk, chain, allowance)) {
-    propose(run, chain);
+    propose(run, rng, chain);
     walk.tell();
   }
   walk.settle();
@@ -116,19 +117,21 @@ std::vector<SoapStart> starts_of(Run& run) {
   starts.push_back({"data parallelism", numbers_of(run.space, data_parallel_configurations(graph, cluster, units))});
   starts.push_back({"the expert's strategy", numbers_of(run.space, expert_configurations(graph, cluster, units))});
   starts.push_back({"a drawn plan", {}});
-  for (const SoapSet& set : run.space.sets) starts.back().numbers.push_back(drawn_from(run, set));
+  for (const SoapSet& set : run.space.sets) starts.back().numbers.push_back(drawn_from(run.rng, set));
   return starts;
 }
 
 void search_from_all(Run& run, const std::vector<SoapStart>& starts) {
   const int64_t steps = run.budget.steps.value_or(default_steps(run.problem));
+  const uint64_t seed = run.rng.next();
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto left = static_cast<double>(starts.size() - i);
     Allowance allowance{0, run.watch.share(1 / left), 0, run.enough_ns};
     if (const auto seconds = run.watch.left()) allowance.seconds = *seconds / left;
     if (run.budget.steps || !run.watch.deadline)
       allowance.steps = std::max<int64_t>(1, steps / static_cast<int64_t>(starts.size()));
-    run_chain(run, starts[i], allowance);
+    Rng rng(seed + i);
+    run_chain(run, starts[i], rng, allowance);
   }
 }
 

@@ -92,14 +92,16 @@ class PlanJudge {
     constexpr int64_t kPlenty = std::numeric_limits<int64_t>::max() / 4;
     for (Device& d : roomy_.devices) d.memory_bytes = kPlenty;
   }
-  // How many plans are compared, so that it takes a second or two: each takes about as long as it has acts.
-  int64_t most(const Plan& plan) const {
-    constexpr int64_t kActs = 400'000, kMost = 40;
+  // Chooses how many plans like this one are compared, and how well, so that it takes a second or two: each takes about
+  // as long as it has acts, and kAllOrders times as long in all of its orders.
+  int64_t most(const Plan& plan) {
+    constexpr int64_t kActs = 400'000, kMost = 40, kAllOrders = 4;
     const Telling from = of_few(problem_.graph, plan, problem_.cluster);
     int64_t acts = 1;
     for (size_t i = 0; i < plan.ops.size(); ++i)
       acts += std::min(problem_.graph.acts(problem_.graph.ops[i]), from.micro_batches) *
               (from.devices.empty() ? static_cast<int64_t>(plan.ops[i].mesh.devices.size()) : 1);
+    roughly_ = kAllOrders * acts * kMost > kActs;
     return std::min(kMost, kActs / acts);
   }
   int64_t step_ns(const Plan& plan) const {
@@ -108,7 +110,7 @@ class PlanJudge {
     Resolved resolved = resolve(graph, plan, roomy_, from.devices.empty() ? nullptr : with_hosts(from.devices, roomy_));
     resolved.bucket_bytes = problem_.bucket_bytes;
     return choose_order(graph, plan, resolved, from, roomy_,
-                        {.unfit = Unfit::kSimulate, .watch = watch_, .roughly = true})
+                        {.unfit = Unfit::kSimulate, .watch = watch_, .roughly = roughly_})
         .breakdown->step_ns();
   }
   Judgement judged(const Plan& plan) const { return judge_in_time(problem_, plan, watch_); }
@@ -117,6 +119,7 @@ class PlanJudge {
   const Problem& problem_;
   const Watch watch_;
   Cluster roomy_;
+  bool roughly_ = true;
 };
 
 // None: a plan that cannot run, or the time is over.
@@ -180,7 +183,7 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
     if (ranks > 1) plan.pipeline = pipeline;
     return pinned(std::move(plan), problem.pins);
   };
-  const PlanJudge judge(problem, budget.watch());
+  PlanJudge judge(problem, budget.watch());
   const int64_t most = judge.most(plan_of(cuts.cuts[cuts.estimated()]));
   return plan_of(shortest_cut(
       cuts, {std::min(most, budget.steps.value_or(most)), budget.watch().share(kComparing)},

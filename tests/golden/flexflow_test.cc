@@ -411,6 +411,25 @@ TEST(FlexFlow, KeepsTheMemory) {
   EXPECT_GT(found_less, 4);
 }
 
+// With more steps each chain goes on, so that the best plan is no longer.
+TEST(FlexFlow, LosesNoPlanWithMoreSteps) {
+  int shorter = 0;
+  for (const char* model : {"mlp?layers=4,width=64,batch=32", "rnnlm?steps=3,layers=1,hidden=12,vocabulary=24,batch=8"})
+    for (const uint64_t seed : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", model, seed));
+      const Graph graph = training(model);
+      const Cluster cluster = load_cluster("flexflow-p100", 8);
+      int64_t before_ns = std::numeric_limits<int64_t>::max();
+      for (const int64_t steps : {30, 60, 120, 240, 480}) {
+        const int64_t ns = found(graph, cluster, "flexflow?bound=no", steps, seed).trail.back().cost;
+        EXPECT_LE(ns, before_ns) << steps;
+        shorter += ns < before_ns && steps > 30;
+        before_ns = ns;
+      }
+    }
+  EXPECT_GT(shorter, 5);
+}
+
 TEST(FlexFlow, RefusesMicroBatches) {
   const Graph graph = in_parts(training("mlp?layers=2,width=16,batch=8"), 2);
   EXPECT_THROW(found(graph, load_cluster("flexflow-p100", 4), "flexflow", 100), Error);

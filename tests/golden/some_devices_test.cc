@@ -199,10 +199,10 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   }
 }
 
-// Where little time is left, a plan's figures are of typical devices; a small plan's are of all, however little there
-// is.
+// Where little time is left, as long as things take on this machine now, a plan's figures are of typical devices; a
+// small plan's are of all, however little there is.
 TEST(SomeDevices, TellWhereTimeIsShort) {
-  const auto devices = [](const char* model, std::optional<double> seconds) {
+  const auto devices = [](const char* model, std::optional<double> seconds, double acts_per_second = 25'000) {
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:64");
     const SearchChoice choice = parse_search("data-parallel");
@@ -212,11 +212,12 @@ TEST(SomeDevices, TellWhereTimeIsShort) {
     if (seconds)
       watch.deadline = Watch::Clock::now() +
                        std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(*seconds));
-    return telling_within(graph, plan, cluster, watch).devices.size();
+    return telling_within(graph, plan, cluster, watch, acts_per_second).devices.size();
   };
   const char* const large = "resnet-50?image=32,width=8,batch=64";
   EXPECT_EQ(devices(large, 60.0), devices(large, std::nullopt));
   EXPECT_EQ(devices(large, 0.0), 3U);
+  EXPECT_EQ(devices(large, 60.0, 100), 3U);
   EXPECT_EQ(devices("mlp?layers=2,width=64,batch=64", 0.0), 0U);
 }
 

@@ -1,0 +1,41 @@
+// Which changes are tried where a plan does not fit.
+#include "partita/remedies.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace partita {
+namespace {
+
+// Nothing fits: the message lists what was tried.
+std::string tried(const std::string& batch, int micro_batches, const std::string& search = "data-parallel") {
+  Request request;
+  request.model = "zoo:mlp?layers=3,width=64";
+  request.bindings["batch"] = batch;
+  request.cluster = "local:2";
+  request.search = search;
+  request.micro_batches = micro_batches;
+  request.memory_limit_bytes = 2000;
+  return remedies(request);
+}
+
+void expect_in(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+// The request's own micro-batches are parts of the batch that is halved, and of a replica's samples.
+TEST(Remedies, CountTheWholeBatch) {
+  const std::string text = tried("64", 2);
+  expect_in(text, "; not with any of --micro-batches 32 --recompute layer,");
+  expect_in(text, ", --batch 32, --batch 16,");
+  expect_in(tried("64", 2, "model-parallel"), "--micro-batches 64 --recompute layer,");
+}
+
+// 24 samples a replica in 2, 4, 8, and 24 parts.
+TEST(Remedies, HaveMicroBatchesThatDivideTheSamples) {
+  expect_in(tried("48", 2), "--micro-batches 24 --recompute layer");
+}
+
+}  // namespace
+}  // namespace partita
