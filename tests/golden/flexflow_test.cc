@@ -397,7 +397,7 @@ TEST(FlexFlow, KeepsTheMemory) {
       return ample.devices[0].memory_bytes + missing_bytes({.graph = graph, .cluster = ample}, plan);
     };
     for (const char* const search : {"flexflow", "soap"})
-      for (const uint64_t seed : {1, 2}) {
+      for (const uint64_t seed : {1, 2, 3}) {
         Cluster small = ample;
         const int64_t bytes = peak_of(*found(graph, ample, search, 300, seed).plan) * 9 / 10;
         for (Device& device : small.devices) device.memory_bytes = bytes;
@@ -415,7 +415,7 @@ TEST(FlexFlow, KeepsTheMemory) {
 TEST(FlexFlow, LosesNoPlanWithMoreSteps) {
   int shorter = 0;
   for (const char* model : {"mlp?layers=4,width=64,batch=32", "rnnlm?steps=3,layers=1,hidden=12,vocabulary=24,batch=8"})
-    for (const uint64_t seed : {1, 2, 3}) {
+    for (const uint64_t seed : {1, 2}) {
       SCOPED_TRACE(fmt::format("{}, seed {}", model, seed));
       const Graph graph = training(model);
       const Cluster cluster = load_cluster("flexflow-p100", 8);
@@ -427,7 +427,7 @@ TEST(FlexFlow, LosesNoPlanWithMoreSteps) {
         before_ns = ns;
       }
     }
-  EXPECT_GT(shorter, 5);
+  EXPECT_GT(shorter, 3);
 }
 
 TEST(FlexFlow, RefusesMicroBatches) {
