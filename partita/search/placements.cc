@@ -13,6 +13,7 @@
 #include "partita/placement/coarsen.h"
 #include "partita/placement/decode.h"
 #include "partita/placement/favourites.h"
+#include "partita/plan/rule_planner.h"
 #include "partita/profile/profile.h"
 #include "partita/search/judge.h"
 #include "partita/search/layer_placement.h"
@@ -151,13 +152,11 @@ bool replaces_something(const Graph& graph, const Op& op) {
                      [&](TensorId r) { return graph.tensor(r).replaces.valid(); });
 }
 
-// Branches of cells: forward operations whose results are all read in one branch, up to where they are concatenated.
-// Each goes to the device with the least work so far.
-std::vector<int> devices_by_branch(const Graph& graph, int devices) {
+// By forward operation the last of its branch, -1 elsewhere: operations whose results are all read in one branch are of
+// it, up to where branches are concatenated.
+std::vector<int> branches(const Graph& graph) {
   const std::vector<std::vector<Reader>> read_by = readers(graph);
-  const auto flops = [&](const Op& op) { return op_flops(graph.registry->find(op.definition), *op.bound); };
   std::vector<int> root(graph.ops.size(), -1);
-  std::vector<double> work(graph.ops.size(), 0);
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];
     if (op.phase != Phase::kForward) continue;
@@ -168,8 +167,18 @@ std::vector<int> devices_by_branch(const Graph& graph, int devices) {
         if (graph.op(reader.op).phase == Phase::kForward && !replaces_something(graph, graph.op(reader.op)))
           of_readers.insert(graph.op(reader.op).definition == "concat" ? -1 : root[reader.op.index()]);
     if (of_readers.size() == 1 && *of_readers.begin() >= 0) root[i] = *of_readers.begin();
-    work[static_cast<size_t>(root[i])] += flops(op);
   }
+  return root;
+}
+
+// Each branch goes to the device with the least work so far.
+std::vector<int> devices_by_branch(const Graph& graph, int devices) {
+  const std::vector<int> root = branches(graph);
+  std::vector<double> work(graph.ops.size(), 0);
+  for (size_t i = 0; i < root.size(); ++i)
+    if (root[i] >= 0)
+      work[static_cast<size_t>(root[i])] +=
+          op_flops(graph.registry->find(graph.ops[i].definition), *graph.ops[i].bound);
   std::vector<double> load(static_cast<size_t>(devices), 0);
   std::vector<int> of_root(graph.ops.size(), -1), device(graph.ops.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -184,9 +193,21 @@ std::vector<int> devices_by_branch(const Graph& graph, int devices) {
   return with_their_forward_ops(graph, device);
 }
 
+// Whether branches with a weight product each are concatenated: Inception's are, halves of a rotated query are not.
 bool has_branches(const Graph& graph) {
-  return !is_recurrent(graph) && std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
-    return op.phase == Phase::kForward && op.definition == "concat";
+  if (is_recurrent(graph)) return false;
+  const std::vector<int> root = branches(graph);
+  const std::vector<bool> weight = weights(graph);
+  std::vector<char> has_product(graph.ops.size(), false);
+  for (size_t i = 0; i < root.size(); ++i)
+    if (root[i] >= 0 && weight_product(graph, weight, graph.ops[i])) has_product[static_cast<size_t>(root[i])] = true;
+  return std::ranges::any_of(graph.ops, [&](const Op& op) {
+    if (op.phase != Phase::kForward || op.definition != "concat") return false;
+    std::set<int> joined;
+    for (TensorId t : op.operands)
+      if (const OpId producer = graph.tensor(t).producer; producer.valid())
+        if (const int r = root[producer.index()]; r >= 0 && has_product[static_cast<size_t>(r)]) joined.insert(r);
+    return joined.size() > 1;
   });
 }
 

@@ -10,8 +10,8 @@ namespace partita {
 
 // Experts' placement (Pesto, section 5.2), by OpId: layers one after another. Cells are in equal runs by depth, the
 // first with what comes before it, the last with what comes behind. Without cells whole layers (stretches_of()) are in
-// runs of about the same work; where results of branches are concatenated, each branch is on the device with the least
-// work so far.
+// runs of about the same work; where branches with weights are concatenated, each branch is on the device with the
+// least work so far.
 std::vector<int> expert_devices(const Graph& graph, int devices);
 
 // By operation of the problem: groups follow their update; what runs on hosts alone stays there.

@@ -324,8 +324,11 @@ TEST(Placements, LayersAreOneAfterAnother) {
 
 // Repeated layers of a Transformer are not cut, and devices have about the same work.
 TEST(Placements, LayersOfATransformerAreWhole) {
-  for (const char* model : {"zoo:encoder-decoder?layers=3,heads=2,hidden=32,steps=8,vocabulary=40,batch=8,fine=1",
-                            "zoo:transformer?hidden=64,steps=8,layers=4,vocabulary=40,batch=8"}) {
+  const std::string llama =
+      std::string(PARTITA_SOURCE_DIR) + "/tests/data/llama.onnx";  // concatenates halves of rotated queries
+  for (const std::string& model :
+       {std::string("zoo:encoder-decoder?layers=3,heads=2,hidden=32,steps=8,vocabulary=40,batch=8,fine=1"),
+        std::string("zoo:transformer?hidden=64,steps=8,layers=4,vocabulary=40,batch=8"), llama}) {
     SCOPED_TRACE(model);
     const Planned p = planned(model, "expert-placement");
     std::map<std::string, std::set<int>> devices;  // by layer, of its forward ops
@@ -338,7 +341,7 @@ TEST(Placements, LayersOfATransformerAreWhole) {
       if (op.phase != Phase::kForward || layers == std::string::npos) continue;
       devices[op.name.substr(0, op.name.find('.', layers + 7))].insert(device);
     }
-    EXPECT_GE(devices.size(), 4u);
+    EXPECT_GE(devices.size(), 2u);
     std::set<int> used;
     for (const auto& [layer, of] : devices) {
       EXPECT_EQ(of.size(), 1u) << layer;
