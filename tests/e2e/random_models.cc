@@ -115,7 +115,9 @@ std::string trained(const Planned& planned, DType dtype) {
   options.steps = kSteps;
   options.verify_serial = true;
   const TrainReport report = train(planned, options, kernels());
-  if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kTrained))
+  // Adaptive updates divide by gradients, of which some are nothing but rounding (docs/cli.md).
+  const bool is_rounding = report.rounding_error && !report.beyond_rounding;
+  if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kTrained) && !is_rounding)
     return fmt::format("weights differ from the serial run's by {:.2e}", *report.max_error_vs_serial);
   const double allowed = dtype == DType::kFloat64 ? kTrained : allowed_first_loss(report, dtype);
   if (!(*report.first_loss_error_vs_serial <= allowed))
@@ -219,7 +221,8 @@ RandomPair random_zoo_pair(uint64_t seed, std::size_t index, const std::vector<R
         !option.empty() && pair.search.find(option.substr(0, option.find('='))) == std::string::npos)
       add_option(pair.search, option);
   shorten(pair.search);
-  static const std::vector<std::string> optimizers{"sgd", "momentum", "clipped", "adamw", "adagrad"};
+  static const std::vector<std::string> optimizers{"sgd",   "momentum", "clipped",
+                                                   "adamw", "adagrad",  "adagrad?keep_gradients=1"};
   pair.optimizer = drawn(rng, optimizers);
   return pair;
 }
