@@ -2,7 +2,8 @@
 # once instead of 800 times. A file still names all it includes: clang-tidy reads it without (tools/tidy.py).
 # g++ takes one only where the options are those that it was made with, so there is one for libraries and one for tests' programs.
 option(PARTITA_PRECOMPILED "Precompile the headers that most files include" OFF)
-set(PARTITA_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests, such as -O1")
+# At -O1 g++ warns of values that are set and of bounds that are kept, so the presets switch these warnings off for tests.
+set(PARTITA_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests")
 separate_arguments(PARTITA_TEST_FLAGS_LIST UNIX_COMMAND "${PARTITA_TEST_FLAGS}")
 
 if(PARTITA_PRECOMPILED)
