@@ -7,6 +7,13 @@ set(PARTITA_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests")
 separate_arguments(PARTITA_TEST_FLAGS_LIST UNIX_COMMAND "${PARTITA_TEST_FLAGS}")
 
 if(PARTITA_PRECOMPILED)
+  # ccache keeps what uses a precompiled header only if it is told that macros of the header and times do not matter. It keeps the
+  # precompiled header too, which would be another one, byte for byte, if it were made again.
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+  if(CCACHE AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  endif()
+
   set(headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstdio> <cstring> <deque> <fstream> <functional> <iterator> <limits>
       <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view> <thread> <tuple> <type_traits>
       <unordered_map> <unordered_set> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h>)
@@ -20,12 +27,6 @@ if(PARTITA_PRECOMPILED)
   target_precompile_headers(partita_test_precompiled PRIVATE ${headers} <nlohmann/json.hpp> <gtest/gtest.h>)
   set_target_properties(partita_test_precompiled PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   set_target_properties(partita_precompiled partita_test_precompiled PROPERTIES EXCLUDE_FROM_ALL ON)
-
-  # ccache keeps what uses a precompiled header only if it is told that macros of the header and times do not matter.
-  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
-  if(CCACHE AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
-  endif()
 endif()
 
 # partita_precompile(TARGET HOLDER): TARGET takes the precompiled header of HOLDER, one of the two above.
