@@ -2,7 +2,6 @@
 // their model's configuration.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <set>
 
 #include "program.h"

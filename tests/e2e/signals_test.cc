@@ -1,11 +1,7 @@
 // SIGINT, SIGTERM and SIGHUP in every phase of commands (docs/cli.md, Signals).
-#include <fcntl.h>
 #include <sys/stat.h>
 
-#include <chrono>
-#include <filesystem>
 #include <random>
-#include <thread>
 
 #include "partita/runtime/safetensors.h"
 #include "tests/e2e/shell.h"

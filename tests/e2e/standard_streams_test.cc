@@ -1,8 +1,6 @@
 // Standard streams that are full, closed, or have lost their reader.
 #include <sys/resource.h>
 
-#include <filesystem>
-
 #include "tests/e2e/shell.h"
 
 namespace partita {
