@@ -9,6 +9,7 @@
 #include "partita/graph/factors.h"
 #include "partita/graph/parts.h"
 #include "partita/graph/places.h"
+#include "partita/graph/recompute.h"
 #include "partita/in_file.h"
 #include "partita/local_time.h"
 #include "partita/micro_batches.h"
@@ -59,12 +60,15 @@ Graph whole_step(const LoadedModel& model, const Request& request, Runner& runne
       "factor", [&] { return carry_factors(std::move(graph), may_factor); }, kVerified, kPrinted);
 }
 
-// What the plan makes of the step: results that are made again, a batch that is worked on in parts.
-Graph rewritten(Graph graph, const Request& request, Runner& runner) {
+// What the plan makes of the step: results that are made again, a batch that is worked on in parts. `chosen_on`: the
+// same step with other extents, by which results are chosen that are made again; none: by its own.
+Graph rewritten(Graph graph, const Request& request, Runner& runner, const Graph* chosen_on = nullptr) {
   const int parts = request.micro_batches.value_or(1);
   if (request.recompute != "none")
     graph = runner.step(
-        "recompute", [&] { return recomputed(graph, request.recompute, parts != 1); }, kVerified, kPrinted);
+        "recompute",
+        [&] { return recomputed_as_on(chosen_on ? *chosen_on : graph, graph, request.recompute, parts != 1); },
+        kVerified, kPrinted);
   if (parts != 1)
     graph = runner.step(
         "parts", [&] { return in_parts(graph, parts, may_factor); }, kVerified, kPrinted);
@@ -352,7 +356,10 @@ Planned runnable(Planned p, Runner& runner) {
   LoadedModel model{runner.step(
                         "places", [&] { return with_all_places(p.forward); }, kVerified, kPrinted),
                     p.loss, p.weight_names, p.other_batch, p.findings};
-  PlannedStep step = planned_step(model, request, runner);
+  const LoadedModel as_planned{p.forward, p.loss, p.weight_names, p.other_batch, p.findings};
+  const PlannedStep planned = whole_planned_step(as_planned, request, runner);
+  PlannedStep step = whole_planned_step(model, request, runner);
+  step.graph = rewritten(std::move(step.graph), request, runner, &planned.graph);
   Planned run = of_model(std::move(model), std::move(step));
   run.plan = p.plan;
   for (size_t i = 0; i < p.training.ops.size(); ++i) {

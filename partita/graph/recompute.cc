@@ -175,11 +175,15 @@ bool is_clone(const Graph& training, const Op& op) {
 }
 
 Graph recomputed(const Graph& training, const std::string& kind, bool in_parts) {
+  return recomputed_as_on(training, training, kind, in_parts);
+}
+
+Graph recomputed_as_on(const Graph& chosen_on, const Graph& training, const std::string& kind, bool in_parts) {
   const std::vector<std::string> kinds = recompute_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
     fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
   if (kind == "none") return training;
-  MadeAgain again = made_again(training, kind);
+  MadeAgain again = made_again(chosen_on, kind);
   if (in_parts) leave_weights(training, again);
   return WithClones(training, std::move(again)).run();
 }

@@ -1,5 +1,6 @@
 // Which results of the forward pass the backward pass makes again: what each kind of `recomputed` (autodiff.h) chooses.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "partita/graph/graph.h"
@@ -13,6 +14,10 @@ struct MadeAgain {
   std::vector<int> block;  // by op; -1: of none
   std::vector<char> kept;  // by tensor
 };
+
+// `recomputed` with the choice made on another graph of the same ops and tensors, by number: some of its extents
+// differ.
+Graph recomputed_as_on(const Graph& chosen_on, const Graph& training, const std::string& kind, bool in_parts);
 
 MadeAgain cheap_again(const Graph& training, bool reducing);  // `reducing`: ops that reduce something too
 MadeAgain layers_again(const Graph& training);

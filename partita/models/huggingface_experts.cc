@@ -106,8 +106,7 @@ Model read_qwen3_moe(Reading& in) {
   m.attention_bias = m.output_bias = in.f.flag("attention_bias", false);
   m.query_norm = Llama::QueryNorm::kHead;
   in.f.only("use_qk_norm", true, "transformers' Qwen3 always has the norm of queries and keys");
-  const int64_t window = in.f.integer_or_none("sliding_window", 4096);
-  if (in.f.flag("use_sliding_window", false)) m.kinds = {{.window = window}};
+  if (const int64_t window = used_window(in, 4096); window > 0) m.kinds = {{.window = window}};
   read_qwen_experts(m, in, in.f.has("num_local_experts") ? "num_local_experts" : "num_experts", 128, 8, 768);
   return finish_experts(m, in, "mlp", kExpertParts);
 }

@@ -177,6 +177,22 @@ TEST(HuggingfaceFamilies, Dropout) {
   EXPECT_EQ(dropouts("tiny-opt"), 2 * 3);
 }
 
+// As transformers itself writes them.
+TEST(HuggingfaceFamilies, FieldsThatSayNothingMayHaveAnyValue) {
+  const Bindings one{{"num_hidden_layers", "1"}, {"steps", "3"}};
+  for (const char* name : {"qwen2-7b", "qwen3-8b", "qwen1.5-moe-a2.7b", "qwen3-30b-a3b"})
+    EXPECT_EQ(
+        error_of(changed(name, {{"use_sliding_window", false}, {"sliding_window", 0}, {"max_window_layers", 0}}), one),
+        "no error")
+        << name;
+  const json half = {{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.5}};
+  EXPECT_EQ(error_of(changed("phi-3-mini", {{"rope_parameters", half}, {"partial_rotary_factor", 0.5}}), one),
+            "no error");
+  EXPECT_NE(error_of(changed("phi-3-mini", {{"rope_parameters", half}, {"partial_rotary_factor", 0.25}}), one)
+                .find("leave one of them out"),
+            std::string::npos);
+}
+
 TEST(HuggingfaceFamilies, WhatIsNotSupportedIsNamed) {
   expect_error(changed("mistral-7b-v0.1", {{"layer_types", {"sliding_attention"}}}), "layer_types");
   expect_error(changed("mistral-7b-v0.1", {{"attention_bias", true}}),

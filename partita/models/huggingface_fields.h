@@ -222,6 +222,8 @@ Model finish_llama(const Llama& m, Reading& in);
 // has an object of either kind, full_attention and sliding_attention; older files have rope_scaling for the first.
 void read_two_rotaries(Llama& m, Reading& in, const RotaryDefaults& all, const RotaryDefaults& local);
 void read_layer_kinds(Llama& m, Reading& in, const std::function<bool(int64_t)>& is_local);
+// `sliding_window` of a family that has `use_sliding_window`: without that the field says nothing; 0: no window.
+int64_t used_window(Reading& in, int64_t otherwise);
 // use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen2 has them.
 void read_qwen_window(Llama& m, Reading& in, const std::function<bool(int64_t layer, int64_t most)>& is_local,
                       int64_t most_layers = 28);

@@ -36,11 +36,18 @@ void name_llama_weights(const Llama& m, WeightNames& names) {
   names.unused = {".rotary_emb.inv_freq"};
 }
 
+int64_t used_window(Reading& in, int64_t otherwise) {
+  if (in.f.flag("use_sliding_window", false)) return in.f.integer_or_none("sliding_window", otherwise);
+  in.f.has("sliding_window");  // says nothing then: transformers writes null or 0
+  return 0;
+}
+
 void read_qwen_window(Llama& m, Reading& in, const std::function<bool(int64_t layer, int64_t most)>& is_local,
                       int64_t most_layers) {
   const bool used = in.f.flag("use_sliding_window", false);
-  const int64_t window = in.f.integer_or_none("sliding_window", 4096),
-                most = in.f.integer("max_window_layers", most_layers, INT64_MAX);
+  const int64_t window = used_window(in, 4096);
+  const int64_t most = used ? in.f.count("max_window_layers", most_layers) : most_layers;
+  in.f.has("max_window_layers");
   const std::vector<bool> local =
       read_local_layers(in, m.layers, [&](int64_t layer) { return used && window > 0 && is_local(layer, most); });
   if (!(used && window > 0) && std::find(local.begin(), local.end(), true) != local.end())

@@ -129,6 +129,9 @@ Rotary read_rotary(Reading& in, const json& object, const std::string& path, con
   const char* part_field = own_part ? "partial_rotary_factor" : d.part_field;
   if (!d.partial) part_of.only(part_field, 1.0, "positions of a part of each head");
   const double part = d.partial ? part_of.number(part_field, d.part, 0, 1 + 1e-12) : 1;
+  // transformers writes it in both places.
+  if (d.partial && own_part && in.f.number(d.part_field, part, 0, 1 + 1e-12) != part)
+    in.f.problem("{} is not the {} of {}; leave one of them out", in.f.shown(d.part_field), r.shown(part_field), path);
   const int64_t size = static_cast<int64_t>(static_cast<double>(d.size) * part);
   // Of a part, transformers turns one number more where it is odd.
   if (size == 0 || (size + 1) / 2 * 2 > d.size) {

@@ -126,6 +126,11 @@ TEST(HuggingfaceRun, TextOfQwen3Vl) { expect_all("tiny-qwen3-vl"); }
 TEST(HuggingfaceRun, Glm4Moe) { expect_all("tiny-glm4-moe"); }
 TEST(HuggingfaceRun, GptOss) { expect_all("tiny-gpt-oss"); }
 TEST(HuggingfaceRun, TextOfLlama4) { expect_all("tiny-llama4"); }
+// A run has more places for its experts than the plan counts on; the same layers are made again.
+TEST(HuggingfaceRun, LayersOfExpertsBehindADenseOneAreMadeAgain) {
+  for (const char* name : {"tiny-deepseek-v3", "tiny-glm4-moe"})
+    expect_five_steps(name, 2, "data-parallel?recompute=layer");
+}
 
 }  // namespace
 }  // namespace partita
