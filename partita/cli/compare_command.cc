@@ -213,8 +213,10 @@ int compare_command(const Arguments& a) {
       Planned p = plan_of(a, name, runner, for_all);
       if (!caught) caught.emplace();
       if (!any) warn_of_profile(p.cluster);
-      if (!any && !a.json)
+      if (!any && !a.json) {
         for (const Validation& known : validations(p.cluster)) tell("{}", validation_text(known));
+        for (const std::string& unlike : beyond_validation(p)) tell("{}", unlike);
+      }
       std::optional<Measurement> step;
       if (a.measure) step = measured(a, name, p, runner, traces);
       rows.add(name, p, step);

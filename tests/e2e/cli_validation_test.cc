@@ -40,6 +40,23 @@ TEST(CliValidation, JsonHasTheBandOfTheStep) {
   EXPECT_FALSE(json_of(planned_on("local:4")).contains("validation"));
 }
 
+TEST(CliValidation, ModelsUnlikeThePublishedOnesAreSaid) {
+  const auto said = [](const std::string& model, const std::string& cluster) {
+    return json_of({"plan", model, "--cluster", cluster, "--search", "data-parallel"})
+        .value("beyond_validation", Json::array());
+  };
+  EXPECT_EQ(said("zoo:gpt2?layers=1,steps=64", "dgx-h100"), Json::array());
+  EXPECT_EQ(said("zoo:moe?batch=8", "local:2"), Json::array());  // nothing is published of it at all
+  const Json experts = said("zoo:moe?batch=8", "dgx-h100"), images = said("zoo:lenet", "dgx-h100"),
+             longer = said("zoo:gpt2?layers=1,steps=8193,batch=8", "dgx-a100");
+  ASSERT_EQ(experts.size(), 1u);
+  EXPECT_EQ(experts[0], "no published step has experts, and this model has");
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_NE(images[0].get<std::string>().find("ResNet-50"), std::string::npos);
+  ASSERT_EQ(longer.size(), 1u);
+  EXPECT_NE(longer[0].get<std::string>().find("over 8192 tokens"), std::string::npos);
+}
+
 TEST(CliValidation, CompareSaysItOnce) {
   const Words words = {"compare", "zoo:mlp", "--cluster", "dgx-h200", "--search", "single,data-parallel"};
   const Outcome o = partita(words);
