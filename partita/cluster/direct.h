@@ -10,11 +10,11 @@
 
 namespace partita {
 
-// Whether the libraries of all these devices are direct.
+// True if every one of these devices has a direct library.
 bool are_direct(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
-// What all-reduces, all-gathers and reduce-scatters of these devices run over: straight routes where all their
-// libraries are direct, else rings.
+// The links that all-reduces, all-gathers and reduce-scatters of these devices use: the routes between all pairs if
+// every device has a direct library, otherwise the rings.
 GroupLinks reduction_links(const Cluster& cluster, std::vector<DeviceId> devices);
 
 }  // namespace partita

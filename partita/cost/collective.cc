@@ -25,9 +25,10 @@ struct Setting {
   const GroupLinks& group;
   StepKind kind;
   double n, nodes, k;
-  bool straight;  // from each to each: nothing has rings
+  bool straight;  // messages go straight from each device to each: rows of rings do not apply
   bool reduces_all() const { return kind == StepKind::kAllReduce; }
-  // Of a ring, or of straight exchanges: parts go to their owners, or from them, or first one and then the other.
+  // Messages that follow one another, in a ring or straight from each to each. An all-reduce sends parts to their
+  // owners and sums back; the others do one of the two.
   double hops(double members) const { return (reduces_all() ? 2 : 1) * (members - 1); }
   // What a participant sends of a buffer of one byte, and the buffer for one byte that it sends.
   double sent() const { return hops(n) / n; }

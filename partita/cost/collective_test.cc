@@ -230,8 +230,8 @@ TEST(Collective, DevicesOfTwoTypesTakeWhatBothHave) {
 
 constexpr const char* kDirect = "      - {algorithm: direct, launch_us: 0}\n";
 
-// Of a tensor of S = 4 MB each of 4 devices owns 1 MB. It gets the 3 MB of the others' terms of that over its link of
-// 100 GB/s, and sends the sum of its 1 MB to 3: 30 us each, after 3 messages that wait for the 2 us of their routes.
+// A tensor has 4 MB, and each of 4 devices owns 1 MB of it. A device receives 3 MB of terms from the others over its
+// link of 100 GB/s, and sends its sum of 1 MB to 3 devices: 30 us each, after 3 messages with a latency of 2 us.
 TEST(Direct, InANodeEachPartGoesToItsOwnerAndBack) {
   const Cluster c = nodes(1, 4, kDirect);
   const std::vector<DeviceId> all = devices({0, 1, 2, 3});
