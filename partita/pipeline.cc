@@ -356,10 +356,11 @@ Planned runnable(Planned p, Runner& runner) {
   LoadedModel model{runner.step(
                         "places", [&] { return with_all_places(p.forward); }, kVerified, kPrinted),
                     p.loss, p.weight_names, p.other_batch, p.findings};
-  const LoadedModel as_planned{p.forward, p.loss, p.weight_names, p.other_batch, p.findings};
-  const PlannedStep planned = whole_planned_step(as_planned, request, runner);
   PlannedStep step = whole_planned_step(model, request, runner);
-  step.graph = rewritten(std::move(step.graph), request, runner, &planned.graph);
+  std::optional<PlannedStep> planned;
+  if (request.recompute != "none")
+    planned = whole_planned_step({p.forward, p.loss, p.weight_names, p.other_batch, p.findings}, request, runner);
+  step.graph = rewritten(std::move(step.graph), request, runner, planned ? &planned->graph : nullptr);
   Planned run = of_model(std::move(model), std::move(step));
   run.plan = p.plan;
   for (size_t i = 0; i < p.training.ops.size(); ++i) {

@@ -176,11 +176,11 @@ std::vector<Change> by_micro_batch(const Change& base, const Graph& graph) {
   const int64_t samples = find_batch(graph).value_or(1) / sharing.replicas;
   if (request.micro_batches) {
     const auto divides = [&](int64_t count) { return samples % count == 0 && count % sharing.multiple == 0; };
-    for (int64_t count = 2 * *request.micro_batches; count <= samples && out.size() <= kHalvings; ++count) {
-      if (!divides(count)) continue;
+    for (int64_t count = 2 * *request.micro_batches; out.size() <= kHalvings; count *= 2) {
+      while (count <= samples && !divides(count)) ++count;
+      if (count > samples) break;
       out.push_back({fmt::format("{}--micro-batches {} ", base.text, count), request});
       out.back().request.micro_batches = static_cast<int>(count);
-      count = 2 * count - 1;
     }
     return out;
   }

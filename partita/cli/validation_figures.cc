@@ -13,13 +13,6 @@ namespace {
 
 constexpr int64_t kLongSequence = 8192;  // the rows of longer ones are apart in docs/training.md
 
-bool has_experts(const Graph& forward) {
-  int64_t parameters = 0;
-  for (const Tensor& t : forward.tensors)
-    if (t.role == Role::kParameter) parameters += volume(t.shape);
-  return active_parameters(forward) < parameters;
-}
-
 }  // namespace
 
 std::string validation_text(const Validation& known) {

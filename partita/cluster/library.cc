@@ -57,10 +57,6 @@ LibraryRow read_row(const Reader& r, const YAML::Node& node, const std::string& 
   return row;
 }
 
-}  // namespace
-
-namespace {
-
 // Rows of all kinds of collectives are there; and beside direct ones none of others, which keep other links busy.
 void check_algorithms(const Reader& r, const YAML::Node& rows, const std::string& what) {
   std::set<std::string> algorithms;

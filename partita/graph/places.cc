@@ -55,6 +55,8 @@ TensorId origin(const Graph& graph, TensorId t) {
 
 }  // namespace
 
+bool has_experts(const Graph& graph) { return std::any_of(graph.ops.begin(), graph.ops.end(), is_dispatch); }
+
 bool has_planned_places(const Graph& graph) {
   return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return has_planned_places(graph, op); });
 }

@@ -9,6 +9,8 @@
 
 namespace partita {
 
+bool has_experts(const Graph& graph);
+
 // Whether some expert_dispatch drops no token (`dropless`) and has fewer places than a run may need.
 bool has_planned_places(const Graph& graph);
 

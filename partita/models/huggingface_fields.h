@@ -57,9 +57,9 @@ class Fields {
     return otherwise;
   }
   // The same, or 0.
-  int64_t count(const std::string& name, int64_t otherwise) {
+  int64_t count(const std::string& name, int64_t otherwise, int64_t most = INT32_MAX) {
     const json* value = find(name);
-    return value && *value == 0 ? 0 : integer(name, otherwise);
+    return value && *value == 0 ? 0 : integer(name, otherwise, most);
   }
   // In [lo, hi).
   double number(const std::string& name, double otherwise, double lo, double hi) {

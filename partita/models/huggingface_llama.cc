@@ -44,13 +44,10 @@ int64_t used_window(Reading& in, int64_t otherwise) {
 
 void read_qwen_window(Llama& m, Reading& in, const std::function<bool(int64_t layer, int64_t most)>& is_local,
                       int64_t most_layers) {
-  const bool used = in.f.flag("use_sliding_window", false);
-  const int64_t window = used_window(in, 4096);
-  const int64_t most = used ? in.f.count("max_window_layers", most_layers) : most_layers;
-  in.f.has("max_window_layers");
+  const int64_t window = used_window(in, 4096), most = in.f.count("max_window_layers", most_layers, INT64_MAX);
   const std::vector<bool> local =
-      read_local_layers(in, m.layers, [&](int64_t layer) { return used && window > 0 && is_local(layer, most); });
-  if (!(used && window > 0) && std::find(local.begin(), local.end(), true) != local.end())
+      read_local_layers(in, m.layers, [&](int64_t layer) { return window > 0 && is_local(layer, most); });
+  if (window == 0 && std::find(local.begin(), local.end(), true) != local.end())
     in.f.problem("layer_types has sliding_attention, which needs use_sliding_window=true and a sliding_window");
   for (const bool here : local) m.kinds.push_back({.window = here ? window : 0});
 }
