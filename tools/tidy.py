@@ -22,10 +22,23 @@ PROGRAM = shutil.which("clang-tidy-14") or shutil.which("clang-tidy")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "partita-tidy")
 
 
+def plain(entry):
+    """The entry without what starts the compiler, and without g++'s precompiled header, which clang cannot read."""
+    words = shlex.split(entry["command"])
+    while os.path.basename(words[0]) in ("ccache", "env") or "=" in words[0]:
+        words = words[1:]
+    kept = []
+    for word in words:
+        if word.endswith("/cmake_pch.hxx") and kept[-1] == "-include":
+            kept.pop()
+        elif word not in ("-Winvalid-pch", "-fpch-preprocess"):
+            kept.append(word)
+    return entry | {"command": shlex.join(kept)}
+
+
 def preprocessed(entry):
     """The file as the compiler sees it, without comments and line markers."""
     words = shlex.split(entry["command"])
-    words = words[1:] if os.path.basename(words[0]) == "ccache" else words
     at = words.index("-o")
     words = [w for i, w in enumerate(words) if i not in (at, at + 1) and w != "-c"] + ["-E", "-P"]
     return subprocess.run(words, cwd=entry["directory"], capture_output=True, check=True).stdout
@@ -73,7 +86,11 @@ def main():
         return 2
     try:
         with open(os.path.join(args.build, "compile_commands.json"), encoding="utf-8") as file:
-            entries = json.load(file)
+            entries = [plain(entry) for entry in json.load(file)]
+        commands = os.path.join(args.build, "tidy")  # where clang-tidy reads how files are compiled
+        os.makedirs(commands, exist_ok=True)
+        with open(os.path.join(commands, "compile_commands.json"), "w", encoding="utf-8") as file:
+            json.dump(entries, file)
     except OSError as error:
         print(f"tidy: {error}; build first, with make build")
         return 2
@@ -88,7 +105,7 @@ def main():
         salt = version + file.read()
     wrong, seen = 0, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for findings, errors in pool.map(lambda e: tidy(e, args.build, salt), chosen):
+        for findings, errors in pool.map(lambda e: tidy(e, commands, salt), chosen):
             wrong += errors
             for finding in findings:
                 if finding not in seen:  # one in a header is found by many files

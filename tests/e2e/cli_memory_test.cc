@@ -2,6 +2,7 @@
 // their model's configuration.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "program.h"

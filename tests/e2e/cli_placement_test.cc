@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
-#include <regex>
 
+#include "partita/base/testing/patterns.h"
 #include "partita/placement/testing/no_cbc.h"
 #include "program.h"
 
@@ -135,8 +135,9 @@ TEST(CliPlacement, PestoKeepsItsSecondsOnAProgramTooLarge) {
   const Outcome o = partita({"plan", "zoo:nmt?steps=10", "--batch", "64", "--cluster", "dgx-h100", "--devices", "4",
                              "--search", "pesto?seconds=1"});
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_TRUE(std::regex_search(o.err, std::regex("the program of more than [0-9]+ rows was not solved in the time: "
-                                                  ".* ms, the best by list scheduling")))
+  EXPECT_TRUE(has_match(o.err,
+                        "the program of more than [0-9]+ rows was not solved in the time: "
+                        ".* ms, the best by list scheduling"))
       << o.err;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 5);
 }
@@ -172,7 +173,7 @@ TEST(CliPlacement, ATmpdirThatIsNoneIsNamed) {
   EXPECT_NE(one.err.find("baechi-msct is no start: " + why), std::string::npos) << one.err;
   const Outcome rows = partita(with({"compare", "--search", "single,pesto"}, task));
   EXPECT_EQ(rows.code, 3) << rows.err;  // as for a row without cbc
-  EXPECT_TRUE(std::regex_search(rows.out, std::regex("single +32 "))) << rows.out;
+  EXPECT_TRUE(has_match(rows.out, "single +32 ")) << rows.out;
   EXPECT_NE(rows.out.find("no plan: " + why), std::string::npos) << rows.out;
 }
 
@@ -318,17 +319,15 @@ TEST(CliPlacement, TellsWithWhichRecomputationItFits) {
   const std::string limit = std::to_string(layer + (whole - layer) / 10) + "B";
   const Outcome o = partita(with(asked, {"--memory-limit", limit}));
   EXPECT_EQ(o.code, 4) << o.err;
-  std::smatch offer;
-  ASSERT_TRUE(std::regex_search(o.err, offer, std::regex("(it fits with|or) --recompute ([a-z]+) \\("))) << o.err;
+  const std::vector<std::string> offer = first_match(o.err, "(it fits with|or) --recompute ([a-z]+) \\(");
+  ASSERT_FALSE(offer.empty()) << o.err;
   EXPECT_EQ(o.err.find("or take --recompute"), std::string::npos) << o.err;
-  EXPECT_EQ(partita(with(asked, {"--memory-limit", limit, "--recompute", offer[2].str()})).code, 0);
+  EXPECT_EQ(partita(with(asked, {"--memory-limit", limit, "--recompute", offer[2]})).code, 0);
   // Of a rule that places operations whole, the search that does too.
   Words by_rule = with(asked, {"--memory-limit", limit});
   *std::find(by_rule.begin(), by_rule.end(), "placement") = "baechi-metf";
   const std::string said = partita(by_rule).err;
-  ASSERT_TRUE(
-      std::regex_search(said, offer, std::regex("(it fits with|or) --search placement --recompute ([a-z]+) \\(")))
-      << said;
+  EXPECT_TRUE(has_match(said, "(it fits with|or) --search placement --recompute ([a-z]+) \\(")) << said;
 }
 
 TEST(CliPlacement, PinsThatContradictAreNamed) {
@@ -354,7 +353,7 @@ TEST(CliPlacement, SaysWhatItGoesBy) {
   EXPECT_EQ(json_of(with(mlp, {"--search", "expert-placement"}))["objective"], "time");
   EXPECT_EQ(json_of(with(mlp, {"--search", "soybean"}))["objective"], "comm");
   const std::string notes = partita(with(mlp, {"--search", "expert-placement"})).err;
-  EXPECT_TRUE(std::regex_search(notes, std::regex("[0-9]{2}\\.[0-9] us in the placement problem"))) << notes;
+  EXPECT_TRUE(has_match(notes, "[0-9]{2}\\.[0-9] us in the placement problem")) << notes;
 }
 
 }  // namespace

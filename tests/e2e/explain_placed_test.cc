@@ -8,11 +8,7 @@ namespace {
 
 const char* const kModel = "zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8";
 
-std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-const std::vector<std::string> kOn = {"--cluster", "dgx-1", "--devices", "2"};
+const Words kOn = {"--cluster", "dgx-1", "--devices", "2"};
 
 TEST(ExplainPlaced, ShowsWhoDoesWhatWhen) {
   const std::string plan = scratch("plan.json");

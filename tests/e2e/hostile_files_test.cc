@@ -2,6 +2,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <filesystem>
+
 #include "partita/runtime/npz.h"
 #include "tests/e2e/shell.h"
 

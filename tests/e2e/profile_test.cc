@@ -1,9 +1,12 @@
 // The command `profile`, plans that take their times from its file, and `compare --measure`.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "program.h"
 

@@ -1,7 +1,11 @@
 // SIGINT, SIGTERM and SIGHUP in every phase of commands (docs/cli.md, Signals).
+#include <fcntl.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <filesystem>
 #include <random>
+#include <thread>
 
 #include "partita/runtime/safetensors.h"
 #include "tests/e2e/shell.h"

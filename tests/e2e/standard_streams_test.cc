@@ -1,6 +1,8 @@
 // Standard streams that are full, closed, or have lost their reader.
 #include <sys/resource.h>
 
+#include <filesystem>
+
 #include "tests/e2e/shell.h"
 
 namespace partita {

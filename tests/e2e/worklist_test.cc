@@ -3,8 +3,10 @@
 #include "partita/measure/worklist.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"

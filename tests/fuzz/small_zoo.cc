@@ -1,10 +1,10 @@
 #include "small_zoo.h"
 
 #include <map>
-#include <regex>
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/testing/patterns.h"
 #include "partita/models/models.h"
 
 namespace partita {
@@ -22,9 +22,10 @@ std::string small_reference(const ModelInfo& info) {
   for (const ModelOption& option : info.options) {
     auto small = kSmall.find(option.name);
     std::string value = small == kSmall.end() ? option.value : small->second;
-    std::smatch least;
-    if (option.name == "image")
-      value = std::regex_search(option.meaning, least, std::regex("at least ([0-9]+)")) ? least[1].str() : "32";
+    if (option.name == "image") {
+      const std::vector<std::string> least = first_match(option.meaning, "at least ([0-9]+)");
+      value = least.empty() ? "32" : least[1];
+    }
     if (value != option.value) options += fmt::format("{}{}={}", options.empty() ? "" : ",", option.name, value);
   }
   return fmt::format("zoo:{}?{}", info.name, options);

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <regex>
 #include <set>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/base/testing/patterns.h"
 #include "partita/graph/factors.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
@@ -396,8 +396,7 @@ Outcome outcome(const std::string& text, const Graph& graph, const Cluster& clus
 
 // "12 missing", "12 bytes more than ..": how much.
 bool names_missing_bytes(const std::string& message) {
-  static const std::regex kMissing("[1-9][0-9.]* (bytes |[kMG]?B )?(missing|more than)");
-  return std::regex_search(message, kMissing);
+  return has_match(message, "[1-9][0-9.]* (bytes |[kMG]?B )?(missing|more than)");
 }
 
 int64_t peak_bytes(const PhysicalGraph& physical) {

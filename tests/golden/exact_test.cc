@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstdio>
 #include <limits>
-#include <regex>
 #include <string_view>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/base/testing/patterns.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/parts.h"
@@ -239,8 +239,7 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
     for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = needed / 20;
     const SearchResult none = searched("exact", graph, cluster, {}, objective);
     EXPECT_FALSE(none.plan);
-    EXPECT_TRUE(std::regex_search(none.reason,
-                                  std::regex("needs [0-9.]+ [kMG]?B on one device, [0-9.]+ [kMG]?B more than it has")))
+    EXPECT_TRUE(has_match(none.reason, "needs [0-9.]+ [kMG]?B on one device, [0-9.]+ [kMG]?B more than it has"))
         << none.reason;
   }
 }
