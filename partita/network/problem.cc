@@ -337,7 +337,7 @@ std::string gzip_member(std::string_view text) {
   z.next_out = reinterpret_cast<Bytef*>(out.data());
   z.avail_out = static_cast<uInt>(out.size());
   const int ended = deflate(&z, Z_FINISH);
-  out.resize(out.size() - z.avail_out);
+  out.resize(z.total_out);
   deflateEnd(&z);
   ensure(ended == Z_STREAM_END, "zlib cannot end");
   return out;
