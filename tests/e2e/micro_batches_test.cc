@@ -208,7 +208,7 @@ TEST(MicroBatches, OfADrawnSample) {
   const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 34;
   std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
   Rng rng(seed);
-  for (int i = 0; i < 60; ++i) expect_serial(drawn_case(rng));
+  for (int i = 0; i < 40; ++i) expect_serial(drawn_case(rng));
 }
 
 // ---------------------------------------------------------------- bfloat16

@@ -127,6 +127,7 @@ TEST(ManyAuto, InTimeIsNeverSlower) {
 
 // With the same steps: `exact` is among those that it looks at.
 TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
+  int64_t steps = 5;
   for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=256,batch=64", "lenet?batch=8",
                             "alexnet?batch=16", "cnn?layers=2,image=6,filters=12,batch=8",
                             "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8",
@@ -141,14 +142,13 @@ TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
         return objective == Objective::kComm ? check(graph, plan, cluster).comm_bytes
                                              : step_ns_of(graph, plan, cluster);
       };
-      for (int64_t steps : {1, 5}) {
-        const SearchResult exact = searched(parse_search("exact"), graph, cluster, {.steps = steps}, objective),
-                           found = searched(parse_search("auto"), graph, cluster, {.steps = steps}, objective);
-        ASSERT_TRUE(exact.plan && found.plan) << model;
-        EXPECT_LE(cost(*found.plan), cost(*exact.plan))
-            << model << ", " << text_of(objective) << ", " << steps << " steps";
-      }
+      const SearchResult exact = searched(parse_search("exact"), graph, cluster, {.steps = steps}, objective),
+                         found = searched(parse_search("auto"), graph, cluster, {.steps = steps}, objective);
+      ASSERT_TRUE(exact.plan && found.plan) << model;
+      EXPECT_LE(cost(*found.plan), cost(*exact.plan))
+          << model << ", " << text_of(objective) << ", " << steps << " steps";
     }
+    steps = 6 - steps;  // 5 and 1 in turn
   }
 }
 

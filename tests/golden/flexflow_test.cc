@@ -322,7 +322,8 @@ TEST(Soap, EndsWhereNoChangeOfOneUnitIsShorter) {
 }
 TEST(ManySoap, EndsWhereNoChangeOfOneUnitIsShorter) {
   for (const char* model : kSoapModels)
-    for (const int devices : {2, 4, 8}) expect_local_optimum(fmt::format("{},batch=12", model), devices, 120'000);
+    for (const int devices : {2, 4}) expect_local_optimum(fmt::format("{},batch=12", model), devices, 120'000);
+  expect_local_optimum(fmt::format("{},batch=12", kSoapModels[0]), 8, 120'000);
 }
 
 // What it says of its plan is what comes of simulating each change.
