@@ -10,6 +10,7 @@
 #include "partita/cluster/direct.h"
 #include "partita/cost/whole_ns.h"
 #include "partita/profile/profile.h"
+#include "partita/sharding/collective_links.h"
 
 namespace partita {
 
@@ -198,8 +199,7 @@ Collective collective_of(const Cluster& cluster, StepKind kind, const std::vecto
   if (devices.size() < 2) return {{""}, {}, {}, {}};
   if (auto known = measured(cluster, kind, devices)) return *std::move(known);
   const bool direct = are_direct(cluster, devices), straight = direct || kind == StepKind::kAllToAll;
-  const GroupLinks group =
-      kind == StepKind::kAllToAll ? pair_links(cluster, devices) : reduction_links(cluster, devices);
+  const GroupLinks group = collective_links(cluster, kind, devices);
   const Setting at{cluster,
                    group,
                    kind,

@@ -4,17 +4,11 @@
 #include <algorithm>
 #include <map>
 
-#include "partita/cluster/direct.h"
+#include "partita/sharding/collective_links.h"
 
 namespace partita {
 
 namespace {
-
-// The links that a group's collective takes for itself.
-std::vector<LinkId> links_of(const std::vector<DeviceId>& ring, const Step& step, const Cluster& cluster) {
-  return busy_links(cluster,
-                    step.kind == StepKind::kAllToAll ? pair_links(cluster, ring) : reduction_links(cluster, ring));
-}
 
 KnownRings count_rings(const Cluster& cluster, const Step& step) {
   KnownRings known{step.kind == StepKind::kAllToAll, step.to.mesh.devices, step.groups, {}};
@@ -24,7 +18,7 @@ KnownRings count_rings(const Cluster& cluster, const Step& step) {
   for (const std::vector<int>& group : step.groups) {
     std::vector<DeviceId> ring;
     for (const int p : group) ring.push_back(step.to.mesh.devices[p]);
-    links.push_back(links_of(ring, step, cluster));
+    links.push_back(busy_links(cluster, collective_links(cluster, step.kind, ring)));
     for (const LinkId l : links.back()) ++rings[l];
     found.push_back({std::move(ring), 1});
   }
