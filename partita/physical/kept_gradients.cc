@@ -1,8 +1,6 @@
 // Finds the registers of kept gradients by the updates that read them.
 #include "partita/physical/kept_gradients.h"
 
-#include <algorithm>
-
 #include "partita/graph/kept_gradients.h"
 
 namespace partita {
@@ -37,13 +35,6 @@ KeptGradients kept_gradients(const PhysicalGraph& graph, const NodeTable& table)
       kept.updates[graph.reg(r).device.index()].push_back(table.number(task, act));
   });
   return kept;
-}
-
-std::vector<int> last_updates(const KeptGradients& kept, const std::vector<int>& place) {
-  std::vector<int> last(kept.updates.size(), -1);
-  for (std::size_t d = 0; d < last.size(); ++d)
-    for (const int update : kept.updates[d]) last[d] = std::max(last[d], place[static_cast<std::size_t>(update)]);
-  return last;
 }
 
 }  // namespace partita

@@ -1,6 +1,7 @@
 // The registers of gradients that are kept until the last update on their device (graph/kept_gradients.h): those that
 // the updates read. What a gradient was before, on its way there (terms of a sum, all of what is then split), is not.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "partita/physical/uses.h"
@@ -12,12 +13,31 @@ std::vector<char> kept_gradient_registers(const PhysicalGraph& graph);  // by re
 struct KeptGradients {
   std::vector<char> registers;            // as kept_gradient_registers() says
   std::vector<std::vector<int>> updates;  // by device: the nodes, by number, that read these registers
-
-  bool has(RegisterId r) const { return registers[r.index()] != 0; }
 };
 KeptGradients kept_gradients(const PhysicalGraph& graph, const NodeTable& table);
 
-// By device: the place of its last update; -1: nothing is kept there.
-std::vector<int> last_updates(const KeptGradients& kept, const std::vector<int>& place);
+// Until when kept gradients live: the end of the last such update on their device, in the caller's measure (places in
+// an order, ns of a step). Every count of bytes asks this.
+template <typename Time>
+class KeptUntil {
+ public:
+  // end_of(node, device): the end of a node, by number, on a device. `none`: what of() says of all other uses; before
+  // every end.
+  template <typename EndOf>
+  KeptUntil(const PhysicalGraph& graph, const KeptGradients& kept, Time none, const EndOf& end_of)
+      : graph_(graph), kept_(kept.registers), updated_(kept.updates.size(), none), none_(none) {
+    for (std::size_t d = 0; d < updated_.size(); ++d)
+      for (const int update : kept.updates[d]) updated_[d] = std::max<Time>(updated_[d], end_of(update, DeviceId(d)));
+  }
+  Time of(const Use& use) const {
+    return kept_[use.reg.index()] ? updated_[graph_.reg(use.reg).device.index()] : none_;
+  }
+
+ private:
+  const PhysicalGraph& graph_;
+  std::vector<char> kept_;     // by register
+  std::vector<Time> updated_;  // by device
+  Time none_;
+};
 
 }  // namespace partita

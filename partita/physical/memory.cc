@@ -297,10 +297,9 @@ struct Lowered {
   const PhysicalGraph& graph;
   const NodeTable& table;
   const Uses& uses;
-  std::vector<int> place;  // by number of the node
-  Held held;               // room between communication and what runs beside it
-  KeptGradients kept;
-  std::vector<int> last_update;  // by device
+  std::vector<int> place;     // by number of the node
+  Held held;                  // room between communication and what runs beside it
+  KeptUntil<int> kept_until;  // places
   bool share;
   std::vector<RegisterId> next;  // by register: what goes on in its bytes (continued.h), in an order by time
 };
@@ -309,8 +308,7 @@ struct Lowered {
 Life life_of(const Lowered& from, const Register& reg, const Use& use) {
   constexpr Life kAlways{-1, kForever};
   if (reg.carried || reg.constant || !from.share) return kAlways;
-  Life life{kForever, -1};
-  if (from.kept.has(use.reg)) life.last = held_at(from.held, from.last_update[reg.device.index()], reg.device).until;
+  Life life{kForever, from.kept_until.of(use)};
   for (const std::span<const Node> users : {use.writers, use.readers})
     for (const Node& x : users) {
       const int place = from.place[from.table.number(x)];
@@ -525,18 +523,19 @@ RegisterId first_of(const std::vector<RegisterId>& before, RegisterId r) {
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   std::vector<int> place = places(graph, table);
-  KeptGradients kept = kept_gradients(graph, table);
-  std::vector<int> last_update = last_updates(kept, place);
-  Lowered from{
-      graph,
-      table,
-      uses,
-      std::move(place),
-      options.times.known() ? held_until_end(graph, table, options.times) : held_bytes(graph, table, options.room),
-      std::move(kept),
-      std::move(last_update),
-      options.share_bytes,
-      std::vector<RegisterId>(graph.registers.size())};
+  Held held =
+      options.times.known() ? held_until_end(graph, table, options.times) : held_bytes(graph, table, options.room);
+  KeptUntil<int> kept_until(graph, kept_gradients(graph, table), -1, [&](int node, DeviceId device) {
+    return held_at(held, place[static_cast<std::size_t>(node)], device).until;
+  });
+  Lowered from{graph,
+               table,
+               uses,
+               std::move(place),
+               std::move(held),
+               std::move(kept_until),
+               options.share_bytes,
+               std::vector<RegisterId>(graph.registers.size())};
   const InPlace in_place(graph);
   std::vector<RegisterId> before(graph.registers.size());  // whose bytes it goes on in
   if (options.times.known() && options.share_bytes)

@@ -69,19 +69,18 @@ struct Lives {
   NodeTable table;
   std::vector<int> place;
   Uses uses;
-  KeptGradients kept;
-  std::vector<int> last_update;  // by device
+  KeptUntil<int> kept_until;  // places
   explicit Lives(const PhysicalGraph& physical)
       : table(number_nodes(physical)),
         place(places(physical, table)),
         uses(physical, table),
-        kept(kept_gradients(physical, table)),
-        last_update(last_updates(kept, place)) {}
+        kept_until(physical, kept_gradients(physical, table), -1,
+                   [&](int node, DeviceId) { return place[static_cast<std::size_t>(node)]; }) {}
 
   Life of(const Register& reg, const Use& use) const {
     if (reg.carried || reg.constant) return {0, std::numeric_limits<int>::max()};
     Life life;
-    if (kept.has(use.reg)) life.last = last_update[reg.device.index()];
+    life.last = kept_until.of(use);
     for (const std::span<const Node> users : {use.writers, use.readers})
       for (const Node& node : users) {
         const int at = place[static_cast<std::size_t>(table.number(node))];
@@ -140,7 +139,7 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
     sums[*s.owner] += bytes, counted += bytes;
     seen = std::max(seen, s.end);
   }
-  sums["gaps between them"] = physical.peak_bytes[device.index()] - further - counted;
+  sums[kGaps] = physical.peak_bytes[device.index()] - further - counted;
   std::vector<std::pair<std::string, int64_t>> contents;
   for (const auto& [what, bytes] : sums)
     if (bytes > 0) contents.emplace_back(what, bytes);

@@ -9,10 +9,13 @@
 
 namespace partita {
 
+// The kind of bytes below the peak that hold nothing at that place: nothing fits there that lives then, or what lay
+// there is over and its bytes are not given away yet, so that communication need not wait (room.h).
+constexpr const char* kGaps = "gaps between them";
+
 // The contents of a device's memory at the place of `order` where most bytes live on it: bytes by kind, largest first
 // ("weights", "gradients", "optimizer states", "activations", "inputs and constants", "communication buffers",
-// "workspaces", "gaps between them"). Their sum is the device's peak without `further` bytes. `graph`: the one that was
-// lowered.
+// "workspaces", kGaps). Their sum is the device's peak without `further` bytes. `graph`: the one that was lowered.
 //
 // Example: {{"weights", 4096}, {"activations", 2048}, {"gaps between them", 64}} for a peak of 6208 bytes.
 std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,

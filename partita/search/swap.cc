@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/physical/in_place.h"
+#include "partita/physical/kept_gradients.h"
 #include "partita/search/replicas.h"
 #include "partita/sim/simulate.h"
 
@@ -16,12 +17,15 @@ namespace partita {
 SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
   const NodeTable table = number_nodes(graph);
   const std::vector<int> place = places(graph, table);
-  std::vector<int> last(graph.registers.size(), -1);  // place of the last use
+  std::vector<int> last(graph.registers.size(), -1), until = last;  // places: of the last use; of kept gradients' end
   const Uses uses(graph, table);
-  for (size_t r = 0; r < uses.size(); ++r)
-    for (const Use& use : uses[r])
-      for (const auto* users : {&use.writers, &use.readers})
-        for (const Node& n : *users) last[r] = std::max(last[r], place[table.number(n)]);
+  const KeptUntil<int> kept_until(graph, kept_gradients(graph, table), -1,
+                                  [&](int node, DeviceId) { return place[static_cast<size_t>(node)]; });
+  for (const Use& use : uses.all()) {
+    until[use.reg.index()] = kept_until.of(use);
+    for (const auto* users : {&use.writers, &use.readers})
+      for (const Node& n : *users) last[use.reg.index()] = std::max(last[use.reg.index()], place[table.number(n)]);
+  }
 
   SwapProgram program;
   const InPlace in_place(graph);
@@ -31,8 +35,8 @@ SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
     if (b >= 0) return b;
     const Register& reg = graph.reg(id);
     b = static_cast<int>(program.blocks.size());
-    program.blocks.push_back(
-        {reg.name, reg.device == device ? reg.stride_bytes() * reg.count : 0, reg.carried || reg.constant});
+    program.blocks.push_back({reg.name, reg.device == device ? reg.stride_bytes() * reg.count : 0,
+                              reg.carried || reg.constant, until[id.index()]});
     return b;
   };
   for (size_t i = 0; i < graph.order.size(); ++i) {
@@ -46,6 +50,7 @@ SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
         for (const Access& read : task.reads)
           if (last[read.reg.index()] == static_cast<int>(i) && in_place.allowed(read.reg, write.reg)) {
             block[write.reg.index()] = block[read.reg.index()];
+            program.blocks[block[read.reg.index()]].until = until[write.reg.index()];
             break;
           }
       touched[block_of(write.reg)] = true;

@@ -92,7 +92,7 @@ struct Memory {
   Soon soon;
   Room room = {};
   std::vector<State> states;              // by block
-  std::vector<int> last_op;               // by block
+  std::vector<std::vector<int>> ends;     // by op: the blocks that are gone after it
   std::set<std::pair<int64_t, int>> lru;  // (used, block) of what is resident
   int64_t number = 0, host_bytes = 0;     // ops that ran so far
   SwapSchedule out = {};                  // of this step
@@ -106,9 +106,13 @@ Memory memory_of(const SwapProgram& program, int64_t capacity_bytes) {
            .capacity = capacity_bytes,
            .soon = Soon(program, capacity_bytes),
            .states = std::vector<State>(program.blocks.size()),
-           .last_op = std::vector<int>(program.blocks.size(), -1)};
-  for (size_t i = 0; i < m.program.ops.size(); ++i)
-    for (const SwapUse& use : m.program.ops[i]) m.last_op[use.block] = static_cast<int>(i);
+           .ends = std::vector<std::vector<int>>(program.ops.size())};
+  std::vector<int> last;  // by block
+  for (const SwapBlock& block : program.blocks) last.push_back(block.until);
+  for (size_t i = 0; i < program.ops.size(); ++i)
+    for (const SwapUse& use : program.ops[i]) last[use.block] = std::max(last[use.block], static_cast<int>(i));
+  for (size_t b = 0; b < last.size(); ++b)
+    if (!program.blocks[b].kept && last[b] >= 0) m.ends[last[b]].push_back(static_cast<int>(b));
   for (size_t b = 0; b < m.states.size(); ++b)
     if (m.program.blocks[b].kept) {
       m.states[b].exists = m.states[b].clean = true;
@@ -165,7 +169,7 @@ void evict_one(Memory& m) {
 void die(Memory& m, int block) {
   State& s = m.states[block];
   if (s.on_host) m.host_bytes -= m.bytes(block);
-  leave(m, block, s.users);
+  if (s.resident) leave(m, block, s.users);
   s = {};
 }
 
@@ -205,8 +209,8 @@ void run(Memory& m, int op) {
     if (counts) m.lru.erase({s.used, use.block});
     s.used = m.number;
     if (counts) m.lru.insert({s.used, use.block});
-    if (m.last_op[use.block] == op && !m.program.blocks[use.block].kept) die(m, use.block);
   }
+  for (const int block : m.ends[op]) die(m, block);
   ++m.number;
 }
 

@@ -15,7 +15,8 @@ struct SwapBlock {
   std::string name;
   int64_t bytes = 0;  // 0: elsewhere; it takes no room, and is never moved
   bool kept = false;  // lives from step to step (weights, states); others are made in a step, and gone after their last
-                      // use in it
+                      // use in it, or after op `until` if that is later
+  int until = -1;
 };
 struct SwapUse {
   int block = 0;

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = SwapAction::Kind;
 
-// Weights that many ops read and some write, and results that are made, read for a while and gone.
+// Weights that many ops read and some write, and results that are made, read for a while and gone, some only later.
 SwapProgram random_program(Rng& rng) {
   SwapProgram program;
   const int ops = static_cast<int>(rng.between(1, 25)), kept = static_cast<int>(rng.between(0, 8));
@@ -33,7 +33,9 @@ SwapProgram random_program(Rng& rng) {
     }
     for (uint64_t n = rng.below(3); n > 0; --n) {
       alive.push_back(static_cast<int>(program.blocks.size()));
-      program.blocks.push_back({"a", static_cast<int64_t>(rng.between(0, 12)), false});
+      const bool stays = rng.below(4) == 0;
+      program.blocks.push_back({"a", static_cast<int64_t>(rng.between(0, 12)), false,
+                                stays ? static_cast<int>(rng.between(i, ops - 1)) : -1});
       touch(alive.back(), true);
     }
     program.ops.push_back(uses);
@@ -134,13 +136,12 @@ std::vector<Stay> replay(const SwapProgram& program, const SwapSchedule& schedul
         stays[stay[u.block]].users.push_back(id);
       }
       EXPECT_LE(held, capacity);
-      for (const SwapUse& u : program.ops[b]) {
-        bool again = program.blocks[u.block].kept;
-        for (int i = b + 1; i < ops; ++i) again |= uses(program, i, u.block);
-        if (again) continue;
-        held -= bytes(u.block);
-        resident[u.block] = exists[u.block] = on_host[u.block] = clean[u.block] = false;
-        stays[stay[u.block]].given_up = true;
+      for (int c = 0; c < blocks; ++c) {
+        bool again = program.blocks[c].kept || program.blocks[c].until > b;
+        for (int i = b + 1; i < ops; ++i) again |= uses(program, i, c);
+        if (again || !exists[c]) continue;
+        if (resident[c]) held -= bytes(c), stays[stay[c]].given_up = true;
+        resident[c] = exists[c] = on_host[c] = clean[c] = false;
       }
       ++next;
     }
@@ -260,6 +261,17 @@ TEST(SwapSchedule, WeightsGoRoundAndAreCopiedOnce) {
   EXPECT_EQ(schedule.out_bytes, 0);
   EXPECT_EQ(schedule.peak_bytes, 8);
   EXPECT_EQ(schedule.host_peak_bytes, 12);
+}
+
+// A gradient of 6 that nothing reads again makes room for a weight: it is gone, or goes to the host if it is kept.
+TEST(SwapSchedule, CopiesAwayWhatIsKeptLonger) {
+  for (const int until : {-1, 2}) {
+    const SwapProgram program{{{"g", 6, false, until}, {"u", 6, true}, {"y", 2, false}},
+                              {{{0, true}}, {{1, false}, {2, true}}, {{2, false}}}};
+    const SwapSchedule schedule = swap_schedule(program, 8);
+    EXPECT_EQ(schedule.out_bytes, until < 0 ? 0 : 6);
+    EXPECT_EQ(schedule.host_peak_bytes, until < 0 ? 6 : 12);
+  }
 }
 
 }  // namespace

@@ -70,21 +70,16 @@ std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std
     if (reg.carried || reg.constant) change[{0, reg.device.value}] += reg.bytes;
   const Uses uses(graph, table);
   const KeptGradients kept = kept_gradients(graph, table);
-  const auto end_of_updates = [&](DeviceId device, int step) {
-    int64_t end = 0;
-    for (const int update : kept.updates[device.index()]) end = std::max(end, spans.of(update, step).to);
-    return end;
-  };
-  std::vector<std::vector<int64_t>> updated(kept.updates.size());  // by device, by step
-  for (size_t d = 0; d < updated.size(); ++d)
-    for (int s = 0; s < spans.steps; ++s) updated[d].push_back(end_of_updates(DeviceId(d), s));
+  std::vector<KeptUntil<int64_t>> kept_until;  // by step
+  for (int s = 0; s < spans.steps; ++s)
+    kept_until.emplace_back(graph, kept, 0, [&](int node, DeviceId) { return spans.of(node, s).to; });
   for (const Use& use : uses.all()) {
     const Register& reg = graph.reg(use.reg);
     if (reg.carried || reg.constant) continue;
     for (int s = 0; s < spans.steps; ++s) {
       Span live = live_span(graph, use, spans, s);
       if (live.from == INT64_MAX) continue;
-      if (kept.has(use.reg)) live.to = std::max(live.to, updated[reg.device.index()][static_cast<size_t>(s)]);
+      live.to = std::max(live.to, kept_until[static_cast<size_t>(s)].of(use));
       change[{live.from, reg.device.value}] += reg.bytes;
       change[{live.to, reg.device.value}] -= reg.bytes;
     }

@@ -13,7 +13,7 @@ namespace partita {
 namespace {
 
 Planned planned(const std::string& search, const std::string& model, int64_t batch, int devices,
-                std::optional<int64_t> memory_limit_bytes = {}) {
+                std::optional<int64_t> memory_limit_bytes = {}, const Optimizer& optimizer = {}) {
   Request request;
   request.model = model;
   request.bindings["batch"] = std::to_string(batch);
@@ -21,6 +21,7 @@ Planned planned(const std::string& search, const std::string& model, int64_t bat
   request.cluster = "p2.8xlarge";
   request.devices = devices;
   request.memory_limit_bytes = memory_limit_bytes;
+  request.optimizer = optimizer;
   Runner runner;
   return plan_model(request, runner);
 }
@@ -106,6 +107,22 @@ TEST(Swap, CopiesTakeTheirTimeOnSharedLinks) {
     // 10 GB/s each way, an eighth for each of eight.
     EXPECT_GE(static_cast<double>(one.step_time_ns()), std::max(in(one), out(one)) / 10);
     EXPECT_GE(static_cast<double>(eight.step_time_ns()), std::max(in(one), out(one)) / 10 * 8);
+  }
+}
+
+// Gradients that are kept until the last update take room, or go to the host.
+TEST(Swap, KeepsGradients) {
+  const Optimizer kept{.kind = "sgd?keep_gradients=1"};
+  for (const char* model : kSwapped) {
+    SCOPED_TRACE(model);
+    const auto fits = [&](const Optimizer& optimizer) {
+      return align_up(planned("single", model, 4, 1, {}, optimizer).peak_memory_bytes(), kAlignBytes);
+    };
+    const int64_t small = fits({}), large = fits(kept);
+    ASSERT_LT(small, large);
+    EXPECT_EQ(planned("swap", model, 4, 1, small).search.estimate->host_bytes, 0);
+    EXPECT_EQ(planned("swap", model, 4, 1, large, kept).search.estimate->host_bytes, 0);
+    EXPECT_GE(planned("swap", model, 4, 1, small, kept).search.estimate->host_bytes, large - small);
   }
 }
 
