@@ -78,6 +78,11 @@ Converter binary_with_neutral(const char* definition, double neutral, bool eithe
   };
 }
 
+Results subtraction(NodeContext& n) {
+  if (std::optional<Value> loss = binary_cross_entropy(n)) return {*loss};
+  return binary_with_neutral("sub", 0, false)(n);
+}
+
 Results division(NodeContext& n) {
   if (is_float(n.dtype(0)) || n.is_filled_with(1, 1)) return binary_with_neutral("div", 1, false)(n);
   if (n.dtype(0) != n.dtype(1)) fail("operands of {} and {}", name_of(n.dtype(0)), name_of(n.dtype(1)));
@@ -287,7 +292,7 @@ void add_binary(Converters& table) {
                                               {"Xor", "logical_xor"}})
     table[operation] = binary(definition);
   table["Add"] = binary_with_neutral("add", 0, true);
-  table["Sub"] = binary_with_neutral("sub", 0, false);
+  table["Sub"] = subtraction;
   table["Mul"] = binary_with_neutral("mul", 1, true);
   table["Div"] = division;
   table["Mod"] = modulo;

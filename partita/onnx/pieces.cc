@@ -116,29 +116,87 @@ std::optional<Value> logarithm_of_sigmoid(NodeContext& n) {
   return n.op("neg", {n.before("softplus", {n.before("neg", {x})})});
 }
 
-std::optional<Value> product_with_logarithm(NodeContext& n) {
-  const auto made_by = [&](const std::string& name, const char* operation) -> const Node* {
-    const auto found = n.state.producer.find(name);
-    return found != n.state.producer.end() && found->second->operation == operation ? found->second : nullptr;
-  };
-  const Node *zero = made_by(n.name(0), "Equal"), *other = made_by(n.name(2), "Where");
-  if (!zero || !other || zero->inputs.size() != 2 || other->inputs.size() != 3 || zero->inputs[0] != n.name(1))
-    return std::nullopt;
-  const auto is_zero = [&](const std::string& name) {
-    const auto found = n.state.values.find(name);
-    if (found == n.state.values.end()) return false;
+namespace {
+
+// Looks at nodes of the file by the names of what they make.
+class Pieces {
+ public:
+  explicit Pieces(const NodeContext& n) : state_(n.state), graph_(n.build.graph()) {}
+
+  // Null: another operation makes it, or it has another number of operands.
+  const Node* made_by(const std::string& name, const char* operation, std::size_t operands) const {
+    const auto found = state_.producer.find(name);
+    const bool is = found != state_.producer.end() && found->second->operation == operation &&
+                    found->second->inputs.size() == operands;
+    return is ? found->second : nullptr;
+  }
+  bool is_number(const std::string& name, double number) const {
+    const auto found = state_.values.find(name);
+    if (found == state_.values.end()) return false;
     const Value& value = found->second;
-    return (value.constant ? only(*value.constant) : number_of(n.build.graph(), value.tensor)) == 0.0;
-  };
-  const Node *nan = made_by(other->inputs[0], "IsNaN"), *product = made_by(other->inputs[2], "Mul");
-  if (!nan || !product || !is_zero(zero->inputs[1]) || nan->inputs.at(0) != other->inputs[1] ||
-      product->inputs.at(0) != n.name(1))
+    return (value.constant ? only(*value.constant) : number_of(graph_, value.tensor)) == number;
+  }
+  const Value* value(const std::string& name) const {
+    const auto found = state_.values.find(name);
+    return found == state_.values.end() ? nullptr : &found->second;
+  }
+  TensorId tensor(const std::string& name) const {  // invalid: there is none
+    const Value* found = value(name);
+    return found ? found->tensor : TensorId();
+  }
+  // Whether `name` is `t` - 1. Of a constant the exporter may have it as another constant.
+  bool is_one_less(const std::string& name, const std::string& t) const {
+    const Value *less = value(name), *from = value(t);
+    if (less && from && less->constant && from->constant)
+      return std::ranges::equal(less->constant->real, from->constant->real, [](double a, double b) {
+        return std::abs(a - (b - 1)) < 1e-6;  // rounded to the file's type
+      });
+    const Node* sub = made_by(name, "Sub", 2);
+    return sub && sub->inputs[0] == t && is_number(sub->inputs[1], 1);
+  }
+  // y of max(log y, -100); empty: it is none.
+  std::string in_bounded_logarithm(const std::string& name) const {
+    const Node *bounded = made_by(name, "Max", 2), *log = bounded ? made_by(bounded->inputs[0], "Log", 1) : nullptr;
+    return log && is_number(bounded->inputs[1], -100) ? log->inputs[0] : std::string();
+  }
+
+ private:
+  const ImportState& state_;
+  const Graph& graph_;
+};
+
+}  // namespace
+
+std::optional<Value> product_with_logarithm(NodeContext& n) {
+  const Pieces pieces(n);
+  const Node *zero = pieces.made_by(n.name(0), "Equal", 2), *other = pieces.made_by(n.name(2), "Where", 3);
+  if (!zero || !other || zero->inputs[0] != n.name(1)) return std::nullopt;
+  const Node *nan = pieces.made_by(other->inputs[0], "IsNaN", 1), *product = pieces.made_by(other->inputs[2], "Mul", 2);
+  if (!nan || !product || !pieces.is_number(zero->inputs[1], 0) || nan->inputs[0] != other->inputs[1] ||
+      product->inputs[0] != n.name(1))
     return std::nullopt;
-  const Node* log = made_by(product->inputs.at(1), "Log");
-  if (!log || log->inputs.at(0) != other->inputs[1]) return std::nullopt;
-  const auto y = n.state.values.find(log->inputs[0]);
-  if (y == n.state.values.end() || !y->second.tensor.valid()) return std::nullopt;
-  return n.op("xlogy", {n.tensor(1), y->second.tensor});
+  const Node* log = pieces.made_by(product->inputs[1], "Log", 1);
+  if (!log || log->inputs[0] != other->inputs[1]) return std::nullopt;
+  const TensorId y = pieces.tensor(log->inputs[0]);
+  if (!y.valid()) return std::nullopt;
+  return n.op("xlogy", {n.tensor(1), y});
+}
+
+std::optional<Value> binary_cross_entropy(NodeContext& n) {
+  const Pieces pieces(n);
+  const Node *without = pieces.made_by(n.name(0), "Mul", 2), *with = pieces.made_by(n.name(1), "Mul", 2);
+  if (!without || !with) return std::nullopt;
+  const std::string y = pieces.in_bounded_logarithm(with->inputs[1]), t = with->inputs[0];
+  const Node* rest = pieces.made_by(pieces.in_bounded_logarithm(without->inputs[1]), "Add", 2);
+  const Node* minus = rest ? pieces.made_by(rest->inputs[0], "Neg", 1) : nullptr;
+  const Value* target = pieces.value(t);
+  if (!minus || minus->inputs[0] != y || !pieces.is_number(rest->inputs[1], 1) || !target ||
+      !pieces.is_one_less(without->inputs[0], t))
+    return std::nullopt;
+  const TensorId of = pieces.tensor(y);
+  if (!of.valid() || target->shape != n.build.shape(of) || target->dtype != n.dtype_of(of)) return std::nullopt;
+  const TensorId to = target->constant ? n.constant_tensor(*target->constant, "target") : target->tensor;
+  return n.op("bce", {of, to});
 }
 
 std::optional<Value> bounded(NodeContext& n, bool from_below, std::size_t x, std::size_t bound) {

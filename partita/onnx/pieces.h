@@ -15,6 +15,9 @@ std::optional<Value> norm_of_powers(NodeContext& n, double exponent);
 std::optional<Value> logarithm_of_sigmoid(NodeContext& n);
 // Where(x == 0, x, Where(IsNaN(y), y, x log(y))), as the exporter writes xlogy.
 std::optional<Value> product_with_logarithm(NodeContext& n);
+// (t - 1) max(log(1 - y), -100) - t max(log y, -100), as the exporter writes binary_cross_entropy, of the node's last
+// step, Sub.
+std::optional<Value> binary_cross_entropy(NodeContext& n);
 // The larger, or the smaller, of x and a constant: a bound of x, with the gradient of PyTorch's clamp (all of it where
 // x is the bound), or of relu6 after a relu (none of it there). None if neither is a constant, or if the node was
 // PyTorch's maximum or minimum.

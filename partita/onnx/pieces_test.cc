@@ -123,6 +123,21 @@ TEST(OnnxPieces, Relu6) {
   EXPECT_EQ(slope_at_bounds(relu, ""), 0);
 }
 
+// As PyTorch's exporter writes it, of a target that is data, or constants.
+TEST(OnnxPieces, BinaryCrossEntropy) {
+  const auto loss = [](const std::string& target, const std::string& less, const std::string& least) {
+    std::vector<Piece> pieces{{"p", "Softmax", {"x"}}, {"c", "Neg", {"p"}},        {"d", "Add", {"c", "1"}},
+                              {"e", "Log", {"d"}},     {"f", "Max", {"e", least}}, {"g", "Mul", {less, "f"}},
+                              {"h", "Log", {"p"}},     {"i", "Max", {"h", least}}, {"j", "Mul", {target, "i"}},
+                              {"y", "Sub", {"g", "j"}}};
+    if (less == "l") pieces.insert(pieces.begin(), {"l", "Sub", {target, "1"}});
+    return definitions(pieces);
+  };
+  EXPECT_EQ(loss("x", "l", "-100"), (Names{"softmax", "bce"}));
+  EXPECT_EQ(loss("x", "l", "-50").back(), "sub");
+  EXPECT_EQ(loss("x", "x", "-100").back(), "sub");
+}
+
 TEST(OnnxPieces, LogarithmOfASigmoid) {
   EXPECT_EQ(definitions({{"s", "Sigmoid", {"x"}}, {"y", "Log", {"s"}}}), (Names{"neg", "softplus", "neg"}));
 }

@@ -1,7 +1,46 @@
 // Losses other than cross-entropy (softmax.cc). Each is one number.
+#include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
+
+namespace {
+
+// PyTorch's, whose denominator is not below the float32 next to 1e-12: at y = 0 and y = 1 the logarithms' own slopes
+// are infinite. That of the target has these logarithms without their bound.
+std::vector<TensorId> bce_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
+  const TensorId y = forward.operands[0], t = forward.operands[1];
+  return {build.op("bce_grad", {y, t, g[0]}, {}, forward.name + ".grad.y"),
+          build.op("bce_grad_of_target", {y, g[0]}, {}, forward.name + ".grad.t")};
+}
+
+void declare_bce(OpRegistry& registry) {
+  const Shape shape{5, 7};
+  declare(registry, "bce", "-t log y - (1 - t) log(1 - y), logarithms not below -100")
+      .full_precision()
+      .formula(
+          "bce(y, t)[..i] = "
+          "(t[..i] - 1) * max(log(1 - y[..i]), -100) - t[..i] * max(log(y[..i]), -100)")
+      .gradient(bce_gradient)
+      .domain(0.1, 0.9)
+      .example({shape, shape});
+  declare(registry, "bce_grad", "gradient of bce: g (y - t) / (y (1 - y)), the denominator not below 1e-12")
+      .full_precision()
+      .formula(
+          "bce_grad(y, t, g)[..i] = "
+          "g[..i] * (y[..i] - t[..i]) / max((1 - y[..i]) * y[..i], 0.000000000000999999996004197)")
+      .not_differentiable()
+      .domain(0.1, 0.9)
+      .example({shape, shape, shape});
+  declare(registry, "bce_grad_of_target", "gradient of bce with respect to t: g (log(1 - y) - log y)")
+      .full_precision()
+      .formula("bce_grad_of_target(y, g)[..i] = g[..i] * (log(1 - y[..i]) - log(y[..i]))")
+      .not_differentiable()
+      .domain(0.1, 0.9)
+      .example({shape, shape});
+}
+
+}  // namespace
 
 void declare_loss(OpRegistry& registry) {
   declare(registry, "mse", "mean of (y - t)^2")
@@ -38,6 +77,7 @@ void declare_loss(OpRegistry& registry) {
       .full_precision()
       .formula("half_mean_square(y)[] = 0.5 * (sum(..i) y[..i]^2) / ext(..i)")
       .example({{5, 7}});
+  declare_bce(registry);
 }
 
 }  // namespace partita

@@ -39,6 +39,8 @@ FUNCTIONS = {
     "celu": (lambda z: F.celu(z, 1.5), ZERO_ROW),
     "leaky_relu": (F.leaky_relu, ZERO_ROW),
     "logsigmoid": (F.logsigmoid, [[0.0, -1000.0, 100.0], [1.0, 2.0, -3.0], [0.0, 0.0, -2.0]]),
+    "bce": (lambda z: F.binary_cross_entropy(torch.sigmoid(z), torch.tensor([0.0, 1.0, 0.5]).to(z).expand_as(z), reduction="none"),
+            [[1000.0, -1000.0, 1.0], [-1000.0, 1000.0, 1000.0], [0.0, 2.0, -3.0]]),
     "xlogy": (lambda z: torch.xlogy(z, z * z + 1), ZERO_ROW),
     "pow": (lambda z: z ** 1.5, [[0.0, 0.0, 1.0], [2.0, 4.0, 0.0], [0.0, 0.0, 0.0]]),
     "pow0": (lambda z: z ** 0 + z, ZERO_ROW),
@@ -75,7 +77,7 @@ class RootOfZero(torch.nn.Module):
 
 def export(model, x, folder):
     folder.mkdir(exist_ok=True)
-    exported = torch.onnx.export(model.eval(), (x,), dynamo=True, optimize=False, input_names=["x"], output_names=["y"], verbose=False).model_proto
+    exported = torch.onnx.export(model, (x,), dynamo=True, optimize=False, input_names=["x"], output_names=["y"], verbose=False).model_proto
     for node in exported.graph.node:  # without what takes most of the file, and nobody reads
         kept = [p for p in node.metadata_props if not p.key.endswith(("stack_trace", "fx_node"))]
         node.ClearField("metadata_props")
@@ -85,11 +87,11 @@ def export(model, x, folder):
 
 def main():
     torch.manual_seed(3)
-    export(RootOfZero(), torch.ones(4, 3), Path(__file__).with_name("cases") / "root_of_zero")
+    export(RootOfZero().eval(), torch.ones(4, 3), Path(__file__).with_name("cases") / "root_of_zero")
     model, folder = Model(), Path(__file__).with_name("cases") / "functions_at_kinks"
     # Powers of 2, under which ties and bounds stay what they are at 1 and move at 0.5.
     x = torch.tensor([1.0, 1.0, 0.5, 1.0])[:, None, None] * torch.ones(4, 3, 3)
-    export(model, x, folder)
+    export(model.eval(), x, folder)
     labels = torch.randn(model(x).shape)
     model.double()
     optimizer, losses = torch.optim.SGD(model.parameters(), LR), []

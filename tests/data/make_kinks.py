@@ -128,6 +128,8 @@ def losses():
     row("huber", F.huber_loss, y, t)
     row("huber", lambda y, t: F.huber_loss(y, t, delta=0.5), [0.5, -0.5, 0.0, 1.0], [0.0, 0.0, 0.0, 0.5], delta=0.5)
     row("bce_with_logits", F.binary_cross_entropy_with_logits, [-800.0, -0.0, 0.0, 800.0, 1.0], [0.0, 1.0, 0.5, 0.25, 1.0])
+    probabilities = [0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1e-300, 1e-20, 0.25]
+    row("bce", lambda y, t: F.binary_cross_entropy(y, t, reduction="none"), probabilities, [0.0, 1.0, 1.0, 0.0, 0.5, 0.5, 1.0, 1.0, 0.75])
     row("kl_divergence", lambda y, t: F.kl_div(y, t, reduction="batchmean"), [[-1.0, -2.0], [-0.5, -INF]], [[0.0, 1.0], [0.5, 0.5]],
         choice="0 / 0 in PyTorch for a probability of 0", ours=[[0.0, -0.25, -0.125, -0.125], [0.0, 0.75, 0.25 * (math.log(0.5) + 1.5), INF]])
     logits = [[0.0, -INF, 1.0], [2.0, 2.0, 2.0], [1000.0, 0.0, -1000.0]]
