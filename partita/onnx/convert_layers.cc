@@ -211,6 +211,28 @@ Results global_pool(NodeContext& n, const char* definition) {
 
 // ---------------------------------------------------------------- normalization
 
+constexpr std::string_view kNotTraining = "aten._native_batch_norm_legit_no_training.",
+                           kTraining = "aten._native_batch_norm_legit_functional.";
+
+// Whether a batch norm has the running statistics in training too: a file of a model in training mode names other
+// functions for those that have the batch's.
+bool keeps_running_statistics(const NodeContext& n) {
+  return n.node.target.starts_with(kNotTraining) &&
+         std::ranges::any_of(n.state.model.nodes, [](const Node& o) { return o.target.starts_with(kTraining); });
+}
+
+// A module's own batch norm follows the module's mode. What a function call does in training the file does not say.
+void note_batch_norm_of_a_function(NodeContext& n) {
+  if (!n.node.target.starts_with(kNotTraining) || n.node.owner.empty() ||
+      n.node.owner.find("BatchNorm") != std::string::npos)
+    return;
+  n.state.notes.push_back(fmt::format(
+      "node '{}' (BatchNormalization): {} calls batch_norm as a function; it is trained with the statistics "
+      "of the batch, as with training=self.training. With training=False PyTorch has the running ones, "
+      "which a file of the model in training mode (model.train()) says if another batch norm is trained",
+      n.node.name, n.node.owner));
+}
+
 Results batch_norm(NodeContext& n) {
   if (n.count() != 5) fail("{} operands instead of 5", n.count());
   const double eps = n.real("epsilon", 1e-5), momentum = 1 - n.real("momentum", 0.9);
@@ -225,6 +247,9 @@ Results batch_norm(NodeContext& n) {
           "with track_running_stats=False");
     return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};  // of this batch, always
   }
+  if (keeps_running_statistics(n))
+    return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};
+  note_batch_norm_of_a_function(n);
   if (std::max(n.state.normalizations[n.name(3)], n.state.normalizations[n.name(4)]) > 1) {
     n.state.why_not_trained = fmt::format(
         "node '{}' (BatchNormalization): its running statistics ('{}') are shared with another: a batch norm that is "

@@ -271,7 +271,21 @@ TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent) {
 
 namespace {
 
+// Of a lookup that is PyTorch's embedding with padding_idx: nothing else in the file says so.
+void note_padding_row(NodeContext& n) {
+  const std::vector<std::string>& arguments = n.node.arguments;
+  constexpr std::size_t kPaddingRow = 2;
+  if (!n.node.target.starts_with("aten.embedding.") || arguments.size() <= kPaddingRow ||
+      arguments[kPaddingRow].starts_with('-'))
+    return;
+  n.state.notes.push_back(
+      fmt::format("node '{}' (Gather): row {} of '{}' is PyTorch's padding_idx, whose gradient is 0 there; here it is "
+                  "trained like the others",
+                  n.node.name, arguments[kPaddingRow], n.name(0)));
+}
+
 Results gather(NodeContext& n) {
+  note_padding_row(n);
   const Shape& x = n.shape(0);
   const std::size_t axis = n.axis("axis", 0, x.size());
   const Value& ids = n.value(1);

@@ -32,9 +32,11 @@ struct Node {
   std::map<std::string, Attribute> attributes;
   std::string unreadable;  // why an attribute could not be read (subgraphs, strings, sparse tensors), or ""
   Source source;
-  std::vector<std::string> scopes;  // PyTorch's: "", "layer1", "layer1.0", "conv2d"
-  std::string target;               // PyTorch's function: "aten.linear.default"
-  bool is_restored = false;         // not in the file: it makes what the exporter computed of a parameter (folded.h)
+  std::vector<std::string> scopes;     // PyTorch's: "", "layer1", "layer1.0", "conv2d"
+  std::string target;                  // PyTorch's function: "aten.linear.default"
+  std::string owner;                   // the class of the module that calls it: "torch.nn.modules.linear.Linear"
+  std::vector<std::string> arguments;  // of that call: "%p_embed_weight", "%x", "2"
+  bool is_restored = false;            // not in the file: it makes what the exporter computed of a parameter (folded.h)
 };
 
 // A branch of an If. Its names are unique in the model, except that two branches of one If may use the same ones.

@@ -30,6 +30,23 @@ struct Scope {
   }
 };
 
+// "%e : .. = call_function[target=..](args = (%p_weight, %x, 2), kwargs = {})": its plain arguments, up to the first
+// that is a list.
+std::vector<std::string> arguments_of(const std::string& call) {
+  constexpr std::string_view kBegin = "](args = (";
+  std::vector<std::string> arguments;
+  std::size_t at = call.find(kBegin);
+  if (at == std::string::npos) return arguments;
+  for (at += kBegin.size();;) {
+    const std::size_t end = call.find_first_of(",()[]", at);
+    if (end == std::string::npos || (call[end] != ',' && call[end] != ')')) return arguments;
+    if (end > at) arguments.push_back(call.substr(at, end - at));
+    if (call[end] == ')') return arguments;
+    at = call.find_first_not_of(' ', end + 1);
+    if (at == std::string::npos) return arguments;
+  }
+}
+
 class NodeReader {
  public:
   NodeReader(const onnx::ModelProto& model, const std::string& path) : path_(path) {
@@ -174,7 +191,9 @@ class NodeReader {
       if (entry.key() == "pkg.torch.onnx.class_hierarchy") {
         const std::vector<std::string> classes = words_of(entry.value());
         if (!classes.empty()) node.target = classes.back();
+        if (classes.size() > 1) node.owner = classes[classes.size() - 2];
       }
+      if (entry.key() == "pkg.torch.onnx.fx_node") node.arguments = arguments_of(entry.value());
     }
     if (node.scopes.empty() && from.name().starts_with('/')) node.scopes = scopes_of_path(from.name());
     if (node.scopes.size() >= 2) node.source.module = node.scopes[node.scopes.size() - 2];

@@ -145,7 +145,8 @@ TEST_P(CaseTraining, IsPyTorchs) {
 
 INSTANTIATE_TEST_SUITE_P(Files, CaseTraining,
                          ::testing::Values(Trained{"elu_at_zero", 0.1}, Trained{"norm_of_zero_row", 0.1},
-                                           Trained{"normalize_padding_rows", 0.001}, Trained{"functions_at_kinks", 5}),
+                                           Trained{"normalize_padding_rows", 0.001}, Trained{"functions_at_kinks", 5},
+                                           Trained{"frozen_norm", 0.1}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
