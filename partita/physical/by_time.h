@@ -1,7 +1,9 @@
-// An order by when tasks run where none waits for another's bytes: for plans whose schedule is kept (Plan::transfers).
+// An order by when tasks run where none waits for another's bytes: for plans with operations beside each other
+// (beside.h).
 //
-// Bytes are a task's own until it ends, so that what follows on them need not wait: in this order the schedule is not
-// later than where no two registers share bytes, and needs the memory that it holds at its fullest.
+// Bytes are a task's own until it ends, so that what follows on them need not wait: in this order a schedule that is
+// kept (Plan::transfers) is not later than where no two registers share bytes, nor in general are others. It needs the
+// memory that it holds at its fullest.
 //
 // Example: kernel x runs from 0 to 10 us on gpu0 and reads r. A transfer to gpu0, which is under way from 2 to 5 us,
 // does not lie on r's bytes; one that begins at 10 us may.

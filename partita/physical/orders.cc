@@ -57,7 +57,7 @@ bool has_transfers_between_stages(Schedule schedule) {
   return schedule == Schedule::k1F1B || schedule == Schedule::kInterleaved;
 }
 
-std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool beside, bool kept) {
+std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool beside) {
   std::vector<Leeway> leeways{{}};
   const bool room = wants_room(times) && schedule != Schedule::kGpipe;
   if (room) {
@@ -65,8 +65,10 @@ std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule, bool 
     if (has_transfers_between_stages(schedule)) leeways.push_back({1, true, 0});
     if (schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
   }
-  if (beside && kept) leeways.push_back({.by_time = true});
-  if (beside) leeways.push_back({room ? 1.0 : 0.0, false, 0, true});
+  if (beside) {
+    leeways.push_back({.by_time = true});
+    leeways.push_back({room ? 1.0 : 0.0, false, 0, true});
+  }
   return leeways;
 }
 
@@ -82,8 +84,7 @@ Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& clus
       table_(number_nodes(lowered_.graph)),
       uses_(lowered_.graph, table_),
       times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),
-      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved.ops),
-                          options_.transfer_places.has_value())),
+      leeways_(leeways_of(times_, options_.schedule, has_ops_beside(graph, resolved.ops))),
       known_(leeways_.size()) {}
 
 std::optional<size_t> Orders::by_time() const {

@@ -32,7 +32,7 @@ class Orders {
   // known whether all fit.
   size_t size() const { return leeways_.size(); }
   // The order whose simulation has to be known before some other is asked for: that in which registers are apart, of a
-  // plan whose schedule is kept. None: there is no such.
+  // plan with operations beside each other. None: there is no such.
   std::optional<size_t> wants_times() const;
   std::optional<size_t> by_time() const;  // that other one
   void take_times(const std::vector<Event>& events) { times_of_apart_ = node_times(table_, events); }
@@ -72,7 +72,7 @@ class Orders {
   NodeTable table_;
   Uses uses_;
   RoughTimes times_;
-  NodeTimes times_of_apart_;  // of a plan whose schedule is kept
+  NodeTimes times_of_apart_;  // of a plan with operations beside each other
   std::vector<Leeway> leeways_;
   std::vector<std::optional<Decided>> known_;  // by order
   std::optional<size_t> shown_;                // whose decisions the graph has

@@ -33,7 +33,7 @@ struct LowerOptions {
   // other, -1 of other tasks. Each device and link then does its tasks in the order of the graph, by control edges
   // (section 5.5).
   std::optional<std::vector<int>> transfer_places;
-  NodeTimes times;              // of such a plan: its order goes by them, and nobody waits for bytes (by_time.h)
+  NodeTimes times;              // if known, the order goes by them, and nobody waits for bytes (by_time.h)
   Room room;                    // between communication and what runs beside it
   bool transfer_slack = false;  // one count more for registers on either side of a transfer over a link (section 3)
   int more_in_flight = 0;       // of the schedule (plan/schedule.h)
