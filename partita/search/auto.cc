@@ -32,8 +32,9 @@ constexpr double kTooFar = 1.25;      // times the best cost: what is refined fr
 // than `exact` within the same limit. What is settled sooner leaves the rest to the others.
 constexpr double kJointShare = 0.9, kBeginShare = 0.4;
 constexpr int64_t kEntries = 100'000'000;  // of the neighbourhoods' tables, where no time is given
-// In bytes: so many seconds for timing rules, and the part of the time that is left at most.
-constexpr double kTimingRules = 2, kTimingShare = 0.2;
+// In bytes: for timing rules, and the part of the time that is left at most.
+constexpr RuleSeconds kTimingRules{1.5, 0.5};
+constexpr double kTimingShare = 0.2;
 constexpr double kTold = 1, kCommWork = 1;  // seconds
 // In time: rules that are asked before the joint problem (seconds), and the part of the time that is theirs.
 constexpr double kQuickWork = 2, kQuickShare = 0.25;
@@ -311,12 +312,48 @@ void nothing_fits(Run& run, const SearchResult& joint) {
   if (!joint.reason.empty()) run.result.reason += "; exact: " + joint.reason;
 }
 
+// The plan that a rule makes; none: it does not apply.
+std::optional<Plan> rule_plan(const Run& run, const Ask& ask, const Watch& watch) {
+  Problem its = run.problem;
+  its.options = ask.options;
+  Budget budget;
+  budget.stop = watch.stop;
+  budget.deadline = watch.deadline;
+  Rng same = run.rng;
+  try {
+    return ask.entry->search(its, budget, same).plan;
+  } catch (const Error& e) {
+    if (e.code() == ExitCode::kBug || is_end(e)) throw;
+    return std::nullopt;
+  }
+}
+
+// Rules with options that auto does not begin with, those of fewest options first.
+std::vector<FurtherRule> further_rules(const Run& run, const Watch& watch) {
+  std::vector<Ask> asks;
+  for (const SearchEntry& entry : searches())
+    for (auto& options : further_options(entry, run.problem)) asks.push_back({&entry, std::move(options)});
+  const auto given = [](const Ask& ask) {
+    const auto defaults = default_options(*ask.entry);
+    return std::ranges::count_if(ask.options, [&](const auto& option) {
+      return !defaults.contains(option.first) || defaults.at(option.first) != option.second;
+    });
+  };
+  std::ranges::stable_sort(asks, {}, given);
+  std::vector<FurtherRule> further;
+  for (const Ask& ask : asks)
+    further.push_back({name_of(ask), [&run, &watch, ask] { return rule_plan(run, ask, watch); }});
+  return further;
+}
+
 // Of the rules' plans, the one to name beside a plan of fewer bytes.
 void time_rules(Run& run) {
   tell(run, "times the plans of rules");
-  run.result.fastest_rule = within_memory(run, [&] {
-                              return fastest_rule(run.candidates, kTimingRules, run.watch.share(kTimingShare));
-                            }).value_or(std::nullopt);
+  const Watch watch = run.watch.share(kTimingShare);
+  run.result.fastest_rule =
+      within_memory(run, [&] {
+        return fastest_rule(run.candidates, further_rules(run, watch), kTimingRules, watch, run.result.notes);
+      }).value_or(std::nullopt);
   run.memory.begin();
 }
 

@@ -66,33 +66,70 @@ bool fits(const Candidates& all, Candidate& candidate, const Watch& watch) {
   return *candidate.missing_bytes <= 0;
 }
 
-std::optional<Alternative> fastest_rule(const Candidates& all, double seconds, const Watch& watch) {
-  const auto begin = Watch::Clock::now();
-  const auto is_late = [&] { return std::chrono::duration<double>(Watch::Clock::now() - begin).count() > seconds; };
+namespace {
+
+// Of the candidates those that rules made and that may fit, in the order in which they are looked at.
+std::vector<const Candidate*> rules_of(const Candidates& all) {
   std::vector<const Candidate*> rules;
   for (const Candidate& c : all.judged)
     if (c.rule_work && c.missing_bytes.value_or(0) <= 0) rules.push_back(&c);
   std::sort(rules.begin(), rules.end(), [](const Candidate* a, const Candidate* b) {
     return std::pair(*a->rule_work, -a->rank) < std::pair(*b->rule_work, -b->rank);
   });
-  std::optional<Alternative> fastest;
-  std::vector<const Candidate*> looked_at;
+  return rules;
+}
+
+// Simulates plans, no plan twice, and keeps the fastest that fits.
+class Fastest {
+ public:
+  Fastest(const Problem& problem, const Watch& watch) : problem_(problem), watch_(watch) {}
+  void look_at(const std::string& from, Plan plan, std::optional<int64_t> comm_bytes) {
+    const auto is_same = [&](const Plan& o) { return o.ops == plan.ops && o.kept == plan.kept; };
+    if (std::ranges::any_of(looked_at_, is_same)) return;
+    looked_at_.push_back(std::move(plan));
+    const Judgement judged = judge_in_time(problem_, looked_at_.back(), watch_);
+    if (judged.missing_bytes.value_or(0) > 0 || (found && found->step_time_ns <= judged.cost)) return;
+    if (!comm_bytes) comm_bytes = cost_of(problem_, looked_at_.back(), watch_);
+    found = {short_text_of(parse_search(from)), judged.cost, *comm_bytes};
+  }
+  std::optional<Alternative> found;
+
+ private:
+  const Problem& problem_;
+  const Watch& watch_;
+  std::vector<Plan> looked_at_;
+};
+
+}  // namespace
+
+std::optional<Alternative> fastest_rule(const Candidates& all, const std::vector<FurtherRule>& further,
+                                        const RuleSeconds& seconds, const Watch& watch,
+                                        std::vector<std::string>& notes) {
+  const std::vector<const Candidate*> rules = rules_of(all);
+  Fastest fastest(all.problem, watch);
+  size_t looked_at = 0;
+  // Of `count` rules those whose turn comes in time.
+  const auto look_at = [&](size_t count, double within, const auto& one) {
+    const auto begin = Watch::Clock::now();
+    const auto passed = [&] { return std::chrono::duration<double>(Watch::Clock::now() - begin).count(); };
+    for (size_t i = 0; i < count && passed() <= within; ++i, ++looked_at) one(i);
+  };
   try {
-    for (const Candidate* c : rules) {
-      const auto is_same = [&](const Candidate* o) {
-        return o->plan.ops == c->plan.ops && o->plan.kept == c->plan.kept;
-      };
-      if (std::any_of(looked_at.begin(), looked_at.end(), is_same)) continue;
-      if (is_late()) break;
-      looked_at.push_back(c);
-      const Judgement judged = judge_in_time(all.problem, c->plan, watch);
-      if (judged.missing_bytes.value_or(0) > 0 || (fastest && fastest->step_time_ns <= judged.cost)) continue;
-      fastest = {short_text_of(parse_search(c->from)), judged.cost, c->cost};
-    }
+    look_at(rules.size(), seconds.asked,
+            [&](size_t i) { fastest.look_at(rules[i]->from, rules[i]->plan, rules[i]->cost); });
+    look_at(further.size(), seconds.further, [&](size_t i) {
+      if (std::optional<Plan> plan = further[i].plan())
+        fastest.look_at(further[i].from, std::move(*plan), std::nullopt);
+    });
   } catch (const Error& e) {
     if (!is_end(e)) throw;
   }
-  return fastest;
+  if (const size_t left = rules.size() + further.size() - looked_at; left > 0)
+    notes.push_back(
+        fmt::format("{} of {} plans of rules were not simulated, whose steps may be shorter: the time for it "
+                    "had passed",
+                    left, rules.size() + further.size()));
+  return fastest.found;
 }
 
 std::vector<size_t> by_cost(const Candidates& all) {

@@ -4,6 +4,7 @@
 // soybean's. Whether tofu's fits is not asked, since it is no better. by_cost() is owt, soybean, tofu.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -37,9 +38,20 @@ void add_candidate(Candidates& all, Candidate candidate, const Watch& watch, std
 bool fits(const Candidates& all, Candidate& candidate, const Watch& watch);
 // Places in `judged`, the best first, whether they fit or not.
 std::vector<size_t> by_cost(const Candidates& all);
+// A rule's plan that is no candidate, made when it is looked at; none: the rule does not apply.
+struct FurtherRule {
+  std::string from;
+  std::function<std::optional<Plan>()> plan;
+};
+// After so long no further rule is begun.
+struct RuleSeconds {
+  double asked = 0, further = 0;  // of those that are candidates, and of the others after them
+};
 // SearchResult::fastest_rule, the rules that take least first, of equals the later ones of the list: stage 3 of zero is
-// the first. None is begun after `seconds`.
-std::optional<Alternative> fastest_rule(const Candidates& all, double seconds, const Watch& watch);
+// the first. Then further ones as they are listed. How many were not looked at is noted.
+std::optional<Alternative> fastest_rule(const Candidates& all, const std::vector<FurtherRule>& further,
+                                        const RuleSeconds& seconds, const Watch& watch,
+                                        std::vector<std::string>& notes);
 // The best that fits. Where the time ended before the joint problem's plan was judged, an estimate says whether it is
 // the best. Where none was judged, one is taken as it is. Where none was found to fit, more are asked until `watch`
 // ends.

@@ -2,6 +2,7 @@
 #include "partita/plan/rules.h"
 
 #include "partita/base/error.h"
+#include "partita/graph/places.h"
 #include "partita/search/pipeline.h"
 #include "partita/search/searches.h"
 
@@ -44,6 +45,12 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   return with_plan(pipeline_plan(
       problem, stages, pipeline_of(problem.options), [&](const Cluster& stage) { return on(stage, {}); }, budget));
 }
+
+std::vector<std::string> further_of_megatron(const Problem& problem) {
+  if (has_experts(problem.graph)) return {"expert", "zero"};
+  return {"zero"};
+}
+std::vector<std::string> further_of_zero(const Problem&) { return {"tensor"}; }
 
 Sharing of_all(const Problem& problem) { return {.replicas = problem.cluster.compute_count}; }
 Sharing of_one(const Problem&) { return {}; }
@@ -97,7 +104,7 @@ SearchEntry megatron_search() {
                       {"zero", {"0", "1", "2", "3"}},
                       {"gather", {"pass", "step"}}},
           .search = by_megatron,
-          .begins_auto = {.work = groups_work, .every = {"tensor"}},
+          .begins_auto = {.work = groups_work, .every = {"tensor"}, .further = further_of_megatron},
           .sharing = of_megatron,
           .rule = true};
 }
@@ -141,7 +148,7 @@ SearchEntry zero_search() {
           .options = {{"stage", {"1", "2", "3"}}, {"tensor", {"1", "N"}}, {"gather", {"pass", "step"}}},
           .aliases = {{"fsdp", "stage=3"}},
           .search = by_zero,
-          .begins_auto = {.work = rule_work, .every = {"stage"}},
+          .begins_auto = {.work = rule_work, .every = {"stage"}, .further = further_of_zero},
           .sharing = of_tensor_groups,
           .rule = true};
 }

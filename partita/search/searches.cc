@@ -62,16 +62,21 @@ std::map<std::string, std::string> default_options(const SearchEntry& entry) {
   return options;
 }
 
-std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster) {
-  std::vector<std::map<std::string, std::string>> all = {default_options(entry)};
-  for (const std::string& option : entry.begins_auto.every) {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+
+// With every value of these options, and defaults elsewhere.
+std::vector<Options> every_value(const SearchEntry& entry, const std::vector<std::string>& of, const Cluster& cluster) {
+  std::vector<Options> all = {default_options(entry)};
+  for (const std::string& option : of) {
     std::vector<std::string> values = entry.options.at(option);
     if (values.back() == "N") {
       values.pop_back();
       for (int n = 1; n <= cluster.compute_count; ++n)
         if (cluster.compute_count % n == 0) values.push_back(std::to_string(n));
     }
-    std::vector<std::map<std::string, std::string>> more;
+    std::vector<Options> more;
     for (const auto& options : all)
       for (const std::string& value : values) {
         more.push_back(options);
@@ -80,6 +85,23 @@ std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEnt
     all = std::move(more);
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<Options> options_for_auto(const SearchEntry& entry, const Cluster& cluster) {
+  return every_value(entry, entry.begins_auto.every, cluster);
+}
+
+std::vector<Options> further_options(const SearchEntry& entry, const Problem& problem) {
+  if (!entry.begins_auto.further) return {};
+  std::vector<std::string> of = entry.begins_auto.every;
+  const std::vector<std::string> further = entry.begins_auto.further(problem);
+  of.insert(of.end(), further.begin(), further.end());
+  const std::vector<Options> asked = options_for_auto(entry, problem.cluster);
+  std::vector<Options> options = every_value(entry, of, problem.cluster);
+  std::erase_if(options, [&](const Options& one) { return std::ranges::find(asked, one) != asked.end(); });
+  return options;
 }
 
 }  // namespace partita

@@ -27,6 +27,9 @@ struct AutoBegin {
   double (*work)(const Problem&) = nullptr;  // about how many seconds it takes; null: auto does not begin with it
   std::vector<std::string> every = {};  // options of which auto tries every value; "N": every divisor of the devices
   bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether auto asks it on this problem; null: always
+  // Of a rule: options of which every value is tried beside those of `every` when steps are compared
+  // (SearchResult::fastest_rule); null: none.
+  std::vector<std::string> (*further)(const Problem&) = nullptr;
 };
 // Estimates for AutoBegin::work. A rule weighs some strategies of each op. A search by cuts weighs all that divide an
 // op, and what lies between ops. Measured on one machine; only their order matters.
@@ -69,5 +72,7 @@ const std::vector<SearchEntry>& searches();
 std::map<std::string, std::string> default_options(const SearchEntry& entry);
 // With every value of the options that AutoBegin::every names, and defaults elsewhere.
 std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster);
+// With every value of those that AutoBegin::further names too, without options_for_auto().
+std::vector<std::map<std::string, std::string>> further_options(const SearchEntry& entry, const Problem& problem);
 
 }  // namespace partita
