@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
@@ -11,9 +10,9 @@
 #include "partita/base/tell.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/validation_figures.h"
+#include "partita/idle_devices.h"
 #include "partita/measure/measure.h"
 #include "partita/profile/profile.h"
-#include "partita/search/placed_plan.h"
 #include "partita/train/engine.h"
 #include "partita/train/measured_step.h"
 
@@ -41,14 +40,6 @@ std::string gap_text(const Planned& p) {
 }
 
 bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
-
-int devices_that_compute(const Planned& p) {
-  std::set<DeviceId> devices;
-  for (const OpChoice& choice : p.plan.ops)
-    for (DeviceId d : choice.mesh.devices)
-      if (d.value < p.cluster.compute_count) devices.insert(d);
-  return static_cast<int>(devices.size());
-}
 
 // Of what was predicted, times the drift.
 double error_of(double predicted_ns, const Measurement& measured, double drift) {
@@ -94,8 +85,7 @@ class Rows {
       return;
     }
     if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) tell("{}: {}", name, groups);
-    if (const int idle = p.cluster.compute_count - devices_that_compute(p); idle > 0 && places_whole_ops(p.plan))
-      tell("{}: {} of {} devices run{} nothing", name, idle, p.cluster.compute_count, idle == 1 ? "s" : "");
+    if (const std::string idle = idle_text(p); !idle.empty()) tell("{}: {}", name, idle);
     fmt::print("{:<{}} {:>7} {:>13} {:>14} {:>10} ", name, width_, or_dash("{}", p.batch()), p.plan.model.micro_batches,
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)

@@ -14,9 +14,11 @@
 #include "partita/cost/alone.h"
 #include "partita/cost/unaligned.h"
 #include "partita/graph/kept_gradients.h"
+#include "partita/idle_devices.h"
 #include "partita/measure/measure.h"
 #include "partita/mixed_devices.h"
 #include "partita/physical/breakdown.h"
+#include "partita/physical/shortage.h"
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
 #include "partita/search/placed_plan.h"
@@ -194,6 +196,22 @@ std::string gradients_text(const Planned& p) {
 
 }  // namespace
 
+namespace {
+
+// What gaps are, if they are more than a part of the peak.
+std::string gaps_text(const Planned& p) {
+  constexpr double kPart = 0.05;
+  for (const auto& [kind, bytes] : p.peak_memory_contents())
+    if (kind == kGaps && static_cast<double>(bytes) > kPart * static_cast<double>(p.peak_memory_bytes()))
+      return fmt::format(
+          "{} of it hold nothing at that moment: no buffer of then fits there, or they are not given to "
+          "others yet, so that communication need not wait",
+          megabytes(static_cast<double>(bytes)));
+  return "";
+}
+
+}  // namespace
+
 double comm_bytes_per_device(const Planned& p) {
   return static_cast<double>(p.report.comm_bytes) / p.cluster.compute_count;
 }
@@ -270,13 +288,22 @@ const Alternative* faster_rule(const Planned& p) {
   return &*rule;
 }
 
-std::string faster_text(const Alternative& rule, int64_t comm_bytes) {
+// Whether auto begins with it, and so finds no longer step where it goes by time.
+bool is_of_auto(const SearchChoice& rule, const Cluster& cluster) {
+  const auto asked = options_for_auto(*rule.entry, cluster);
+  return std::ranges::find(asked, rule.options) != asked.end();
+}
+
+std::string faster_text(const Planned& p, const Alternative& rule) {
+  const int64_t comm_bytes = p.report.comm_bytes;
   const auto bytes = static_cast<double>(rule.comm_bytes);
   const std::string moves = comm_bytes > 0
                                 ? fmt::format("{:.2g} x as many bytes", bytes / static_cast<double>(comm_bytes))
                                 : megabytes(bytes);
-  return fmt::format("{} takes {} a step and moves {}; --objective time", rule.search,
-                     time_text(static_cast<double>(rule.step_time_ns)), moves);
+  return fmt::format("{} takes {} a step and moves {}; {}", rule.search,
+                     time_text(static_cast<double>(rule.step_time_ns)), moves,
+                     is_of_auto(parse_search(rule.search), p.cluster) ? "--objective time"
+                                                                      : fmt::format("--search '{}'", rule.search));
 }
 
 // Of the device that the step's time is told of; empty where they take less than a hundredth of it.
@@ -302,6 +329,14 @@ Json trail_json(const std::vector<SearchPoint>& trail) {
     points.push_back(
         {{"proposals", point.proposals}, {"cpu_seconds", point.cpu_seconds}, {"local_step_time_us", us(point.cost)}});
   return points;
+}
+
+void add_idle_devices(Json& json, const Planned& p) {
+  const IdleDevices idle = idle_devices(p);
+  if (idle.count == 0) return;
+  json["idle_devices"] = {{"count", idle.count}, {"holding", idle.holding}, {"types", Json::array()}};
+  for (const IdleDevices::Type& of : idle.types)
+    json["idle_devices"]["types"].push_back({{"type", of.type}, {"idle", of.idle}, {"devices", of.all}});
 }
 
 // What the plan was looked for by: a search by time goes by it whatever was asked for.
@@ -352,6 +387,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   for (const TypeTime& of : times_of_mixed_devices(p))
     json["mixed_devices"].push_back(
         {{"type", of.type}, {"compute_time_us", us(of.compute_ns)}, {"waits_for_slower_us", us(of.waits_ns)}});
+  add_idle_devices(json, p);
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -399,6 +435,11 @@ std::string ops_of_devices(const Planned& p) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+void print_memory(const Planned& p) {
+  fmt::print("of it          {}\n", memory_text(p));
+  if (const std::string gaps = gaps_text(p); !gaps.empty()) fmt::print("gaps           {}\n", gaps);
+}
+
 // "A100 computes 40.0 ms, V100 computes 100 ms; operations are split evenly, so A100 waits 60.0 ms a step ..".
 void print_mixed_devices(const Planned& p) {
   std::vector<std::string> times, waits;
@@ -440,6 +481,7 @@ void print_plan(const Planned& p) {
   print_placement_bound(p);
   if (!p.search.estimate) print_breakdown(p);
   print_mixed_devices(p);
+  if (const std::string idle = idle_text(p); !idle.empty()) fmt::print("idle           {}\n", idle);
   if (const std::string ops = ops_of_devices(p); !ops.empty())
     fmt::print("placement      {}; `partita explain PLAN` shows layers, devices and times\n", ops);
   if (const auto serial = serial_time_ns(p)) {
@@ -462,10 +504,9 @@ void print_plan(const Planned& p) {
              p.typical.empty() ? "the device that needs most"
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)),
              least_memory_text(p));
-  if (!p.search.estimate) fmt::print("of it          {}\n", memory_text(p));
+  if (!p.search.estimate) print_memory(p);
   if (const std::string text = gradients_text(p); !text.empty()) fmt::print("gradients      {}\n", text);
-  if (const Alternative* rule = faster_rule(p))
-    fmt::print("faster         {}\n", faster_text(*rule, p.report.comm_bytes));
+  if (const Alternative* rule = faster_rule(p)) fmt::print("faster         {}\n", faster_text(p, *rule));
 }
 
 }  // namespace partita

@@ -201,8 +201,10 @@ TEST(CliPlacement, RulesSayWhichDevicesAreEmpty) {
       std::string::npos);
   const Outcome compared = partita({"compare", "zoo:mlp?layers=3", "--batch", "8", "--cluster", "flexflow-p100",
                                     "--devices", "4", "--search", "single,expert-placement"});
-  EXPECT_NE(compared.err.find("expert-placement: 1 of 4 devices runs nothing\n"), std::string::npos) << compared.err;
-  EXPECT_EQ(compared.err.find("single"), std::string::npos) << compared.err;
+  EXPECT_NE(compared.err.find("expert-placement: 1 of 4 devices computes nothing: 1 of 4 P100\n"), std::string::npos)
+      << compared.err;
+  EXPECT_NE(compared.err.find("single: 3 of 4 devices compute nothing: 3 of 4 P100\n"), std::string::npos)
+      << compared.err;
   for (const char* search : {"expert-placement", "layer-placement", "expert"})
     EXPECT_EQ(notes("zoo:mlp?layers=4", "8", search).find("run nothing"), std::string::npos) << search;
 }

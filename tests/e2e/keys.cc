@@ -57,6 +57,8 @@ const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
                                              "host_bytes",
                                              "serial_time_us",
                                              "faster",
+                                             "idle_devices",
+                                             "mixed_devices",
                                              "lower_bound_serial_time_us"};
 
 }  // namespace partita
