@@ -1,6 +1,7 @@
 // The list of searches: one line each.
 #include "partita/search/searches.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace partita {
