@@ -69,8 +69,9 @@ void each_cell(KernelRun& run, const std::vector<int>& indices, F&& f, std::size
 uint64_t drawn(const KernelRun& run, uint64_t what, uint64_t a, uint64_t b) {
   return hashed({static_cast<uint64_t>(run.task.op.value), static_cast<uint64_t>(run.stage), what, a, b});
 }
-// A random measure on an index: 1 on all of it.
+// A random measure on an index: 1 on all of it, even of an index without values.
 uint64_t measure(const KernelRun& run, int index, Interval part) {
+  if (run.bound.indices[index].extent == 0) return 1;
   const auto below = [&](int64_t x) {
     return x <= 0 ? 0
            : x >= run.bound.indices[index].extent
@@ -81,6 +82,7 @@ uint64_t measure(const KernelRun& run, int index, Interval part) {
 }
 // The terms whose place on an index lies in the part; every place is some term's, or one in 64 of them.
 uint64_t terms_in(const KernelRun& run, int index, Interval part) {
+  if (run.bound.indices[index].extent == 0) return kAllTerms;
   const uint64_t factor = 2 * drawn(run, 2, static_cast<uint64_t>(index), 0) + 1,
                  shift = drawn(run, 3, static_cast<uint64_t>(index), 0);
   uint64_t terms = 0;
@@ -226,7 +228,8 @@ Share root(KernelRun& run) {
     run.number = 0;
     return value(run, body);
   }
-  if (std::any_of(body.reduced.begin(), body.reduced.end(), [&](int i) { return run.ranges[i].empty(); }))
+  if (std::any_of(body.reduced.begin(), body.reduced.end(),
+                  [&](int i) { return run.ranges[i].empty() && run.bound.indices[i].extent > 0; }))
     return share_of(0, body.reducer);
   const bool extremal = is_extremal(body.reducer);
   uint64_t weight = 0;

@@ -93,7 +93,8 @@ void check_placement(const char* whose, const Tensor& tensor, const Placement& p
   for (size_t a = 0; a < radices.size() && !placement.radices.empty(); ++a) {
     int64_t product = 1;
     for (const int64_t radix : radices[a]) {
-      if (radix < 1) fail("{}: a radix of axis {} is {}; radices are positive numbers", where, a, radix);
+      if (radix < 1 && radices[a] != Shape{tensor.shape[a]})
+        fail("{}: a radix of axis {} is {}; radices are positive numbers", where, a, radix);
       if (__builtin_mul_overflow(product, radix, &product))
         fail("{}: the radices of axis {} make more than its extent {}", where, a, tensor.shape[a]);
     }

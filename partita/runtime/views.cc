@@ -97,6 +97,7 @@ void copy_box(const View& from, const View& to) {
 std::vector<Box> copy_missing(const std::vector<Box>& missing, const View& from, const View& to) {
   std::vector<Box> rest;
   for (const Box& box : missing) {
+    if (is_empty(box)) continue;
     const Box common = intersect(box, from.box);
     if (is_empty(common)) {
       rest.push_back(box);

@@ -180,7 +180,9 @@ class Maker {
     });
     if (known != from.parts.end()) return read(op, known->second);
     const int64_t elements = part ? part->elements(0) : volume(graph_.tensor(t).shape);
-    const int value = add_value(t, from.producer, elements * bytes_of(graph_.tensor(t).dtype), from.result);
+    const int value = elements == 0  // nothing moves
+                          ? add_value(TensorId(), from.producer, kOrderAlone, -1)
+                          : add_value(t, from.producer, elements * bytes_of(graph_.tensor(t).dtype), from.result);
     from.parts.emplace_back(part ? std::optional(*part) : std::nullopt, value);
     read(op, value);
   }

@@ -17,7 +17,8 @@ int64_t elements_beside(const Layout& home, const Layout& copy, int position, bo
 }
 
 bool can_be_kept(const Layout& layout) {
-  return !layout.is_partial() && !layout.boxes.any_empty() && name_of(layout).has_value();
+  const bool has_all = volume(layout.shape()) == 0;  // of nothing, every position
+  return !layout.is_partial() && (has_all || !layout.boxes.any_empty()) && name_of(layout).has_value();
 }
 
 }  // namespace partita

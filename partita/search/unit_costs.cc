@@ -44,7 +44,7 @@ int64_t shortened(std::vector<Layout>& layouts) {
   for (size_t a = 0; a < radices.size(); ++a)
     for (size_t s = 0; s < radices[a].size(); ++s, ++f) {
       const int64_t extent = radices[a][s];
-      int64_t part = extent % positions == 0 ? extent / positions : 1;
+      int64_t part = extent > 0 && extent % positions == 0 ? extent / positions : 1;
       bool cut = false;
       for (const Layout& l : layouts)
         for (const Interval& i : l.boxes.along(f).intervals) {

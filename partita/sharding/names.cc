@@ -36,12 +36,13 @@ Along cut_along(int64_t extent, std::vector<int> axes, int parts) {
 using Choice = std::vector<int>;
 
 // Per mesh axis, what it may split, in order, and then whether it may split none. Where no box is empty, the boxes
-// along a mesh axis that splits something differ along just that.
+// along a mesh axis that splits something differ along just that. A tensor without elements is whole everywhere.
 std::vector<std::vector<int>> possible_splits(const Layout& layout, int factored_axes) {
   const Mesh& mesh = layout.mesh;
   std::vector<int> all(factored_axes + 1);
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::vector<int>> possible(mesh.extents.size(), all);
+  if (volume(layout.factored_shape()) == 0) possible.assign(mesh.extents.size(), {factored_axes});
   if (layout.boxes.any_empty()) return possible;
   for (size_t a = 0; a < mesh.extents.size(); ++a) {
     if (mesh.extents[a] == 1) continue;

@@ -207,6 +207,36 @@ def resize_by_scales():
     save("resize_by_scales", nodes, inputs, dict.fromkeys(results, T.FLOAT), constants, values=list(results.values()))
 
 
+def over_nothing():
+    """Reductions and products over an extent of 0, whose values other operations go on with; -inf and NaN are left out."""
+    random = np.random.default_rng(6)
+    inputs = {"x": random.normal(size=(4, 6)).astype(np.float32)}
+    weights = {
+        "p": random.normal(size=6).astype(np.float32),
+        "w": np.zeros((0, 6), np.float32),
+        "two": np.array([2], np.int64),
+        "one": np.array([1], np.int64),
+        "zero": np.array([0], np.int64),
+    }
+    nodes = [
+        h.make_node("Mul", ["x", "p"], ["m"]),
+        h.make_node("Slice", ["m", "two", "two", "one"], ["columns"]),
+        h.make_node("Slice", ["m", "two", "two", "zero"], ["rows"]),
+        h.make_node("MatMul", ["columns", "w"], ["product"]),
+        h.make_node("Concat", ["columns", "m", "columns"], ["joined"], axis=1),
+    ]
+    terms = ["m", "product", "joined"]
+    for part in ("columns", "rows"):
+        for op in ("ReduceSum", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"):
+            terms.append(f"{op}.{part}")
+            nodes.append(h.make_node(op, [part], [terms[-1]], keepdims=0))
+    for op, axis, part in (("ReduceSum", "one", "columns"), ("ReduceProd", "zero", "rows")):
+        terms.append(f"{op}.{part}.{axis}")
+        nodes.append(h.make_node(op, [part, axis], [terms[-1]], keepdims=1))
+    nodes.append(h.make_node("Sum", terms, ["y"]))
+    save("over_nothing", nodes, inputs, {"y": T.FLOAT}, weights)
+
+
 if __name__ == "__main__":
     computed_places()
     integers()
@@ -215,3 +245,4 @@ if __name__ == "__main__":
     other_outputs()
     batch_norm_twice()
     resize_by_scales()
+    over_nothing()

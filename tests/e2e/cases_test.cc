@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
+#include "partita/search/searches.h"
 #include "partita/train/forward.h"
 #include "partita/train/train.h"
 #include "tests/e2e/runs.h"
@@ -69,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Files, Cases,
                                            "least_integers", "left_out", "relu6_functional", "resize_scale_0_7",
                                            "resize_uint8", "output_is_input", "reduce_log_sum_noop",
                                            "reduce_log_sum_exp_scalar", "other_outputs", "batch_norm_twice",
-                                           "resize_by_scales"),
+                                           "resize_by_scales", "over_nothing"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
@@ -148,6 +150,39 @@ INSTANTIATE_TEST_SUITE_P(Files, CaseTraining,
                                            Trained{"normalize_padding_rows", 0.001}, Trained{"functions_at_kinks", 5},
                                            Trained{"frozen_norm", 0.1}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Two steps of a model that multiplies and reduces over nothing, by every search, are those of one device.
+TEST(CaseSearches, TrainOverNothingAsOneDevice) {
+  const auto trained = [](const std::string& search, int devices) {
+    Request request;
+    request.model = case_file("over_nothing", "model.onnx");
+    request.cluster = fmt::format("local:{}", devices);
+    request.search = search;
+    request.loss = "elementwise";
+    request.dtype = DType::kFloat64;
+    request.budget.steps = 50;
+    Runner runner;
+    TrainOptions options;
+    options.steps = 2;
+    return train(plan_model(request, runner), options, kernels());
+  };
+  const TrainReport one = trained("single", 1);
+  for (const SearchEntry& entry : searches())
+    for (const int devices : {2, 3}) {
+      if (entry.estimates || entry.name == "pesto") continue;  // which calls a program that may not be there
+      SCOPED_TRACE(fmt::format("{} on {} devices", entry.name, devices));
+      try {
+        const TrainReport several = trained(entry.name, devices);
+        EXPECT_NEAR(several.losses.at(1), one.losses.at(1), 1e-12 * std::abs(one.losses.at(1)));
+        for (const auto& [parameter, values] : one.weights) {
+          ASSERT_EQ(several.weights.at(parameter).shape, values.shape);
+          if (!values.real.empty()) EXPECT_LE(relative_error(several.weights.at(parameter), values), 1e-12);
+        }
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kInfeasible) << error.what();  // a rule that does not apply
+      }
+    }
+}
 
 }  // namespace
 }  // namespace partita

@@ -3,7 +3,9 @@
 // halos, strided stages) are run the same way.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "partita/base/error.h"
@@ -101,6 +103,51 @@ void every_operation(std::initializer_list<int> devices) {
 }
 
 TEST(ManyEveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
+
+// One device runs it.
+bool runs(const Graph& graph) {
+  try {
+    const Cluster one = load_cluster("local:1");
+    run_forward(graph, single_plan(graph, one), one, {}, {}, 1, kernels());
+    return true;
+  } catch (const Error& error) {
+    return error.code() == ExitCode::kBug;  // which run_all() tells
+  }
+}
+
+// The examples with each of their extents 0 in turn: what one device computes of nothing (the reducer's identity, or
+// what follows from it), several do.
+void every_operation_over_nothing(std::initializer_list<int> devices) {
+  auto registry = standard_ops();
+  Tally tally;
+  for (const OpDefinition* definition : registry->all())
+    for (const OpDefinition::Example& example : definition->examples) {
+      std::set<int64_t> extents;
+      for (const Shape& shape : example.shapes) extents.insert(shape.begin(), shape.end());
+      for (const int64_t extent : extents) {
+        OpDefinition::Example empty = example;
+        for (Shape& shape : empty.shapes) std::replace(shape.begin(), shape.end(), extent, int64_t{0});
+        Rng rng(1);
+        GraphBuilder build(definition->name, registry);
+        std::optional<Graph> graph;
+        try {
+          std::vector<TensorId> operands;
+          for (const tdl::Array& array : random_operands(*definition, empty, rng))
+            operands.push_back(build.state(fmt::format("operand{}", operands.size()), values_of_array(array)));
+          graph = build.finish(build.ops(definition->name, operands, empty.attributes));
+        } catch (const Error&) {  // attributes that are of the example's extents
+        }
+        if (!graph || !runs(*graph)) ++tally.refused;
+        else run_all(*graph, fmt::format("{} without {}", definition->name, extent), devices, tally);
+      }
+    }
+  std::printf("%d graphs that one device refuses\n", tally.refused);
+  EXPECT_GT(tally.covered.size(), 200u);
+  report("operations over nothing", tally);
+}
+
+TEST(EveryStrategy, OfEveryOperationOverNothing) { every_operation_over_nothing({2}); }
+TEST(ManyEveryStrategy, OfEveryOperationOverNothing) { every_operation_over_nothing({3, 4}); }
 
 // A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its
 // own way: parts that need not be boxes over common axes, and may be partial.
