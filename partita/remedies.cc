@@ -16,6 +16,7 @@
 #include "partita/physical/for_stages.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
+#include "partita/plan/rules.h"
 #include "partita/search/judge.h"
 
 namespace partita {
@@ -33,12 +34,12 @@ struct Change {
   Request request;
 };
 
-// A plan that fits.
 struct Made {
   Graph graph;
   Cluster cluster;
   Plan plan;
-  int64_t bytes = 0;  // of the device that needs most
+  std::vector<int64_t> peaks;  // the least bytes, by device
+  int64_t bytes = 0;           // of the device that needs most
 };
 
 // A flag that is set once the process has used so many seconds of CPU time from now on, or the other flag is set. CPU
@@ -67,32 +68,97 @@ class CpuTimeLimit {
   std::thread thread_;
 };
 
+std::string trimmed(const std::string& text) { return text.substr(0, text.find_last_not_of(' ') + 1); }
+
+// Ahead of what a message of its own advises.
+std::string first_clause(const std::string& message) { return message.substr(0, message.find("; ")); }
+
+// Why a change is no way out.
+enum class WhyNot {
+  kMemory,    // it needs more than there is
+  kSamples,   // its search does not apply to such a step: too few samples, say
+  kNoStep,    // there is no such step: the model cannot be worked on in parts
+  kNotKnown,  // the time ended, or the search, without an answer
+};
+
+// What did not help, by its reason.
+class NoWayOut {
+ public:
+  void needs(const Change& change, int64_t bytes) {
+    add(memory_,
+        fmt::format("{} (needs at least {})", trimmed(change.text), enough_megabytes(static_cast<double>(bytes))));
+  }
+  void found_nothing(const Change& change) { add(memory_, trimmed(change.text)); }
+  void was_late(const Change& change) { add(memory_, trimmed(change.text) + " (no plan in its time)"); }
+  void does_not_apply(const Change& change, const std::string& message) {
+    add(others_[first_clause(message)], trimmed(change.text));
+  }
+  // "; not with any of --batch 16 (needs at least 2.1 GB), .. either; --batch 4 cannot be: fsdp: .. too few for 8
+  // devices".
+  std::string text() const {
+    std::string out;
+    if (!memory_.empty()) out += fmt::format("; not with any of {} either", fmt::join(memory_, ", "));
+    for (const auto& [why, changes] : others_) out += fmt::format("; {} cannot be: {}", fmt::join(changes, ", "), why);
+    return out;
+  }
+
+ private:
+  static void add(std::vector<std::string>& all, std::string text) {
+    if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(std::move(text));
+  }
+  std::vector<std::string> memory_;
+  std::map<std::string, std::vector<std::string>> others_;  // by reason
+};
+
 // Makes plans of changed requests.
 class Trials {
  public:
   explicit Trials(const Watch& watch) : watch_(watch) {}
 
   bool ended() const { return watch_.ended(); }
-  const std::vector<std::string>& tried() const { return tried_; }  // what did not fit
+  const NoWayOut& no_way_out() const { return no_way_out_; }
 
-  // None: it does not fit. `is_possible`: whether there is such a step at all.
-  std::optional<Made> made(const Change& change, bool* is_possible = nullptr) {
-    if (is_possible) *is_possible = true;
+  // None: it is no way out, for the reason of `why`.
+  std::optional<Made> made(const Change& change, WhyNot* why = nullptr) {
+    WhyNot ignored;
+    WhyNot& reason = why ? *why : ignored;
+    reason = WhyNot::kNotKnown;
     try {
       if (ended()) return std::nullopt;
+      reason = WhyNot::kMemory;
       std::optional<Made> made = planned(change.request);
-      if (!made) tried_.push_back(change.text);
-      return made;
+      if (!made) no_way_out_.found_nothing(change);
+      if (!made || fits(*made)) return made;
+      no_way_out_.needs(change, made->bytes);
+    } catch (const DoesNotApply& error) {
+      reason = WhyNot::kSamples;
+      no_way_out_.does_not_apply(change, error.what());
     } catch (const Error& error) {
       if (error.code() == ExitCode::kBug) throw;
-      const bool fits_not = error.code() == ExitCode::kInfeasible || is_end(error);
-      if (is_possible) *is_possible = fits_not;
-      if (fits_not) tried_.push_back(change.text);
-      return std::nullopt;
+      const bool is_memory = error.code() == ExitCode::kInfeasible;
+      reason = is_memory ? WhyNot::kMemory : is_end(error) ? WhyNot::kNotKnown : WhyNot::kNoStep;
+      if (reason == WhyNot::kMemory) no_way_out_.found_nothing(change);
+      if (reason == WhyNot::kNotKnown) no_way_out_.was_late(change);
+    }
+    return std::nullopt;
+  }
+
+  // Whether its search has a plan of such a step, however large.
+  bool applies(const Change& change) {
+    try {
+      return !ended() && planned(change.request);
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kBug) throw;
+      return false;
     }
   }
 
  private:
+  static bool fits(const Made& made) {
+    for (int d = 0; d < made.cluster.compute_count; ++d)
+      if (made.peaks[static_cast<size_t>(d)] > made.cluster.devices[static_cast<size_t>(d)].memory_bytes) return false;
+    return true;
+  }
   // A step on the whole batch, as loading makes it: by the request's bindings.
   const LoadedModel& model_of(const Request& request) {
     const auto [at, fresh] = models_.try_emplace(request.bindings);
@@ -126,17 +192,15 @@ class Trials {
     if (!found.plan) return std::nullopt;
     found.plan->bucket_bytes = request.bucket_bytes.value_or(0);  // buckets that nobody asked for are left out
     graph = for_stages(graph, *found.plan);
-    const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster, watch_);
-    for (int d = 0; d < cluster.compute_count; ++d)
-      if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
+    std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster, watch_);
     const int64_t most = *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
-    return Made{std::move(graph), std::move(cluster), std::move(*found.plan), most};
+    return Made{std::move(graph), std::move(cluster), std::move(*found.plan), std::move(peaks), most};
   }
 
   Runner runner_{false};
   Watch watch_;
   std::map<std::map<std::string, std::string>, LoadedModel> models_;  // by bindings
-  std::vector<std::string> tried_;
+  NoWayOut no_way_out_;
 };
 
 // A change that fits.
@@ -218,10 +282,10 @@ Change recomputing(Change change, const std::string& kind) {
 std::vector<Remedy> of_grid(const Change& base, const Graph& graph, bool known, Trials& trials) {
   std::vector<Change> sizes = by_micro_batch(base, graph);
   const std::vector<std::string> kinds = kinds_of(base.request);
-  bool is_possible = true;
-  if (sizes.size() > 1 && !trials.made(recomputing(sizes.back(), kinds.back()), &is_possible)) {
-    if (is_possible) return {};
-    sizes.resize(1);  // the model cannot be worked on in parts
+  for (WhyNot why; sizes.size() > 1 && !trials.made(recomputing(sizes.back(), kinds.back()), &why);) {
+    if (why == WhyNot::kMemory || why == WhyNot::kNotKnown) return {};
+    if (why == WhyNot::kSamples) sizes.pop_back();
+    else sizes.resize(1);  // the model cannot be worked on in parts
   }
   std::vector<Remedy> found;
   for (const std::string& kind : kinds) {
@@ -272,6 +336,28 @@ std::vector<Remedy> of_more_devices(const Request& request, const Graph& graph, 
   return {};
 }
 
+// Groups of devices that divide operations, with all states split: where there are no more samples than devices, only
+// these leave a device less of an activation. Large groups need least, so that the first that does not fit is the last;
+// of those that fit the fastest is returned.
+std::vector<Remedy> of_tensor_groups(const Request& asked, const Graph& graph, Trials& trials) {
+  std::vector<Remedy> found;
+  const int node = node_size(cluster_of(asked));
+  for (int degree = node; degree > 1; --degree) {
+    if (node % degree) continue;
+    for (const char* sequence : {",sequence=1", ""}) {
+      const std::string search = fmt::format("megatron?tensor={}{},zero=3", degree, sequence);
+      Change change{fmt::format("--search {} ", search), asked};
+      change.request.search = search;
+      if (!trials.applies(change)) continue;  // no such groups, or nothing along a sequence
+      const std::vector<Remedy> fit = of_grid(change, graph, false, trials);
+      if (fit.empty()) return found;
+      if (found.empty() || fit.front().step_ns < found.front().step_ns) found = {fit.front()};
+      break;
+    }
+  }
+  return found;
+}
+
 // Of a search that is no rule: itself again, and for others that place operations whole the one that looks longest,
 // with less that is kept.
 std::vector<Remedy> of_searches(const Request& request, Trials& trials) {
@@ -304,6 +390,7 @@ std::vector<Remedy> all_remedies(const Request& request, const Request& asked, c
   }
   add(out, of_grid(by_rule, graph, rule, trials));
   if (rule && text_of(search) != text_of(parse_search(kSharded))) add(out, of_grid(sharded, graph, false, trials));
+  if (out.empty()) add(out, of_tensor_groups(asked, graph, trials));
   add(out, of_smaller_batches(by_rule, graph, trials));
   add(out, of_more_devices(asked, graph, trials));
   add(out, of_searches(request, trials));
@@ -318,8 +405,6 @@ void sort_for_reader(const Request& request, std::vector<Remedy>& all) {
   std::stable_sort(all.begin(), smaller, [](const auto& a, const auto& b) { return a.step_ns < b.step_ns; });
 }
 
-std::string trimmed(const std::string& text) { return text.substr(0, text.find_last_not_of(' ') + 1); }
-
 }  // namespace
 
 std::string remedies(const Request& asked) {
@@ -333,12 +418,11 @@ std::string remedies(const Request& asked) {
   const std::string late = trials.ended() ? "; the time limit ended the search for what fits" : "";
   std::vector<std::string> told;
   for (const Remedy& r : found)
-    told.push_back(fmt::format("{} ({} a device, {} a step)", trimmed(r.change.text),
-                               megabytes(static_cast<double>(r.bytes)), time_text(static_cast<double>(r.step_ns))));
+    told.push_back(fmt::format("{} (at least {} a device, {} a step)", trimmed(r.change.text),
+                               enough_megabytes(static_cast<double>(r.bytes)),
+                               time_text(static_cast<double>(r.step_ns))));
   if (!told.empty()) return fmt::format("; it fits with {}{}", fmt::join(told, ", or "), late);
-  std::vector<std::string> tried;
-  for (const std::string& text : trials.tried()) tried.push_back(trimmed(text));
-  return tried.empty() ? late : fmt::format("; not with any of {} either{}", fmt::join(tried, ", "), late);
+  return trials.no_way_out().text() + late;
 }
 
 }  // namespace partita

@@ -317,6 +317,23 @@ TEST(Units, AmountsOfMemoryAsPeopleWriteThem) {
     EXPECT_FALSE(parse_bytes(wrong)) << wrong;
 }
 
+// Who gives what the text says gives no less than the bytes, and hardly more.
+TEST(Units, AnAmountThatIsEnoughIsRoundedUp) {
+  const std::map<int64_t, std::string> amounts = {{999, "999 B"},
+                                                  {1'000, "1.0 kB"},
+                                                  {1'001, "1.1 kB"},
+                                                  {40'149, "40.2 kB"},
+                                                  {1'070'000, "1.07 MB"},
+                                                  {1'070'001, "1.08 MB"},
+                                                  {74'081'000'000, "74.09 GB"},
+                                                  {74'080'000'000, "74.08 GB"},
+                                                  {20'000'000'000'001, "20.01 TB"}};
+  for (const auto& [bytes, text] : amounts) {
+    EXPECT_EQ(enough_megabytes(static_cast<double>(bytes)), text);
+    EXPECT_GE(parse_bytes(text)->bytes, bytes);
+  }
+}
+
 TEST(Units, TimesHaveThreeDigits) {
   const std::vector<std::pair<double, const char*>> times = {
       {0, "0 ns"},         {12, "12 ns"},       {999.4, "999 ns"},   {1000, "1.00 us"},  {9994, "9.99 us"},

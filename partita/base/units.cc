@@ -10,12 +10,27 @@
 
 namespace partita {
 
+namespace {
+
+constexpr struct {
+  double from, unit;
+  int digits;  // behind the point
+  const char* name;
+} kAmounts[] = {{1e13, 1e12, 2, "TB"}, {1e9, 1e9, 2, "GB"}, {1e6, 1e6, 2, "MB"}, {1e3, 1e3, 1, "kB"}, {0, 1, 0, "B"}};
+
+}  // namespace
+
 std::string megabytes(double bytes) {
-  if (bytes >= 1e13) return fmt::format("{:.2f} TB", bytes / 1e12);
-  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
-  if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
-  if (bytes >= 1e3) return fmt::format("{:.1f} kB", bytes / 1e3);
+  for (const auto& [from, unit, digits, name] : kAmounts)
+    if (bytes >= from) return fmt::format("{:.{}f} {}", bytes / unit, digits, name);
   return fmt::format("{:.0f} B", bytes);
+}
+
+std::string enough_megabytes(double bytes) {
+  for (const auto& [from, unit, digits, name] : kAmounts)
+    if (const double steps = std::pow(10, digits); bytes >= from)
+      return fmt::format("{:.{}f} {}", std::ceil(bytes / (unit / steps)) / steps, digits, name);
+  return megabytes(bytes);
 }
 
 std::string time_text(double ns) {

@@ -7,8 +7,9 @@
 
 namespace partita {
 
-std::string megabytes(double bytes);  // "12.30 MB", "1.23 GB", from 10,000 GB on "12.30 TB"
-std::string time_text(double ns);     // "1.33 s", "87.7 ms", "4.00 us", "12 ns": three digits
+std::string megabytes(double bytes);         // "12.30 MB", "1.23 GB", from 10,000 GB on "12.30 TB"
+std::string enough_megabytes(double bytes);  // the same, rounded up: who gives so much gives no less
+std::string time_text(double ns);            // "1.33 s", "87.7 ms", "4.00 us", "12 ns": three digits
 
 // A number of bytes, perhaps with its unit: "80GB", "80 GiB", "1.5t", "740000". Letters of either case; KB, MB, GB, TB,
 // and K, M, G, T, are powers of 1000, KiB, MiB, GiB, TiB and Ki, Mi, Gi, Ti of 1024.

@@ -237,7 +237,7 @@ void add_memory(Json& json, const Planned& p) {
 
 std::string least_memory_text(const Planned& p) {
   if (p.search.estimate || p.least_memory_bytes() == p.peak_memory_bytes()) return "";
-  return fmt::format("; the plan needs at least {}", megabytes(static_cast<double>(p.least_memory_bytes())));
+  return fmt::format("; the plan needs at least {}", enough_megabytes(static_cast<double>(p.least_memory_bytes())));
 }
 
 void warn_of_profile(const Cluster& cluster) {

@@ -166,16 +166,15 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
   for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst, further))
     parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
   const Device& device = cluster.device(worst);
-  auto text = [](int64_t bytes) { return megabytes(static_cast<double>(bytes)); };
   const std::string of =
       beyond.typical.empty() ? fmt::format("{}", over) : fmt::format("{} of {} typical", over, beyond.typical.size());
   const std::string who = over == 1 ? device.name
                           : alike   ? fmt::format("each of {} devices", of)
                                     : fmt::format("{} devices lack memory; {}, which lacks most,", of, device.name);
-  throw Error(
-      ExitCode::kInfeasible,
-      fmt::format("plan for '{}' does not fit: {} needs {} and has {} ({} bytes missing); it holds {}", graph.name, who,
-                  text(physical.peak_bytes[worst.index()]), text(device.memory_bytes), most, fmt::join(parts, ", ")));
+  throw Error(ExitCode::kInfeasible,
+              fmt::format("plan for '{}' does not fit: {} needs at least {} and has {} ({} bytes missing); it holds {}",
+                          graph.name, who, enough_megabytes(static_cast<double>(physical.peak_bytes[worst.index()])),
+                          megabytes(static_cast<double>(device.memory_bytes)), most, fmt::join(parts, ", ")));
 }
 
 }  // namespace partita

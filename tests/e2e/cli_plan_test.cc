@@ -21,7 +21,7 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
     words.insert(words.end(), more.begin(), more.end());
     return partita(words);
   };
-  const std::string offer("(--[a-z][^(]*) \\([0-9.]+ [kM]?B a device, [0-9.]+ [num]?s a step\\)");
+  const std::string offer("(--[a-z][^(]*) \\(at least [0-9.]+ [kM]?B a device, [0-9.]+ [num]?s a step\\)");
   int offers = 0;
   for (const char* limit : {"88kB", "120kB", "160kB"}) {
     const Outcome o = with({"--search", "data-parallel", "--memory-limit", limit});
@@ -49,6 +49,52 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
   const Outcome none = with({"--search", "data-parallel", "--memory-limit", "2kB"});
   EXPECT_EQ(none.code, 4);
   EXPECT_EQ(none.err.find("it fits with"), std::string::npos) << none.err;
+}
+
+// Whoever has as much as a message says that a plan needs can make it: of the plan that was asked for, and of the
+// changes that were tried.
+TEST(CliErrors, WhatAPlanNeedsIsEnough) {
+  const Words asked = {"plan", "zoo:mlp?layers=6,width=64", "--batch", "64", "--devices", "2"};
+  const Outcome o = partita(with(asked, {"--search", "data-parallel", "--memory-limit", "20kB"}));
+  ASSERT_EQ(o.code, 4) << o.err;
+  const auto enough = [&](const Words& more, const std::string& amount) {
+    const Outcome made = partita(with(with(asked, more), {"--memory-limit", amount}));
+    EXPECT_EQ(made.code, 0) << amount << ": " << made.err;
+  };
+  const std::vector<std::string> needs = first_match(o.err, "does not fit: [^;]* needs at least ([0-9.]+ [kM]?B) ");
+  ASSERT_FALSE(needs.empty()) << o.err;
+  enough({"--search", "data-parallel"}, needs[1]);
+  int trials = 0;
+  for (const auto& tried :
+       all_matches(o.err, "(?:any of|\\),) (--[a-z][^(;]*) \\(needs at least ([0-9.]+ [kM]?B)\\)")) {
+    std::istringstream text(tried[1]);
+    Words more;
+    for (std::string word; text >> word;) more.push_back(word);
+    if (more[0] == "--batch" || tried[1].find("--cluster") != std::string::npos) continue;
+    if (tried[1].find("--search") == std::string::npos) more.insert(more.end(), {"--search", "data-parallel"});
+    enough(more, tried[2]), ++trials;
+  }
+  EXPECT_GE(trials, 2) << o.err;
+}
+
+// A sample a device and nothing to make micro-batches of: groups of devices that divide operations have them.
+TEST(CliErrors, OffersTensorGroupsWhereSamplesAreFew) {
+  const Words asked = {"plan",           "zoo:gpt2?layers=2,hidden=64,heads=4,vocabulary=256,steps=256",
+                       "--batch",        "4",
+                       "--devices",      "4",
+                       "--memory-limit", "3MB"};
+  const Outcome o = partita(with(asked, {"--search", "fsdp"}));
+  EXPECT_EQ(o.code, 4) << o.err;
+  const std::vector<std::string> offer =
+      first_match(o.err, "it fits with --search (megatron[^ ]*) --micro-batch-size 1 \\(");
+  ASSERT_FALSE(offer.empty()) << o.err;
+  const Outcome made = partita(with(asked, {"--search", offer[1], "--micro-batch-size", "1"}));
+  EXPECT_EQ(made.code, 0) << made.err;
+  const Outcome none = partita(with(Words(asked.begin(), asked.end() - 1), {"2MB", "--search", "fsdp"}));
+  EXPECT_EQ(none.code, 4) << none.err;
+  EXPECT_NE(none.err.find("--batch 2 cannot be: zero: input 'tokens' has 2 samples, too few for 4 devices"),
+            std::string::npos)
+      << none.err;
 }
 
 // Where neither smaller micro-batches nor recomputing whole layers are enough, both are.

@@ -27,9 +27,20 @@ void expect_in(const std::string& text, const std::string& part) {
 // The request's own micro-batches are parts of the batch that is halved, and of a replica's samples.
 TEST(Remedies, CountTheWholeBatch) {
   const std::string text = tried("64", 2);
-  expect_in(text, "; not with any of --micro-batches 32 --recompute layer,");
-  expect_in(text, ", --batch 32, --batch 16,");
-  expect_in(tried("64", 2, "model-parallel"), "--micro-batches 64 --recompute layer,");
+  expect_in(text, "; not with any of --micro-batches 32 --recompute layer (needs at least ");
+  expect_in(text, ", --batch 32 (needs at least 149.2 kB), --batch 16 (needs at least ");
+  expect_in(tried("64", 2, "model-parallel"), "--micro-batches 64 --recompute layer (");
+}
+
+// A trial without enough samples for the devices says nothing of memory.
+TEST(Remedies, SayWhichTrialsCannotBe) {
+  const std::string text = tried("64", 2), why =
+                                               "--batch 2, --batch 2 --recompute layer cannot be: data-parallel: input "
+                                               "'x' has 1 samples in a micro-batch, too few for 2 devices";
+  const std::size_t end = text.find(" either; ");
+  ASSERT_NE(end, std::string::npos) << text;
+  EXPECT_EQ(text.substr(end + 9), why);
+  EXPECT_EQ(text.substr(0, end).find("--batch 2 "), std::string::npos) << text;
 }
 
 // 24 samples a replica in 2, 4, 8, and 24 parts.
