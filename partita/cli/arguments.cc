@@ -8,9 +8,11 @@
 
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
+#include "partita/base/tell.h"
 #include "partita/base/units.h"
 #include "partita/cli/options.h"
 #include "partita/cli/progress.h"
+#include "partita/graph/optimizer_checks.h"
 #include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
 
@@ -140,15 +142,6 @@ void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
                         a.target.empty() ? a.targets[0] : a.target));
 }
 
-void expect_finite(const Arguments& a) {
-  const Optimizer& optimizer = a.request.optimizer;
-  for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr},
-                                    {"--momentum", optimizer.momentum},
-                                    {"--weight-decay", optimizer.weight_decay}})
-    if (!std::isfinite(value)) usage(fmt::format("{} takes a finite number", name));
-  if (a.epochs && !(*a.epochs > 0 && std::isfinite(*a.epochs))) usage("--epochs takes a positive number");
-}
-
 // A profile is of this machine, a work list of a cluster's devices: where none is named, of the first plan's.
 void take_profile(Arguments& a, const CLI::App& command) {
   if (a.output.empty() && a.worklist.empty())
@@ -171,6 +164,10 @@ void take_bindings(Arguments& a, const RawOptions& raw) {
     usage("--batch and --bind batch=.. say the same twice");
 }
 
+void expect_positive(const char* option, double value) {
+  if (!(value > 0 && std::isfinite(value))) fail("{} takes a finite number above 0, not {}", option, value);
+}
+
 // What is trained towards, and how.
 void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command, const OpRegistry& registry) {
   Optimizer& optimizer = a.request.optimizer;
@@ -178,16 +175,17 @@ void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command,
   if (raw.loss)
     if (auto names = loss_names(); std::find(names.begin(), names.end(), *raw.loss) == names.end())
       usage(fmt::format("unknown loss '{}'; there are: {}", *raw.loss, fmt::join(names, ", ")));
-  if (is_given(command, "--clip-norm") && !(optimizer.clip_norm > 0)) usage("--clip-norm takes a positive number");
   try {
     if (a.command == "train" && a.steps) optimizer = with_steps(optimizer, *a.steps, registry);
-    check_optimizer(optimizer, registry);
+    check_optimizer_names(optimizer, registry);
   } catch (const Error& error) {
     if (error.code() != ExitCode::kBadInput) throw;
     usage(error.what());
   }
-  if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale)))
-    usage("--loss-scale takes a positive number");
+  if (is_given(command, "--clip-norm")) expect_positive("--clip-norm", optimizer.clip_norm);
+  check_optimizer(optimizer, registry);
+  if (const std::string doubt = doubt_of(optimizer, registry); !doubt.empty()) tell("{}", doubt);
+  if (a.request.loss_scale) expect_positive("--loss-scale", *a.request.loss_scale);
   a.request.dtype = dtype_of(raw.dtype);
   if (const std::string& groups = a.request.batch_norm_groups; groups != "replica") batch_norm_groups_of(a.request);
   else if (a.command == "show") usage("--batch-norm-groups replica: show has no replicas; give a number");
@@ -270,7 +268,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   expect_own_files(a);
   if (is_given(command, "--tdl"))
     a.request.tdl = read_file(a.request.tdl_file, "descriptions of operators", kMostOfDescription);
-  expect_finite(a);
+  if (a.epochs && !(*a.epochs > 0 && std::isfinite(*a.epochs))) usage("--epochs takes a positive number");
   take_bindings(a, raw);
   take_training(a, raw, command, *registry);
   take_budget(a, raw);

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include "partita/base/error.h"
 #include "partita/graph/elementary.h"
 #include "partita/graph/kept_gradients.h"
+#include "partita/graph/optimizer_checks.h"
 
 namespace partita {
 namespace {
@@ -29,8 +32,7 @@ Choice parse_choice(const std::string& text) {
     const char* end = item.data() + item.size();
     const auto read = equals < item.size() ? std::from_chars(item.data() + equals + 1, end, value)
                                            : std::from_chars_result{nullptr, std::errc::invalid_argument};
-    if (equals == 0 || read.ec != std::errc() || read.ptr != end || !std::isfinite(value))
-      fail("{}: '{}' is not option=number", text, item);
+    if (equals == 0 || read.ec != std::errc() || read.ptr != end) fail("{}: '{}' is not option=number", text, item);
     if (!choice.options.emplace(item.substr(0, equals), value).second)
       fail("{}: '{}' is given twice", text, item.substr(0, equals));
     from = comma + 1;
@@ -121,10 +123,41 @@ Chosen chosen_schedule(const Optimizer& optimizer, const OpRegistry& registry) {
   return choose("schedule", choice, candidates, schedule_names(registry));
 }
 
-void check_range(const tdl::Attributes& options, const char* name, double least, double below) {
-  auto found = options.find(name);
-  if (found != options.end() && !(found->second >= least && found->second < below))
-    fail("{}={} is not from {} up to, not including, {}", name, found->second, least, below);
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What a number may be: from `least` on, and less than `below`.
+struct Range {
+  const char* name;
+  double least = 0, below = kInfinity;
+  const char* flag = "";  // its own on the command line
+};
+constexpr Range kLr{.name = "lr", .flag = " (--lr)"};
+constexpr Range kOfOptimizer[] = {{.name = "momentum", .flag = " (--momentum)"},
+                                  {.name = "weight_decay", .flag = " (--weight-decay)"},
+                                  {.name = "beta1", .below = 1},
+                                  {.name = "beta2", .below = 1},
+                                  {.name = "eps"}};
+constexpr Range kOfSchedule[] = {{.name = "warmup"}, {.name = "steps", .least = 1}};
+
+// `whose`: "optimizer 'adamw?eps=-1'".
+void check_range(const std::string& whose, const Range& range, double value) {
+  if (value >= range.least && value < range.below) return;
+  const std::string until = range.below < kInfinity ? fmt::format("to below {}", range.below) : "on";
+  fail("{}: {}{} is a finite number from {} {}, not {}", whose, range.name, range.flag, range.least, until, value);
+}
+
+void check_ranges(const std::string& whose, const tdl::Attributes& options, std::span<const Range> ranges) {
+  for (const Range& range : ranges)
+    if (const auto found = options.find(range.name); found != options.end()) check_range(whose, range, found->second);
+}
+
+// PyTorch refuses Nesterov's momentum without momentum.
+void check_nesterov(const std::string& whose, const tdl::Attributes& options) {
+  const auto nesterov = options.find("nesterov");
+  if (nesterov == options.end()) return;
+  if (nesterov->second != 0 && nesterov->second != 1) fail("{}: nesterov is 0 or 1, not {}", whose, nesterov->second);
+  if (nesterov->second == 1 && !(options.at("momentum") > 0))
+    fail("{}: nesterov=1 needs a momentum above 0, not {}", whose, options.at("momentum"));
 }
 
 std::vector<std::string> names_of(const OpRegistry& registry, std::string (*name)(const OpDefinition&)) {
@@ -219,15 +252,28 @@ std::vector<std::string> schedule_names(const OpRegistry& registry) {
   return names_of(registry, [](const OpDefinition& d) { return d.schedule; });
 }
 
+void check_optimizer_names(const Optimizer& optimizer, const OpRegistry& registry) {
+  chosen_update(optimizer, registry);
+  chosen_schedule(optimizer, registry);
+}
+
 void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry) {
   const Chosen update = chosen_update(optimizer, registry), schedule = chosen_schedule(optimizer, registry);
-  for (const char* name : {"beta1", "beta2"}) check_range(update.options, name, 0, 1);
-  const double infinity = std::numeric_limits<double>::infinity();
-  check_range(update.options, "eps", 0, infinity);
-  check_range(schedule.options, "warmup", 0, infinity);
-  check_range(schedule.options, "steps", 1, infinity);
+  const std::string whose = fmt::format("optimizer '{}'", optimizer.kind);
+  check_range(whose, kLr, optimizer.lr);
+  check_ranges(whose, update.options, kOfOptimizer);
+  check_nesterov(whose, update.options);
+  check_ranges(fmt::format("schedule '{}'", optimizer.schedule), schedule.options, kOfSchedule);
   if (!(optimizer.clip_norm >= 0 && std::isfinite(optimizer.clip_norm)))
-    fail("the gradients' norm is clipped to a positive number, not {}", optimizer.clip_norm);
+    fail("the gradients' norm is clipped to a finite number above 0, not {}", optimizer.clip_norm);
+}
+
+std::string doubt_of(const Optimizer& optimizer, const OpRegistry& registry) {
+  const tdl::Attributes options = chosen_update(optimizer, registry).options;
+  const auto momentum = options.find("momentum");
+  if (momentum == options.end() || momentum->second < 1) return "";
+  return fmt::format("optimizer '{}': with a momentum of {} what a gradient adds never fades; below 1 it does",
+                     optimizer.kind, momentum->second);
 }
 
 Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& registry) {

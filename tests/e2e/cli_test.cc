@@ -22,7 +22,6 @@ TEST(CliErrors, Usage) {
                                                {"train", "zoo:mlp", "--steps", "many"},
                                                {"train", "zoo:mlp", "--steps", "0"},
                                                {"train", "zoo:mlp", "--steps", "1", "--epochs", "1"},
-                                               {"train", "zoo:mlp", "--lr", "nan"},
                                                {"train", "zoo:mlp", "--epochs", "-1"},
                                                {"train", "zoo:mlp", "--engine", "threads"},
                                                {"compare", "zoo:mlp", "--search", "single", "--dump", "d"},
@@ -48,10 +47,37 @@ TEST(CliErrors, Usage) {
   expect_error({"train", "zoo:mlp", "--loss", "regret"}, 2, {"'regret'", "cross_entropy"});
   expect_error({"train", "zoo:mlp", "--optimizer", "hope"}, 2, {"'hope'", "sgd"});
   expect_error({"train", "zoo:mlp", "--optimizer", "adam", "--momentum", "0.9"}, 2, {"'adam'", "beta1"});
-  expect_error({"train", "zoo:mlp", "--clip-norm", "0"}, 2, {"--clip-norm"});
   expect_error({"plan", "zoo:mlp", "--schedule", "cosine"}, 2, {"'cosine'", "steps"});
   expect_error({"train", "zoo:mlp", "--schedule", "jump"}, 2, {"'jump'", "linear"});
   expect_error({"train", "zoo:mlp", "--dtype", "int64"}, 2, {"'int64'", "float32"});
+}
+
+// Of plan and train alike; a plan's file that was changed by hand says no other.
+TEST(CliErrors, ValuesOutOfRange) {
+  for (const char* command : {"plan", "train"}) {
+    const auto refused = [&](const Words& options, const Words& parts) {
+      expect_error(with({command, "zoo:mlp?width=4,batch=2"}, options), 3, parts);
+    };
+    for (const char* value : {"-1", "nan", "inf", "-inf"}) {
+      refused({"--lr", value}, {"--lr", "from 0 on", fmt::format("not {}", value)});
+      refused({"--momentum", value}, {"--momentum", "from 0 on", fmt::format("not {}", value)});
+      refused({"--weight-decay", value}, {"--weight-decay", "from 0 on", fmt::format("not {}", value)});
+      refused({"--clip-norm", value}, {"--clip-norm", "above 0", fmt::format("not {}", value)});
+      refused({"--loss-scale", value}, {"--loss-scale", "above 0", fmt::format("not {}", value)});
+      refused({"--optimizer", fmt::format("adamw?beta2={}", value)},
+              {"beta2", "from 0 to below 1", fmt::format("not {}", value)});
+    }
+    refused({"--clip-norm", "0"}, {"--clip-norm", "above 0", "not 0"});
+    const Outcome doubted = partita({command, "zoo:mlp?width=4,batch=2",
+                                     command == std::string("plan") ? "--seed" : "--steps", "1", "--momentum", "2"});
+    EXPECT_EQ(doubted.code, 0) << doubted.err;
+    EXPECT_NE(doubted.err.find("a momentum of 2 "), std::string::npos) << doubted.err;
+  }
+  const std::string plan = scratch("plan.json");
+  ASSERT_EQ(partita({"plan", "zoo:mlp?width=4,batch=2", "-o", plan}).code, 0);
+  Json changed = Json::parse(contents(plan));
+  changed["model"]["lr"] = -0.5;
+  expect_error({"train", put("changed.json", changed.dump()), "--steps", "1"}, 3, {"--lr", "not -0.5"});
 }
 
 TEST(CliErrors, AmountsOfMemory) {
