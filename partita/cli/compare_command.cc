@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
@@ -48,24 +49,18 @@ double error_of(double predicted_ns, const Measurement& measured, double drift) 
 
 const std::vector<std::string>& names_of_rows(const Arguments& a) { return a.is_plan ? a.targets : a.searches; }
 
-// Rows as they come, on standard output or for the JSON object.
+// Rows as they come, on standard output or for the JSON object. The table's header comes with the first: an error that
+// ends the command has none above it.
 class Rows {
  public:
   explicit Rows(const Arguments& a) : a_(a) {
     for (const std::string& name : names_of_rows(a)) width_ = std::max(width_, name.size());
-    if (a.json) return;
-    fmt::print("{:<{}} {:>7} {:>13} {:>14} {:>10} ", a.is_plan ? "plan" : "search", width_, "batch", "micro-batches",
-               "communication", "step time");
-    if (a.measure) fmt::print("{:>10} {:>6} {:>7} ", "measured", "spread", "error");
-    if (has_drift(a)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
     for (const std::string& search : a.searches) bounds_ = bounds_ || parse_search(search).entry->only_places();
-    if (bounds_) fmt::print("{:>6} ", "gap");
-    fmt::print("{:>10} {:>10} {:>6} {:>14} {:>10}\n", "samples/s", "tokens/s", "MFU", "peak memory", "seconds");
   }
 
   void without_plan(const std::string& name, const Error& error) {
     if (a_.json) rows_.push_back({{a_.is_plan ? "plan" : "search", name}, {"reason", error.what()}});
-    else fmt::print("{:<{}} no plan: {}\n", name, width_, error.what());
+    else begin(), fmt::print("{:<{}} no plan: {}\n", name, width_, error.what());
   }
 
   void add(const std::string& name, const Planned& p, const std::optional<Measurement>& measured) {
@@ -86,6 +81,7 @@ class Rows {
     }
     if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) tell("{}: {}", name, groups);
     if (const std::string idle = idle_text(p); !idle.empty()) tell("{}: {}", name, idle);
+    begin();
     fmt::print("{:<{}} {:>7} {:>13} {:>14} {:>10} ", name, width_, or_dash("{}", p.batch()), p.plan.model.micro_batches,
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)
@@ -109,8 +105,19 @@ class Rows {
   }
 
  private:
+  void begin() {
+    if (std::exchange(begun_, true)) return;
+    fmt::print("{:<{}} {:>7} {:>13} {:>14} {:>10} ", a_.is_plan ? "plan" : "search", width_, "batch", "micro-batches",
+               "communication", "step time");
+    if (a_.measure) fmt::print("{:>10} {:>6} {:>7} ", "measured", "spread", "error");
+    if (has_drift(a_)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
+    if (bounds_) fmt::print("{:>6} ", "gap");
+    fmt::print("{:>10} {:>10} {:>6} {:>14} {:>10}\n", "samples/s", "tokens/s", "MFU", "peak memory", "seconds");
+  }
+
   const Arguments& a_;
   size_t width_ = 24;
+  bool begun_ = false;
   std::vector<std::string> memory_;  // a line a plan
   bool bounds_ = false;  // some searches place operations whole: a column says how far from the bound of these
   Json rows_ = Json::array();
@@ -197,6 +204,7 @@ int compare_command(const Arguments& a) {
   std::vector<NamedTrace> traces;
   Cluster cluster;
   for (const std::string& name : names_of_rows(a)) {
+    if (std::ferror(stdout)) break;  // nobody would see further rows
     Runner runner;
     bool for_all = true;
     try {
@@ -222,8 +230,8 @@ int compare_command(const Arguments& a) {
     first = false;
   }
   caught.reset();
-  rows.end();
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(traces, cluster));
+  rows.end();
   if (!without || (any && !interrupted && !is_wrong(*without))) return 0;
   return static_cast<int>(without->code());
 }

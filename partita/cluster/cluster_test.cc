@@ -200,6 +200,16 @@ TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
   EXPECT_NE(error_of(kSmall, 4).find("has 3 devices, 4 are asked for"), std::string::npos);
 }
 
+TEST(Cluster, SeveralInOneAreRefusedWithAWayOut) {
+  for (const char* several : {"a.json,b.json", "dgx-1,dgx-a100"}) try {
+      load_cluster(several);
+      ADD_FAILURE() << several;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("takes one cluster: give each by a command of its own"), std::string::npos)
+          << e.what();
+    }
+}
+
 TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
   EXPECT_EQ(cluster_presets().size(), 14u);
   for (const ClusterPreset& p : cluster_presets())

@@ -114,7 +114,9 @@ Cluster load_cluster(std::string_view reference, int devices) {
   if (!leads_somewhere(file)) {
     std::vector<std::string> names;
     for (const ClusterPreset& p : cluster_presets()) names.push_back(p.name);
-    fail("cluster '{}' is neither a file that can be read nor a preset ({})", reference, fmt::join(names, ", "));
+    const bool several = reference.find(',') != std::string_view::npos;
+    fail("cluster '{}' is neither a file that can be read nor a preset ({}){}", reference, fmt::join(names, ", "),
+         several ? "; a command takes one cluster: give each by a command of its own" : "");
   }
   return parse_cluster(read_file(file, "a cluster's YAML file", kMostOfDescription), reference, devices);
 }

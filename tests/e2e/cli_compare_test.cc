@@ -94,6 +94,18 @@ TEST(CliCompare, TakesOneModelWithSearchesOrPlans) {
   EXPECT_NE(line_of(o.out, plan + " ").find("us "), std::string::npos) << o.out;
 }
 
+// An error that ends the command comes without a table.
+TEST(CliCompare, ErrorsForAllHaveNoHeader) {
+  const Words asked = {"compare", "zoo:mlp", "--search", "single,data-parallel"};
+  expect_error(with(asked, {"--cluster", "a.json,b.json"}), 3,
+               {"'a.json,b.json'", "one cluster", "command of its own"});
+  expect_error(with(asked, {"--devices", "2", "--batch", "0"}), 3, {"batch"});
+  expect_error({"compare", scratch("none.onnx"), "--search", "single"}, 3, {"none.onnx"});
+  // A row that says why there is no plan stands under a header.
+  const Outcome o = partita(with(asked, {"--memory-limit", "2kB"}));
+  EXPECT_EQ(o.out.find("search "), 0u) << o.out;
+}
+
 TEST(CliCompare, OptionsAreCheckedBeforeTheFirstSearch) {
   const auto refused = [](const std::string& searches, const Words& more, const Words& parts) {
     Words words = {"compare", "zoo:mlp", "--devices", "2", "--search", searches};
