@@ -28,6 +28,9 @@ void begin_program() {
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(standard, F_GETFD) < 0) (void)open("/", O_RDONLY | O_DIRECTORY);
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit (ulimit -f) is then an error of the write
+  // So is what goes to a reader that has gone. Caught, and not ignored: what the program starts has its own default.
+  struct sigaction before {};
+  if (sigaction(SIGPIPE, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) std::signal(SIGPIPE, [](int) {});
   end_on_signals();
 }
 

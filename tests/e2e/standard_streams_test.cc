@@ -81,6 +81,24 @@ TEST(StandardOutput, ThatCannotBeWrittenComesAfterTheFiles) {
   EXPECT_EQ(Json::parse(contents(plan))["search"], "data-parallel");
 }
 
+// A reader that has gone ends nothing: files are written, and the exit code is that of output that cannot be written.
+TEST(StandardOutput, WhoseReaderHasGoneComesAfterTheFiles) {
+  const std::string saved = fresh("saved.safetensors"), plan = fresh("plan.json"), code = fresh("code"),
+                    errors = scratch("errors");
+  const auto code_of = [&](const std::string& words) {
+    shell(fmt::format("{{ sleep 0.2; {} 2>{}; echo $? >{}; }} | true", words, errors, code));
+    EXPECT_NE(contents(errors).find("standard output cannot be written: Broken pipe"), std::string::npos)
+        << words << ": " << contents(errors);
+    return contents(code);
+  };
+  EXPECT_EQ(code_of(kPlan + " -o " + plan), "3\n");
+  EXPECT_EQ(Json::parse(contents(plan))["search"], "data-parallel");
+  EXPECT_EQ(code_of(kTrain + " --save " + saved), "3\n");
+  EXPECT_GT(contents(saved).size(), 500u);
+  for (const char* words : {"models", "plan --help", "show zoo:mlp --json", "compare zoo:mlp --search single,single"})
+    EXPECT_EQ(code_of(fmt::format("PARTITA {}", words)), "3\n") << words;
+}
+
 // One file that cannot be written takes no other one along.
 TEST(Files, AreEachWritten) {
   const std::string log = fresh("log"), trace = fresh("trace"), saved = fresh("saved.safetensors");
