@@ -91,20 +91,6 @@ TEST(CliPlacement, ThePlanToBeginWithIsOfTheSameSettings) {
   expect_error(with(asked, {"--from", plan}), 3, {plan, "micro-batches", "here it is 1"});
 }
 
-// Memory binds, and plans need more than their schedules: what is found without a limit, in a second, is not lost where
-// there is more time.
-TEST(CliPlacement, MoreTimeIsNotWorseWhereMemoryBinds) {
-  const Words asked = {"plan",           "zoo:rnnlm?steps=4,hidden=128,vocabulary=500",
-                       "--batch",        "16",
-                       "--cluster",      "flexflow-p100",
-                       "--devices",      "2",
-                       "--search",       "placement",
-                       "--memory-limit", "1.9MB"};
-  const Json one = json_of(asked), more = json_of(with(asked, {"--time-limit", "4"}));
-  EXPECT_LE(more["step_time_us"], one["step_time_us"]);
-  EXPECT_LE(more["peak_memory_bytes"], 1'900'000);
-}
-
 // A profile says that a message takes 200 us, for which the problem has no place: the plan on one device is the
 // shorter.
 TEST(CliPlacement, OneDeviceIsAmongThePlansThatAreCompared) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -45,6 +46,38 @@ TEST(Placements, OursIsNoLongerThanARule) {
   }
 }
 
+// Of a limit that is far away: so many lines of its progress, whatever the machine does meanwhile.
+Planned after_lines(Request request, int lines, int& told) {
+  std::atomic<bool> stop = false;
+  told = 0;
+  request.budget.seconds = 3600;
+  request.budget.stop = &stop;
+  request.tell = [&](const std::string&) { stop = ++told >= lines; };
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+// Memory binds, and plans need more than their schedules: what is found without a limit is not lost where the search
+// goes on.
+TEST(Placements, MoreRoundsFindNoLongerStep) {
+  constexpr int64_t kBytes = 1'900'000;
+  Request request;
+  request.model = "zoo:rnnlm?steps=4,hidden=128,vocabulary=500,batch=16";
+  request.cluster = "flexflow-p100";
+  request.devices = 2;
+  request.search = "placement";
+  request.memory_limit_bytes = kBytes;
+  int lines = 0, more = 0;
+  request.tell = [&](const std::string&) { ++lines; };
+  Runner runner;
+  const Planned one = plan_model(request, runner);
+  EXPECT_GT(lines, 3);
+  const Planned longer = after_lines(request, 2 * lines, more);
+  EXPECT_GE(more, 2 * lines);
+  EXPECT_LE(longer.predicted.step_time_ns, one.predicted.step_time_ns);
+  EXPECT_LE(longer.peak_memory_bytes(), kBytes);
+}
+
 // With a limit passes are made until it is over; without one the same seed gives the same plan.
 TEST(Placements, PassesKeepATimeLimit) {
   Request request;
@@ -60,7 +93,6 @@ TEST(Placements, PassesKeepATimeLimit) {
   request.budget.seconds = 3;
   const Planned limited = plan_model(request, runner);
   EXPECT_LT(Watch::Clock::now() - begin, std::chrono::seconds(6));
-  EXPECT_LE(limited.predicted.step_time_ns, one.predicted.step_time_ns * 101 / 100);
   EXPECT_TRUE(std::any_of(limited.search.notes.begin(), limited.search.notes.end(), [](const std::string& note) {
     return note.find("passes, the first to") != std::string::npos;
   }));
