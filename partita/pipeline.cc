@@ -157,19 +157,6 @@ WithBatch with_batch(const Request& request) {
   };
 }
 
-// Where buckets are left to us and a device lacks the memory to hold their gradients, there are none.
-void finish_with_buckets(Planned& p, const Request& request, const Watch& patience, Runner& runner) {
-  if (request.bucket_bytes || p.plan.bucket_bytes == 0) return finish(p, runner, Follow::kAll, patience);
-  try {
-    finish(p, runner, Follow::kAll, patience);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kInfeasible) throw;
-    p.plan.bucket_bytes = 0;
-    finish(p, runner, Follow::kAll, patience);
-    p.search.notes.push_back("gradients are exchanged one by one: with buckets of them the plan does not fit");
-  }
-}
-
 // What a search says of pins names their file.
 template <typename Search>
 SearchResult naming_pins(const Request& request, const Search& search) try {
@@ -220,7 +207,9 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
   p.training = for_stages(p.training, p.plan);
   if (request.tell) request.tell("lowers the plan and simulates its step");
-  if (p.search.plan) finish_with_buckets(p, request, {budget.watch().deadline, nullptr}, runner);
+  if (p.search.plan)
+    finish(p, runner, Follow::kAll, {budget.watch().deadline, nullptr},
+           request.bucket_bytes ? Buckets::kStay : Buckets::kMayBeLeftOut);
   if (std::string note = local_time_note(p); !note.empty()) p.search.notes.push_back(std::move(note));
   return p;
 }
@@ -403,7 +392,7 @@ CheckReport checked(Planned& p, Follow follow, const Watch& patience, const Runn
 
 }  // namespace
 
-void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
+void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience, Buckets buckets) {
   Telling from{{}, p.training.micro_batches()};
   p.report = runner.step(
       "check", [&] { return checked(p, follow, patience, runner, from); }, kPrinted);
@@ -412,7 +401,12 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
   const Choosing choosing{.unfit = Unfit::kLeave, .watch = {}, .patience = patience, .known = p.order};
   ChosenOrder chosen = runner.step(
-      "lower", [&] { return choose_order(p.training, p.plan, *p.resolved, from, p.cluster, choosing); },
+      "lower",
+      [&] {
+        return buckets == Buckets::kMayBeLeftOut
+                   ? choose_order_and_buckets(p.training, p.plan, p.resolved, from, p.cluster, choosing)
+                   : choose_order(p.training, p.plan, *p.resolved, from, p.cluster, choosing);
+      },
       [&](const ChosenOrder& made) {
         if (whole && made.fits) verify(made.graph);  // of what does not fit no edges are made
       },
@@ -421,6 +415,10 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
   p.physical.peak_bytes = chosen.peak_bytes;
   p.beyond_bytes = std::move(chosen.beyond_bytes);
   check_capacity(p.training, p.physical, p.cluster, {p.typical, p.beyond_bytes});
+  if (p.resolved->bucket_bytes < p.plan.bucket_bytes) {
+    p.plan.bucket_bytes = p.resolved->bucket_bytes;
+    p.search.notes.push_back("gradients are exchanged one by one: with buckets of them the plan does not fit");
+  }
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });

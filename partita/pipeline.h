@@ -44,9 +44,14 @@ struct Hardware {
 };
 Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll, const Hardware& hardware = {});
 
+// Whether the plan's buckets of gradients are left out if it does not fit with them: nobody asked for them.
+enum class Buckets { kStay, kMayBeLeftOut };
+
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`. Where `patience` ends, fewer
 // orders of the plan are looked at; where all devices would take longer than it lasts, figures are of typical ones.
-void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll, const Watch& patience = {});
+// Infeasible if the plan does not fit.
+void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll, const Watch& patience = {},
+            Buckets buckets = Buckets::kStay);
 
 // Lowers all of it, where the figures were had from a few devices or micro-batches.
 void follow_whole(Planned& planned, Runner& runner);

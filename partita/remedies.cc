@@ -17,7 +17,7 @@
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/plan/rules.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 
 namespace partita {
 
@@ -38,8 +38,12 @@ struct Made {
   Graph graph;
   Cluster cluster;
   Plan plan;
-  std::vector<int64_t> peaks;  // the least bytes, by device
-  int64_t bytes = 0;           // of the device that needs most
+  PlanEvaluation evaluation;  // of its memory
+
+  int64_t bytes() const {  // of the device that needs most
+    const std::vector<int64_t>& peaks = evaluation.peak_bytes;
+    return *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
+  }
 };
 
 // A flag that is set once the process has used so many seconds of CPU time from now on, or the other flag is set. CPU
@@ -128,8 +132,8 @@ class Trials {
       reason = WhyNot::kMemory;
       std::optional<Made> made = planned(change.request);
       if (!made) no_way_out_.found_nothing(change);
-      if (!made || fits(*made)) return made;
-      no_way_out_.needs(change, made->bytes);
+      if (!made || made->evaluation.fits()) return made;
+      no_way_out_.needs(change, made->bytes());
     } catch (const DoesNotApply& error) {
       reason = WhyNot::kSamples;
       no_way_out_.does_not_apply(change, error.what());
@@ -154,11 +158,6 @@ class Trials {
   }
 
  private:
-  static bool fits(const Made& made) {
-    for (int d = 0; d < made.cluster.compute_count; ++d)
-      if (made.peaks[static_cast<size_t>(d)] > made.cluster.devices[static_cast<size_t>(d)].memory_bytes) return false;
-    return true;
-  }
   // A step on the whole batch, as loading makes it: by the request's bindings.
   const LoadedModel& model_of(const Request& request) {
     const auto [at, fresh] = models_.try_emplace(request.bindings);
@@ -192,9 +191,8 @@ class Trials {
     if (!found.plan) return std::nullopt;
     found.plan->bucket_bytes = request.bucket_bytes.value_or(0);  // buckets that nobody asked for are left out
     graph = for_stages(graph, *found.plan);
-    std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster, watch_);
-    const int64_t most = *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
-    return Made{std::move(graph), std::move(cluster), std::move(*found.plan), std::move(peaks), most};
+    PlanEvaluation evaluation = evaluate_memory(graph, *found.plan, cluster, watch_);
+    return Made{std::move(graph), std::move(cluster), std::move(*found.plan), std::move(evaluation)};
   }
 
   Runner runner_{false};
@@ -210,11 +208,8 @@ struct Remedy {
 };
 
 std::optional<Remedy> timed(const Change& change, const Made& made) try {
-  const Problem in_time{.graph = made.graph,
-                        .cluster = made.cluster,
-                        .objective = Objective::kTime,
-                        .bucket_bytes = change.request.bucket_bytes.value_or(kBucketBytes)};
-  return Remedy{change, made.bytes, cost_of(in_time, made.plan)};
+  const int64_t bucket_bytes = change.request.bucket_bytes.value_or(kBucketBytes);
+  return Remedy{change, made.bytes(), evaluate_step(made.graph, made.plan, made.cluster, bucket_bytes).cost()};
 } catch (const Error& error) {  // it cannot run
   if (error.code() == ExitCode::kBug) throw;
   return std::nullopt;

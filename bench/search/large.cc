@@ -16,10 +16,10 @@
 #include <string>
 
 #include "models.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/joint.h"
 #include "partita/search/search_text.h"
+#include "partita/sim/plan_evaluation.h"
 #include "partita/solver/solver.h"
 
 namespace partita {
@@ -117,7 +117,7 @@ int main_of(int argc, char** argv) {
   fmt::print("check: {:.3f} GB: {}\n", gigabytes(bytes), mark());
   std::fflush(stdout);
   const std::vector<DeviceId> ends = {mesh.devices[0], mesh.devices.back()};
-  const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, ends);
+  const std::vector<int64_t> peaks = evaluate_memory(graph, plan, cluster, {}, ends).peak_bytes;
   for (DeviceId d : ends)
     fmt::print("planned for device {}: {:.3f} GB\n", cluster.device(d).name, gigabytes(peaks[d.index()]));
   fmt::print("memory planner: {}\n", mark());

@@ -14,6 +14,7 @@
 
 #include "models.h"
 #include "partita/search/bound_proof.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 
@@ -42,7 +43,7 @@ Outcome run(const std::string& search, const Graph& graph, const Cluster& cluste
     if (e.code() == ExitCode::kBug) throw;
   }
   Outcome o{std::chrono::duration<double>(Clock::now() - start).count(), {}, {}};
-  if (!found.plan || missing_bytes(problem, *found.plan) > 0) return o;
+  if (!found.plan || memory_deficit(problem, *found.plan) > 0) return o;
   o.bytes = check(graph, *found.plan, cluster).comm_bytes;
   if (found.proof)
     o.gap = *o.bytes == 0 ? 0

@@ -1,5 +1,4 @@
 // explain: finds the op or tensor that is asked for; the words of its text and its JSON.
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
@@ -9,6 +8,7 @@
 #include "partita/in_file.h"
 #include "partita/physical/lower.h"
 #include "partita/search/placed_plan.h"
+#include "partita/sim/plan_evaluation.h"
 
 namespace partita {
 
@@ -62,12 +62,8 @@ std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alt
   const Graph& graph = e.planned.training;
   const Cluster& cluster = e.planned.cluster;
   if (static_cast<int64_t>(graph.ops.size()) * cluster.compute_count <= kTasksOfAll)
-    return missing_bytes(graph, alternative(), cluster);
-  const std::vector<DeviceId> devices = typical_devices(cluster);
-  const std::vector<int64_t> peaks = planned_peak_bytes(graph, alternative(), cluster, devices);
-  int64_t missing = std::numeric_limits<int64_t>::min();
-  for (DeviceId d : devices) missing = std::max(missing, peaks[d.index()] - cluster.device(d).memory_bytes);
-  return missing;
+    return evaluate_memory(graph, alternative(), cluster).memory_deficit;
+  return evaluate_memory(graph, alternative(), cluster, {}, typical_devices(cluster)).memory_deficit;
 }
 
 int explain_command(const Arguments& a) {

@@ -2,7 +2,6 @@
 #include "partita/physical/lower.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -194,30 +193,6 @@ std::vector<int64_t> bytes_beyond(const std::vector<int64_t>& peaks, const std::
   return beyond;
 }
 
-std::vector<int64_t> told_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
-  const Telling from = telling(graph, plan, cluster);
-  const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, cluster);
-  const Resolved resolved = resolve(graph, plan, cluster, listed);
-  if (from.micro_batches == graph.micro_batches()) return planned_memory(graph, resolved, cluster, watch).peak_bytes;
-  const auto of = [&](int parts) {
-    return planned_memory(with_fewer_parts(graph, parts), with_fewer_parts(resolved, parts), cluster, watch).peak_bytes;
-  };
-  std::vector<int64_t> peaks = of(from.micro_batches);
-  if (!grows_with_parts(plan)) return peaks;
-  const std::vector<int64_t> beyond = bytes_beyond(peaks, of(from.micro_batches - from.period),
-                                                   (graph.micro_batches() - from.micro_batches) / from.period);
-  for (size_t d = 0; d < peaks.size(); ++d) peaks[d] += beyond[d];
-  return peaks;
-}
-
-int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
-  const std::vector<int64_t> peaks = told_peak_bytes(graph, plan, cluster, watch);
-  int64_t missing = std::numeric_limits<int64_t>::min();
-  for (int d = 0; d < cluster.compute_count; ++d)
-    missing = std::max(missing, peaks[d] - cluster.devices[d].memory_bytes);
-  return missing;
-}
-
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options) {
   if (!resolved.listed) expect_small_enough(graph, cluster);
   return Orders(graph, resolved, cluster, options).lowered(0);
@@ -232,12 +207,6 @@ PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const
   LowerOptions options;
   options.watch = watch;
   return Orders(graph, resolved, cluster, options).taken(0);
-}
-
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
-                                        const std::vector<DeviceId>& devices, const Watch& watch) {
-  const Listed listed = devices.empty() ? nullptr : with_hosts(devices, cluster);
-  return planned_memory(graph, resolve(graph, plan, cluster, listed), cluster, watch).peak_bytes;
 }
 
 }  // namespace partita

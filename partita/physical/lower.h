@@ -28,9 +28,6 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
 // until the operation that it is fetched for (tests/golden/some_devices_test.cc says how far off that is).
 PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                              const Watch& watch = {});
-// Its peak_bytes, by device, of a plan that nothing else is done with. Not empty: of `devices` and their hosts alone.
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
-                                        const std::vector<DeviceId>& devices = {}, const Watch& watch = {});
 
 // An op is at least one task on each of its devices; of too many, a graph can neither be held nor simulated. Then the
 // figures of typical devices are what there is to tell: the first, one in the middle, and the last, whose part of every
@@ -59,11 +56,6 @@ Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);
 bool grows_with_parts(const Plan& plan);
 std::vector<int64_t> bytes_beyond(const std::vector<int64_t>& peaks, const std::vector<int64_t>& one_fewer,
                                   int64_t more);
-// peak_bytes of a plan's figures (telling()): by device, 0 of those that are not among them.
-std::vector<int64_t> told_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
-                                     const Watch& watch = {});
-// By how many bytes the compute device of these that lacks most would be over its memory; at most 0: the plan fits.
-int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch = {});
 
 // The local part (in_time.h says what it leaves).
 LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const Cluster& cluster,

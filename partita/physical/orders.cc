@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/group.h"
+#include "partita/cluster/memory_deficit.h"
 #include "partita/physical/beside.h"
 #include "partita/physical/bundle.h"
 #include "partita/physical/lower.h"
@@ -153,10 +154,7 @@ const PhysicalGraph& Orders::planned(size_t i) {
 }
 
 bool Orders::fits(size_t i) {
-  const std::vector<int64_t>& peaks = planned(i).peak_bytes;
-  for (int d = 0; d < lowered_.graph.compute_count; ++d)
-    if (peaks[static_cast<size_t>(d)] > cluster_.devices[static_cast<size_t>(d)].memory_bytes) return false;
-  return true;
+  return memory_deficit(planned(i).peak_bytes, cluster_).fits();
 }
 
 bool Orders::alike(size_t i, size_t k) {

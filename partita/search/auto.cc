@@ -12,7 +12,7 @@
 #include "partita/base/units.h"
 #include "partita/cost/alone.h"
 #include "partita/search/candidates.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/memory_watch.h"
 #include "partita/search/placed_graph.h"
 #include "partita/search/placed_plan.h"

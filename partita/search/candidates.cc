@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/cost/alone.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 
@@ -39,9 +39,9 @@ bool prefers_unjudged(const Candidates& all, const Candidate& joint) {
 
 void add_candidate(Candidates& all, Candidate candidate, const Watch& watch, std::vector<std::string>& notes) {
   try {
-    const Judgement judged = judge(all.problem, candidate.plan, watch);
-    candidate.cost = judged.cost;
-    if (judged.missing_bytes) candidate.missing_bytes = judged.missing_bytes;
+    const PlanEvaluation evaluation = evaluate(all.problem, candidate.plan, watch);
+    candidate.cost = evaluation.cost();
+    if (evaluation.memory_deficit) candidate.missing_bytes = evaluation.memory_deficit;
   } catch (const Error& e) {
     if (!is_end(e)) throw;
     notes.push_back(fmt::format("{}: not judged: {}", candidate.from, e.what()));
@@ -62,7 +62,7 @@ void add_candidate(Candidates& all, Candidate candidate, const Watch& watch, std
 
 bool fits(const Candidates& all, Candidate& candidate, const Watch& watch) {
   if (!candidate.missing_bytes)
-    candidate.missing_bytes = all.holds_any ? 0 : missing_bytes(all.problem, candidate.plan, watch);
+    candidate.missing_bytes = all.holds_any ? 0 : memory_deficit(all.problem, candidate.plan, watch);
   return *candidate.missing_bytes <= 0;
 }
 
@@ -87,10 +87,10 @@ class Fastest {
     const auto is_same = [&](const Plan& o) { return o.ops == plan.ops && o.kept == plan.kept; };
     if (std::ranges::any_of(looked_at_, is_same)) return;
     looked_at_.push_back(std::move(plan));
-    const Judgement judged = judge_in_time(problem_, looked_at_.back(), watch_);
-    if (judged.missing_bytes.value_or(0) > 0 || (found && found->step_time_ns <= judged.cost)) return;
+    const PlanEvaluation evaluation = evaluate_in_time(problem_, looked_at_.back(), watch_);
+    if (!evaluation.fits() || (found && found->step_time_ns <= evaluation.cost())) return;
     if (!comm_bytes) comm_bytes = cost_of(problem_, looked_at_.back(), watch_);
-    found = {short_text_of(parse_search(from)), judged.cost, *comm_bytes};
+    found = {short_text_of(parse_search(from)), evaluation.cost(), *comm_bytes};
   }
   std::optional<Alternative> found;
 

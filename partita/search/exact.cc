@@ -15,8 +15,8 @@
 #include "partita/cost/alone.h"
 #include "partita/graph/autodiff.h"
 #include "partita/search/bound_proof.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/joint.h"
-#include "partita/search/judge.h"
 #include "partita/search/one_cut.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
@@ -194,7 +194,7 @@ std::string nothing_fits(const Problem& problem, const JointProblem& joint, cons
                                                           : "proved: no plan of the space fits" + without;
   return fmt::format(
       "proved: no plan of the space fits{}; the cheapest needs {} more than a device has", without,
-      megabytes(static_cast<double>(missing_bytes(problem, plan_of(joint, problem.graph, *cheapest.solution)))));
+      megabytes(static_cast<double>(memory_deficit(problem, plan_of(joint, problem.graph, *cheapest.solution)))));
 }
 
 void describe(const Problem& problem, const JointProblem& joint, const solver::Result& solved, double built_seconds,
@@ -282,7 +282,7 @@ SearchResult solved(const Problem& problem, const Budget& budget, Rng& rng) {
 }
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
-  if (!problem.from || !keeps(problem.pins, *problem.from) || missing_bytes(problem, *problem.from) > 0)
+  if (!problem.from || !keeps(problem.pins, *problem.from) || memory_deficit(problem, *problem.from) > 0)
     return solved(problem, budget, rng);
   SearchResult result;
   try {

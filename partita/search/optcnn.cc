@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/search/elimination.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_order.h"
 #include "partita/search/soap_starts.h"

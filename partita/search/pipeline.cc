@@ -113,7 +113,7 @@ class PlanJudge {
                         {.unfit = Unfit::kSimulate, .watch = watch_, .roughly = roughly_})
         .breakdown->step_ns();
   }
-  Judgement judged(const Plan& plan) const { return judge_in_time(problem_, plan, watch_); }
+  PlanEvaluation evaluated(const Plan& plan) const { return evaluate_in_time(problem_, plan, watch_); }
 
  private:
   const Problem& problem_;
@@ -188,7 +188,7 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
   return plan_of(shortest_cut(
       cuts, {std::min(most, budget.steps.value_or(most)), budget.watch().share(kComparing)},
       {.step_ns = [&](const StageCut& cut) { return if_it_can([&] { return judge.step_ns(plan_of(cut)); }); },
-       .judged = [&](const StageCut& cut) { return if_it_can([&] { return judge.judged(plan_of(cut)); }); }}));
+       .evaluated = [&](const StageCut& cut) { return if_it_can([&] { return judge.evaluated(plan_of(cut)); }); }}));
 }
 
 Pipeline pipeline_of(const std::map<std::string, std::string>& options) {

@@ -11,7 +11,7 @@
 #include "partita/placement/improve.h"
 #include "partita/placement/memory.h"
 #include "partita/placement/units.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/placed_plan.h"
 #include "partita/search/placement_best.h"
 #include "partita/search/placement_passes.h"
@@ -113,16 +113,15 @@ Rules offer_rules(const Problem& problem, const PlacedGraph& placed, const Watch
 
 struct Tried {
   SearchResult result;
-  int64_t missing_bytes = 0;
-  int64_t step_ns = 0;  // where it fits; else a guess
-  bool fits() const { return missing_bytes <= 0; }
+  PlanEvaluation evaluation;  // in time
+  bool fits() const { return evaluation.fits(); }
+  int64_t missing_bytes() const { return evaluation.missing_bytes(); }
+  int64_t step_ns() const { return evaluation.cost(); }  // if it fits; else a guess
   // For something that a schedule of such a step does not wait for.
   bool waits(int64_t schedule_ns) const {
-    return static_cast<double>(step_ns) > kWaits * static_cast<double>(schedule_ns);
+    return static_cast<double>(step_ns()) > kWaits * static_cast<double>(schedule_ns);
   }
-  bool operator<(const Tried& b) const {
-    return std::pair(missing_bytes, step_ns) < std::pair(b.missing_bytes, b.step_ns);
-  }
+  bool operator<(const Tried& b) const { return is_better(evaluation, b.evaluation); }
 };
 
 // Of these schedules, in their own order (kept) or in others (placements.h), the plan whose lowered step is the
@@ -133,10 +132,8 @@ Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vec
   for (const PlacedSchedule& schedule : schedules)
     for (const std::string& order : orders) {
       if (best && watch.ended()) break;
-      Tried tried{placed_result(problem, placed, schedule, order, "placement")};
-      const Judgement judged = judge_in_time(problem, *tried.result.plan, {});
-      tried.missing_bytes = std::max<int64_t>(0, judged.missing_bytes.value_or(0));
-      tried.step_ns = judged.cost;
+      Tried tried{placed_result(problem, placed, schedule, order, "placement"), {}};
+      tried.evaluation = evaluate_in_time(problem, *tried.result.plan);
       if (!best || tried < *best) best = std::move(tried);
     }
   return std::move(*best);
@@ -222,19 +219,19 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   int64_t aim_ns = nearest.end, less = 0;
   const auto will_do = [&] { return tried.fits() && (!tried.waits(aim_ns) || !fills_memory(whole, nearest)); };
   if (will_do()) return tried;
-  int64_t lacks = shortest(problem, placed, {nearest}, {"own"}, watch).missing_bytes;
+  int64_t lacks = shortest(problem, placed, {nearest}, {"own"}, watch).missing_bytes();
   for (int again = 0; again < kTries && idle < kMostIdle && !watch.ended() && !will_do(); ++again) {
     less += std::clamp(lacks, whole.devices[0].memory_bytes / kLeast, whole.devices[0].memory_bytes / kMost);
     for (size_t d = 0; d < p.devices.size(); ++d) p.devices[d].memory_bytes = whole.devices[d].memory_bytes - less;
     if (problem.tell)
       problem.tell(fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {}",
-                               ms(aim_ns), tried.fits() ? ms(tried.step_ns) : "more memory",
+                               ms(aim_ns), tried.fits() ? ms(tried.step_ns()) : "more memory",
                                megabytes(static_cast<double>(p.devices[0].memory_bytes))));
     PlacedSchedule schedule = improved(p, nearest, {changes << (budget.steps ? 0 : idle), 0}, rng, watch);
     Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
     idle = schedule.start == nearest.start && schedule.device == nearest.device ? idle + 1 : 0;
-    if (other.missing_bytes < lacks) {
-      lacks = other.missing_bytes;
+    if (other.missing_bytes() < lacks) {
+      lacks = other.missing_bytes();
       nearest = schedule;
     }
     if (!(other < tried)) continue;
@@ -247,14 +244,13 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
 // The plan of --from itself, where it fits and keeps the pins.
 std::optional<Tried> plan_begun_with(const Problem& problem) {
   if (!problem.from || !keeps(problem.pins, *problem.from)) return std::nullopt;
-  const Judgement judged = judge_in_time(problem, *problem.from, {});
-  if (judged.missing_bytes.value_or(0) > 0) return std::nullopt;
   Tried tried;
-  tried.step_ns = judged.cost;
+  tried.evaluation = evaluate_in_time(problem, *problem.from);
+  if (!tried.fits()) return std::nullopt;
   tried.result.plan = *problem.from;
   tried.result.plan->paper_cost.reset();  // another search's
   tried.result.notes.push_back(
-      fmt::format("nothing shorter was found than the {} of the plan that it began with", ms(judged.cost)));
+      fmt::format("nothing shorter was found than the {} of the plan that it began with", ms(tried.step_ns())));
   return tried;
 }
 
@@ -386,7 +382,7 @@ SearchResult placed_by_rounds(const Problem& problem, const Budget& budget, Rng&
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
                             "nearest has {} bytes missing; other searches divide operations, or take --micro-batches",
-                            tried.missing_bytes));
+                            tried.missing_bytes()));
   add_bound(bounds, problem.cluster, tried.result);
   return std::move(tried.result);
 }

@@ -15,7 +15,7 @@
 #include "partita/placement/favourites.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/profile/profile.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/layer_placement.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_starts.h"
@@ -76,7 +76,7 @@ void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResu
 }
 
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result) {
-  return std::max<int64_t>(0, judge_in_time(problem, *result.plan, {}).missing_bytes.value_or(0));
+  return evaluate_in_time(problem, *result.plan).missing_bytes();
 }
 
 void expect_fits(int64_t lacking_bytes, std::string_view name) {

@@ -10,7 +10,7 @@
 #include "partita/base/tuples.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/one_cut.h"
 
 namespace partita {
@@ -114,10 +114,6 @@ bool keeps(const Pins& pins, const Plan& plan) {
          });
 }
 
-int64_t missing_bytes(const Problem& problem, const Plan& plan, const Watch& watch) {
-  return missing_bytes(problem.graph, plan, problem.cluster, watch);
-}
-
 bool holds_any_plan(const Problem& problem) {
   constexpr double kTimes = 16;
   double bytes = 0;
@@ -142,13 +138,13 @@ class MissingBytes {
     if (!in_doubt_ || solution == solution_) return;
     solution_ = solution;
     found_ = begun(
-        [this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan, watch_); });
+        [this, plan = plan_of(joint_, problem_.graph, solution)] { return memory_deficit(problem_, plan, watch_); });
   }
 
   // Zero or less: the plan, which is the solution's, fits.
   int64_t of(const solver::Assignment& solution, const Plan& plan) {
     if (!in_doubt_) return 0;
-    return found_.valid() && solution == solution_ ? found_.get() : missing_bytes(problem_, plan, watch_);
+    return found_.valid() && solution == solution_ ? found_.get() : memory_deficit(problem_, plan, watch_);
   }
 
  private:

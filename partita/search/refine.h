@@ -20,8 +20,6 @@ namespace partita {
 
 // The plan has what is pinned.
 bool keeps(const Pins& pins, const Plan& plan);
-// By how much the fullest compute device is over its memory; zero or less: the plan fits.
-int64_t missing_bytes(const Problem& problem, const Plan& plan, const Watch& watch = {});
 // Every device could hold all tensors whole, for every reader and from every device, many times over. Asking the memory
 // planner takes a second where there are thousands of operations.
 bool holds_any_plan(const Problem& problem);

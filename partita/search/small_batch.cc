@@ -11,7 +11,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/physical/lower.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/replicas.h"
 #include "partita/search/searches.h"
 #include "partita/sim/simulate.h"
@@ -37,7 +37,7 @@ Step lower_step(const Problem& problem, const Cluster& share, int64_t samples, c
     step.lowered.push_back(lower(graph, plan_on(graph, share, device), share, options));
     const int64_t peak = step.lowered.back().peak_bytes[device.index()];
     step.peak_memory_bytes = std::max(step.peak_memory_bytes, peak);
-    step.missing_bytes = std::max(step.missing_bytes, peak - share.device(device).memory_bytes);
+    step.missing_bytes = std::max(step.missing_bytes, memory_deficit(step.lowered.back().peak_bytes, share).bytes);
   }
   return step;
 }

@@ -9,7 +9,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/soap_groups.h"
 #include "partita/search/soap_parts.h"
 #include "partita/solver/solver.h"

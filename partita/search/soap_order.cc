@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "partita/physical/beside.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/soap_walk.h"
 #include "partita/sim/choose_order.h"
 #include "partita/sim/first_come.h"
@@ -75,11 +75,11 @@ OrderedPlan with_better_order(const Problem& problem, Plan plan, const TaskGraph
   Plan ordered = plan;
   ordered.order = first_come_order(problem.graph, tasks);
   try {
-    const Judgement as_it_is = judge_in_time(problem, plan, watch), in_order = judge_in_time(problem, ordered, watch);
-    const bool fits = in_order.missing_bytes.value_or(0) <= 0;
-    const double limit = (1 - kAboutAsFast) * static_cast<double>(as_it_is.cost);
-    if (fits && static_cast<double>(in_order.cost) < limit) return {std::move(ordered), in_order.cost};
-    return {std::move(plan), as_it_is.cost};
+    const PlanEvaluation as_it_is = evaluate_in_time(problem, plan, watch),
+                         in_order = evaluate_in_time(problem, ordered, watch);
+    const double limit = (1 - kAboutAsFast) * static_cast<double>(as_it_is.cost());
+    if (in_order.fits() && static_cast<double>(in_order.cost()) < limit) return {std::move(ordered), in_order.cost()};
+    return {std::move(plan), as_it_is.cost()};
   } catch (const Error& e) {
     if (!is_end(e)) throw;
     return {fits_in_any && has_ops_beside(problem.graph, plan.ops) ? std::move(ordered) : std::move(plan), {}};

@@ -20,7 +20,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/plan/rules.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/searches.h"
 #include "partita/search/soap_bound.h"
 #include "partita/search/soap_compare.h"
@@ -421,12 +421,12 @@ void compare_with_unequal_parts(Run& run, const Watch& watch, SoapFound& found) 
   if (std::ranges::all_of(equal, [&](const SoapConfiguration& c) { return c.devices.size() == devices; })) return;
   try {
     Plan plan = data_parallel_plan(graph, cluster, run.problem.pins, watch);
-    const Judgement judged = judge_in_time(run.problem, plan, watch);
-    if (judged.missing_bytes.value_or(0) > 0 || judged.cost >= *found.step_ns) return;
+    const PlanEvaluation evaluation = evaluate_in_time(run.problem, plan, watch);
+    if (!evaluation.fits() || evaluation.cost() >= *found.step_ns) return;
     run.notes.push_back(
         fmt::format("data parallelism in parts that are not equal, which is not in the space, has the "
                     "shorter step: {}",
-                    time_text(static_cast<double>(judged.cost))));
+                    time_text(static_cast<double>(evaluation.cost()))));
     plan.search = result.plan->search;
     result.plan = std::move(plan);
     result.local_ns.reset();

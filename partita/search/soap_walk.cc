@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/refine.h"
 #include "partita/search/soap_order.h"
 
@@ -84,7 +84,7 @@ SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
 std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers) {
   if (const auto known = missing_.find(numbers); known != missing_.end()) return known->second;
   try {
-    const int64_t missing = missing_bytes(problem_, tasks_.plan(numbers, "soap"), watch_);
+    const int64_t missing = memory_deficit(problem_, tasks_.plan(numbers, "soap"), watch_);
     if (missing_.size() * numbers.size() >= kMostRemembered) missing_.clear();
     missing_.emplace(numbers, missing);
     if (missing > 0) least_missing_bytes_ = std::min(least_missing_bytes_, missing);

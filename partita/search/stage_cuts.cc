@@ -269,9 +269,9 @@ StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const Judg
   int64_t best_ns = std::numeric_limits<int64_t>::max();
   for (size_t i = 0; !is_far(i, best_ns); ++i) {
     if (cuts.need(by_step[i].cut) > kTooMuch) continue;
-    const auto judged = judge.judged(by_step[i].cut);
-    if (!judged || judged->missing_bytes.value_or(0) > 0 || judged->cost >= best_ns) continue;
-    best = by_step[i].cut, best_ns = judged->cost;
+    const auto evaluation = judge.evaluated(by_step[i].cut);
+    if (!evaluation || !evaluation->fits() || evaluation->cost() >= best_ns) continue;
+    best = by_step[i].cut, best_ns = evaluation->cost();
   }
   return best.value_or(by_estimate);
 }

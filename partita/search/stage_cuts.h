@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "partita/plan/schedule.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/stages.h"
 
 namespace partita {
@@ -49,7 +49,7 @@ struct JudgeCut {
   // About how long its step takes where memory is plenty.
   std::function<std::optional<int64_t>(const StageCut&)> step_ns;
   // Its step, and what it lacks of the memory that there is.
-  std::function<std::optional<Judgement>(const StageCut&)> judged;
+  std::function<std::optional<PlanEvaluation>(const StageCut&)> evaluated;
 };
 struct CutEffort {
   int64_t most = 64;  // cuts that are compared

@@ -33,7 +33,9 @@ StageCuts beginning_at(const StageCut& cut) {
 }
 
 JudgeCut by(const std::function<int64_t(const StageCut&)>& step_ns) {
-  return {.step_ns = step_ns, .judged = [step_ns](const StageCut& cut) { return Judgement{step_ns(cut), 0}; }};
+  return {.step_ns = step_ns, .evaluated = [step_ns](const StageCut& cut) {
+            return PlanEvaluation{.step_ns = step_ns(cut), .memory_deficit = 0};
+          }};
 }
 
 // Steps that have nothing to do with each other, so that no neighbour leads to the shortest.

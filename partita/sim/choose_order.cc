@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "partita/base/begun.h"
+#include "partita/cluster/memory_deficit.h"
 #include "partita/graph/parts.h"
 #include "partita/physical/orders.h"
 #include "partita/sim/simulate.h"
@@ -191,6 +192,16 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   out.beyond_bytes = trial.beyond_bytes(i);
   if (!choosing.roughly) out.graph = left ? orders.taken(i) : orders.lowered(i);
   return out;
+}
+
+ChosenOrder choose_order_and_buckets(const Graph& graph, const Plan& plan, std::shared_ptr<const Resolved>& resolved,
+                                     const Telling& from, const Cluster& cluster, const Choosing& choosing) {
+  ChosenOrder chosen = choose_order(graph, plan, *resolved, from, cluster, choosing);
+  if (resolved->bucket_bytes == 0 || memory_deficit(chosen.peak_bytes, cluster).fits()) return chosen;
+  auto without = std::make_shared<Resolved>(*resolved);
+  without->bucket_bytes = 0;
+  resolved = std::move(without);
+  return choose_order(graph, plan, *resolved, from, cluster, choosing);
 }
 
 }  // namespace partita

@@ -7,6 +7,7 @@
 // Of large graphs not all orders are simulated, and a little more memory does not count.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -46,5 +47,10 @@ struct Choosing {
 // `resolved`: of the devices of `from`. Where all are listed, the graph is admitted; bad input where that is refused.
 ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& resolved, const Telling& from,
                          const Cluster& cluster, const Choosing& choosing = {});
+
+// The same; if the plan does not fit with gradients in buckets, `resolved` becomes one without buckets, and the order
+// is chosen again. For buckets that nobody asked for.
+ChosenOrder choose_order_and_buckets(const Graph& graph, const Plan& plan, std::shared_ptr<const Resolved>& resolved,
+                                     const Telling& from, const Cluster& cluster, const Choosing& choosing = {});
 
 }  // namespace partita

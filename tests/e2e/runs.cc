@@ -31,7 +31,7 @@ TrainReport train_as_serial(const Planned& planned, const std::string& text) {
 std::vector<int64_t> least_peak_bytes(const Planned& planned) {
   Cluster tight = planned.cluster;
   for (Device& device : tight.devices) device.memory_bytes = 1;
-  return planned_peak_bytes(planned.training, planned.plan, tight);
+  return planned_memory(planned.training, resolve(planned.training, planned.plan, tight), tight).peak_bytes;
 }
 
 void expect_planned_memory(const TrainReport& report, const Planned& planned, double part) {

@@ -17,6 +17,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/candidates.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 #include "partita/sim/choose_order.h"
@@ -48,7 +49,7 @@ void expect_cheapest(const std::string& model, const Graph& graph, const Cluster
   const Problem problem{graph, cluster};
   const SearchResult found = searched(parse_search("auto"), graph, cluster);
   ASSERT_TRUE(found.plan) << found.reason;
-  EXPECT_LE(missing_bytes(problem, *found.plan), 0);
+  EXPECT_LE(memory_deficit(problem, *found.plan), 0);
   const int64_t moved = check(graph, *found.plan, cluster).comm_bytes;
   EXPECT_LE(found.lower_bound_comm_bytes.value_or(0), moved);
   int64_t exact = -1, least = -1;
@@ -61,7 +62,7 @@ void expect_cheapest(const std::string& model, const Graph& graph, const Cluster
     } catch (const Error& e) {
       ASSERT_EQ(e.code(), ExitCode::kInfeasible) << name << ": " << e.what();
     }
-    if (!other.plan || missing_bytes(problem, *other.plan) > 0) continue;
+    if (!other.plan || memory_deficit(problem, *other.plan) > 0) continue;
     const int64_t bytes = check(graph, *other.plan, cluster).comm_bytes;
     EXPECT_LE(moved, bytes) << name;
     if (name == "exact") exact = bytes;

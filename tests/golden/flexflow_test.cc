@@ -11,8 +11,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
-#include "partita/search/judge.h"
-#include "partita/search/refine.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_starts.h"
@@ -395,7 +394,7 @@ TEST(FlexFlow, KeepsTheMemory) {
     const Graph graph = training(model);
     const Cluster ample = load_cluster("flexflow-p100", 4);
     const auto peak_of = [&](const Plan& plan) {
-      return ample.devices[0].memory_bytes + missing_bytes({.graph = graph, .cluster = ample}, plan);
+      return ample.devices[0].memory_bytes + memory_deficit({.graph = graph, .cluster = ample}, plan);
     };
     for (const char* const search : {"flexflow", "soap"})
       for (const uint64_t seed : {1, 2, 3}) {

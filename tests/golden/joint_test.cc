@@ -17,6 +17,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
+#include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/elimination.h"
 #include "partita/solver/solver.h"
@@ -205,7 +206,7 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
         };
         auto expect_there = [&](const solver::Assignment& values) {
           const Plan plan = plan_of(*joint, graph, values);
-          const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster);
+          const std::vector<int64_t> peaks = planned_memory(graph, resolve(graph, plan, cluster), cluster).peak_bytes;
           const int64_t planned = *std::max_element(peaks.begin(), peaks.begin() + devices);
           EXPECT_LE(counted(values), planned);
           least = std::min(least, static_cast<double>(counted(values)) / static_cast<double>(planned));

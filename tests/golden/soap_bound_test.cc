@@ -10,7 +10,7 @@
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
-#include "partita/search/refine.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/search_text.h"
 #include "partita/search/soap_judge.h"
 #include "partita/search/soap_optimum.h"
@@ -40,7 +40,7 @@ int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostM
   std::vector<int64_t> numbers(space.units.size(), 0);
   int64_t best = std::numeric_limits<int64_t>::max();
   const auto look = [&](int64_t ns) {
-    if (ns < best && (!fitting || missing_bytes(problem, tasks.plan(numbers, "all")) <= 0)) best = ns;
+    if (ns < best && (!fitting || memory_deficit(problem, tasks.plan(numbers, "all")) <= 0)) best = ns;
   };
   look(*judge.ns(tasks.propose(units_of(numbers))));
   for (;;) {
@@ -204,7 +204,7 @@ TEST(SoapOptimum, IsOfPlansThatFit) {
   const SoapSpace space = soap_space(problem, {});
   const SoapOptimum best = soap_optimum(problem, space, cost, INT64_MAX);
   const SoapTasks tasks(problem, cost, space);
-  const int64_t room = -missing_bytes(problem, tasks.plan(best.numbers, "exact"));
+  const int64_t room = -memory_deficit(problem, tasks.plan(best.numbers, "exact"));
   for (Device& device : cluster.devices) device.memory_bytes -= room + 1;
   EXPECT_GT(least_of_all(problem, space, cost, true), best.ns);
   expect_optimum(model, cluster, "soap?exact=yes", SoapGranularity::kUnit);

@@ -9,7 +9,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
-#include "partita/search/judge.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/soap_starts.h"
 #include "partita/sim/local_tasks.h"
 #include "tests/golden/soap_draws.h"

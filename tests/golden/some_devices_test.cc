@@ -12,7 +12,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/physical/few.h"
 #include "partita/pipeline.h"
-#include "partita/search/refine.h"
+#include "partita/search/evaluate.h"
 #include "partita/search/search_text.h"
 #include "partita/sim/simulate.h"
 
@@ -33,9 +33,9 @@ void look_at(const std::string& model, const std::string& cluster_name, const st
   const SearchResult found =
       choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {.steps = 20}, rng);
   ASSERT_TRUE(found.plan) << found.reason;
-  const std::vector<int64_t> whole = planned_peak_bytes(graph, *found.plan, cluster);
+  const std::vector<int64_t> whole = planned_memory(graph, resolve(graph, *found.plan, cluster), cluster).peak_bytes;
   for (int d = 0; d < cluster.compute_count; ++d) {
-    const std::vector<int64_t> some = planned_peak_bytes(graph, *found.plan, cluster, {DeviceId(d)});
+    const std::vector<int64_t> some = evaluate_memory(graph, *found.plan, cluster, {}, {DeviceId(d)}).peak_bytes;
     for (int other = 0; other < cluster.compute_count; ++other)
       EXPECT_TRUE(other == d || some[static_cast<size_t>(other)] == 0);
     const int64_t alone = some[static_cast<size_t>(d)], all = whole[static_cast<size_t>(d)];
@@ -148,7 +148,7 @@ TEST(SomeDevices, TellWhatManyMicroBatchesTake) {
       EXPECT_EQ(stage.time.step_ns(), told.step_ns());
     }
     std::printf("\n");
-    EXPECT_NEAR(static_cast<double>(missing_bytes(p.training, p.plan, p.cluster)),
+    EXPECT_NEAR(static_cast<double>(*evaluate_memory(p.training, p.plan, p.cluster).memory_deficit),
                 static_cast<double>(p.least_memory_bytes() - p.cluster.devices[0].memory_bytes),
                 0.03 * static_cast<double>(p.least_memory_bytes()));
   }
@@ -178,7 +178,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   const Problem problem{large.training, large.cluster};
   const int64_t least = large.least_memory_bytes();
   EXPECT_LE(least, large.peak_memory_bytes());
-  EXPECT_EQ(missing_bytes(problem, large.plan), least - large.cluster.devices[0].memory_bytes);
+  EXPECT_EQ(memory_deficit(problem, large.plan), least - large.cluster.devices[0].memory_bytes);
   try {
     lower(large.training, large.plan, large.cluster);
     FAIL() << "lowered";

@@ -1,0 +1,31 @@
+// Evaluates plans for a search, by the problem's objective.
+//
+// Example: a data parallel plan on two devices has 64 bytes of gradients. For Objective::kComm its cost is the
+// 2(p-1) |T| = 128 bytes of the all-reduce, and cost_text() says "128 B". For kTime it is the ns of a simulated step.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "partita/base/error.h"
+#include "partita/search/search.h"
+#include "partita/sim/plan_evaluation.h"
+
+namespace partita {
+
+// comm: the bytes alone (evaluate_bytes()). time: the step, with its memory (evaluate_step()). Throws where the watch
+// ends.
+PlanEvaluation evaluate(const Problem& problem, const Plan& plan, const Watch& watch = {});
+// evaluate_step(), whatever the objective is.
+PlanEvaluation evaluate_in_time(const Problem& problem, const Plan& plan, const Watch& watch = {});
+// The deficit of evaluate_memory(), in bytes; at most 0: the plan fits.
+int64_t memory_deficit(const Problem& problem, const Plan& plan, const Watch& watch = {});
+
+// The cost of evaluate(): bytes, or the ns of the step.
+int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch = {});
+
+// Its budget has ended, or it was interrupted.
+bool is_end(const Error& error);
+// "123 B", "4.5 MB"; "1.23 us".
+std::string cost_text(const Problem& problem, int64_t cost);
+
+}  // namespace partita
