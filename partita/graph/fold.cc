@@ -44,8 +44,9 @@ Graph without(const Graph& graph, const std::vector<bool>& ops_gone, const std::
 
 }  // namespace
 
-// Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. Constants
-// that nothing reads any more are dropped, those that the graph gives back are kept.
+// Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. An op that is
+// another one in evaluation is kept: batch norm of a constant reads its running statistics there. Constants that nothing
+// reads any more are dropped, those that the graph gives back are kept.
 Graph fold_constants(const Graph& graph) {
   std::map<TensorId, tdl::Array> known;
   std::vector<bool> folded(graph.ops.size());
@@ -53,7 +54,8 @@ Graph fold_constants(const Graph& graph) {
     if (graph.tensors[i].role == Role::kConstant) known[TensorId(i)] = to_array(*graph.tensors[i].values);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    if (op.phase != Phase::kForward ||
+    const OpDefinition* definition = graph.registry->find(op.definition);
+    if (op.phase != Phase::kForward || (definition && definition->evaluation) ||
         !std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return known.contains(t); }))
       continue;
     std::vector<tdl::Array> operands;

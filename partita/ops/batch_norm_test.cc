@@ -36,6 +36,27 @@ std::vector<double> drawn(int64_t count) {
   return numbers;
 }
 
+// A constant's own mean is not the running mean, which evaluation reads: the norm is no constant.
+TEST(BatchNorm, OfAConstantIsNotComputedBeforehand) {
+  GraphBuilder build("norm", standard_ops());
+  const auto constant = [&](const char* name, std::vector<double> values) {
+    const Shape shape = name == std::string("x") ? Shape{2, 1} : Shape{1};
+    return build.constant(name, {.dtype = DType::kFloat64, .shape = shape, .real = std::move(values)});
+  };
+  const TensorId x = constant("x", {1, 3}), w = constant("w", {2}), b = constant("b", {5});
+  const TensorId mean = build.state("mean", {1}, 0, DType::kFloat64),
+                 variance = build.state("variance", {1}, 1, DType::kFloat64);
+  const TensorId y = batch_norm_training(build, x, w, b, mean, variance, 1e-5, 0.1, "norm");
+  const Graph evaluation = evaluation_graph(fold_constants(build.finish({y})));
+  const auto id = [&](const char* name) { return evaluation.find_tensor(name); };
+  std::map<TensorId, tdl::Array> values{{id("mean"), tdl::real_array({1}, {1})},
+                                        {id("variance"), tdl::real_array({1}, {4 - 1e-5})}};
+  reference_run(evaluation, values);
+  EXPECT_EQ(values.at(evaluation.outputs[0]).reals.size(), 2u);
+  EXPECT_NEAR(values.at(evaluation.outputs[0]).reals[0], 5, 1e-12);
+  EXPECT_NEAR(values.at(evaluation.outputs[0]).reals[1], 7, 1e-12);  // (x - 1) / 2 * 2 + 5
+}
+
 struct Result {
   std::vector<double> y, mean, variance;
 };

@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Files, Cases,
                                            "least_integers", "left_out", "relu6_functional", "resize_scale_0_7",
                                            "resize_uint8", "output_is_input", "reduce_log_sum_noop",
                                            "reduce_log_sum_exp_scalar", "other_outputs", "batch_norm_twice",
-                                           "resize_by_scales", "over_nothing"),
+                                           "resize_by_scales", "over_nothing", "norm_of_constant"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
