@@ -17,6 +17,7 @@
 #include "partita/physical/few.h"
 #include "partita/physical/for_stages.h"
 #include "partita/physical/shortage.h"
+#include "partita/plan/pin_error.h"
 #include "partita/printed.h"
 #include "partita/sim/choose_order.h"
 #include "partita/sim/simulate.h"
@@ -157,12 +158,11 @@ WithBatch with_batch(const Request& request) {
   };
 }
 
-// What a search says of pins names their file.
+// What is wrong with a pin is said with the file of pins.
 template <typename Search>
 SearchResult naming_pins(const Request& request, const Search& search) try {
   return search();
-} catch (const Error& error) {
-  if (error.code() != ExitCode::kBadInput || !std::string_view(error.what()).starts_with("pins: ")) throw;
+} catch (const PinError& error) {
   fail("{}: {}", request.pin_file, error.what());
 }
 

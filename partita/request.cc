@@ -12,6 +12,7 @@
 #include "partita/in_file.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
+#include "partita/plan/pin_error.h"
 #include "partita/profile/profile.h"
 #include "partita/search/pipeline.h"
 
@@ -171,10 +172,10 @@ void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& gr
       entry.sharing ? entry.sharing({.graph = graph, .cluster = cluster, .options = choice.options}).stages : 1;
   const int count = ranks > 1 ? ranks * pipeline_of(choice.options).virtual_stages : 1;
   if (*stages.rbegin() < count) return;
-  fail("pins: op '{}' is pinned to stage {}, and plans of search '{}' have {}; {}", graph.op(last).name,
-       *stages.rbegin(), text_of(choice), count == 1 ? "no stages" : fmt::format("stages 0 to {}", count - 1),
-       count == 1 ? "leave 'stage' out, or take a search that makes stages, such as pipeline"
-                  : "pin it to one of these, or take a search with more");
+  fail_pin("op '{}' is pinned to stage {}, and plans of search '{}' have {}; {}", graph.op(last).name, *stages.rbegin(),
+           text_of(choice), count == 1 ? "no stages" : fmt::format("stages 0 to {}", count - 1),
+           count == 1 ? "leave 'stage' out, or take a search that makes stages, such as pipeline"
+                      : "pin it to one of these, or take a search with more");
 }
 
 std::shared_ptr<const OpRegistry> registry_for(const Request& request) {

@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/graph/parts.h"
+#include "partita/plan/pin_error.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
@@ -322,9 +323,9 @@ void check_device_type(const Op& op, DeviceType type, const Mesh& mesh, const Cl
   for (DeviceId d : mesh.devices) {
     const bool host = cluster.device(d).host == d;
     if (type == DeviceType::kCpu ? !host : d.value >= cluster.compute_count)
-      fail("pins: op '{}' is pinned on device {}, '{}', which {}", op.name, d.value, cluster.device(d).name,
-           type == DeviceType::kCpu ? "is no CPU, and its device type is cpu"
-                                    : "is a host: give it the device type cpu");
+      fail_pin("op '{}' is pinned on device {}, '{}', which {}", op.name, d.value, cluster.device(d).name,
+               type == DeviceType::kCpu ? "is no CPU, and its device type is cpu"
+                                        : "is a host: give it the device type cpu");
   }
 }
 
@@ -334,7 +335,7 @@ void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster) {
   Mesh last;
   DerivationCache cache;
   for (const auto& [id, choice] : pins.ops) {
-    if (id.index() >= graph.ops.size()) fail("pins: op {} is unknown", id.value);
+    if (id.index() >= graph.ops.size()) fail_pin("op {} is unknown", id.value);
     const Op& op = graph.op(id);
     check_op("pins", op, choice, cluster, last);
     if (!cache.get(op.bound, choice.mesh.extents, choice.strategies)) refuse_strategies("pins", op, choice);

@@ -10,6 +10,7 @@
 #include "partita/base/json_append.h"
 #include "partita/base/json_fields.h"
 #include "partita/graph/name_index.h"
+#include "partita/plan/pin_error.h"
 
 namespace partita {
 
@@ -375,10 +376,10 @@ std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph, const
     return ops;
   };
   if (!is_pattern(name, names))
-    fail("pins: op '{}' is not in model '{}'{}", name, graph.name,
-         like(name + ".*").empty() ? "" : fmt::format("; '{}.*' names the ops of that layer", name));
+    fail_pin("op '{}' is not in model '{}'{}", name, graph.name,
+             like(name + ".*").empty() ? "" : fmt::format("; '{}.*' names the ops of that layer", name));
   std::vector<OpId> ops = like(name);
-  if (ops.empty()) fail("pins: no op of model '{}' is named like '{}'", graph.name, name);
+  if (ops.empty()) fail_pin("no op of model '{}' is named like '{}'", graph.name, name);
   return ops;
 }
 
@@ -394,8 +395,8 @@ auto read_by_op(const Json& object, const Graph& graph, const NameIndex& names, 
       for (OpId id : ops_of_pins(name, graph, names)) {
         const auto [known, fresh] = values.try_emplace(id, value);
         if (patterns && !fresh && !(known->second == value))
-          fail("pins: op '{}' is pinned in two ways, by '{}' and by '{}'; pin it by its own name, which counts more",
-               graph.op(id).name, pattern_of.at(id), name);
+          fail_pin("op '{}' is pinned in two ways, by '{}' and by '{}'; pin it by its own name, which counts more",
+                   graph.op(id).name, pattern_of.at(id), name);
         known->second = value;
         pattern_of.try_emplace(id, name);
       }
@@ -409,7 +410,7 @@ void read_device_types(Fields& in, const Graph& graph, const NameIndex& names, P
       read_by_op(in.object("device_types"), graph, names, [](const std::string& name, const Json& value) {
         const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
         const auto type = device_type_of(text);
-        if (!type) fail("pins: op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
+        if (!type) fail_pin("op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
         return *type;
       });
 }
@@ -419,16 +420,16 @@ void read_colocation(Fields& in, const Graph& graph, const NameIndex& names, Pin
   if (!in.optional("colocation")) return;
   std::map<OpId, std::string> by_name;
   for (const auto& [group, members] : in.object("colocation").items()) {
-    if (group.empty()) fail("pins: a colocation group has a name");
-    if (!members.is_array()) fail("pins: colocation group '{}' is a list of ops", group);
+    if (group.empty()) fail_pin("a colocation group has a name");
+    if (!members.is_array()) fail_pin("colocation group '{}' is a list of ops", group);
     for (const Json& json : members) {
-      if (!json.is_string()) fail("pins: colocation group '{}' is a list of ops; {} is no name", group, json.dump());
+      if (!json.is_string()) fail_pin("colocation group '{}' is a list of ops; {} is no name", group, json.dump());
       const std::string name = json.get<std::string>();
       if (is_pattern(name, names)) continue;
       for (OpId id : ops_of_pins(name, graph, names))
         if (const auto [known, fresh] = by_name.emplace(id, group); !fresh && known->second != group)
-          fail("pins: op '{}' is in two colocation groups, '{}' and '{}'; take it out of one, or make one of the two",
-               name, known->second, group);
+          fail_pin("op '{}' is in two colocation groups, '{}' and '{}'; take it out of one, or make one of the two",
+                   name, known->second, group);
     }
   }
   pins.colocation = by_name;
@@ -438,8 +439,8 @@ void read_colocation(Fields& in, const Graph& graph, const NameIndex& names, Pin
       for (OpId id : ops_of_pins(name, graph, names))
         if (const auto [known, fresh] = pins.colocation.emplace(id, group);
             !fresh && known->second != group && !by_name.contains(id))
-          fail(
-              "pins: op '{}' is in two colocation groups, '{}' and '{}' by '{}'; name it in one of them by its own "
+          fail_pin(
+              "op '{}' is in two colocation groups, '{}' and '{}' by '{}'; name it in one of them by its own "
               "name, which counts more than names with stars",
               graph.op(id).name, known->second, group, name);
     }
@@ -469,14 +470,14 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   if (in.optional("kept"))
     for (const auto& [name, value] : in.object("kept").items()) {
       TensorId id = names.find_tensor(name);
-      if (!id.valid()) fail("pins: tensor '{}' is not in model '{}'", name, graph.name);
+      if (!id.valid()) fail_pin("tensor '{}' is not in model '{}'", name, graph.name);
       pins.kept[id] = read_placement(value, meshes, fmt::format("pins: tensor '{}'", name));
     }
   read_device_types(in, graph, names, pins);
   read_colocation(in, graph, names, pins);
   in.done();
   if (pins.ops.empty() && pins.kept.empty() && pins.device_types.empty() && pins.colocation.empty())
-    fail("pins: none of 'ops', 'kept', 'device_types' and 'colocation' pins anything");
+    fail_pin("none of 'ops', 'kept', 'device_types' and 'colocation' pins anything");
   return pins;
 }
 

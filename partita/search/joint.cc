@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/base/prime_factors.h"
 #include "partita/base/threads.h"
+#include "partita/plan/pin_error.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/joint_readers.h"
 #include "partita/search/joint_uses.h"
@@ -116,8 +117,8 @@ void fill_pinned(const Building& building, const TableMaking& making, TensorId i
                  TensorTables& tables) {
   const Placement& pin = building.problem.pins.kept.at(id);
   if (pin.mesh != making.mesh)
-    fail("pins: tensor '{}': exact splits over mesh {}, the pin has {}", building.graph.tensor(id).name,
-         to_string(making.mesh), to_string(pin.mesh));
+    fail_pin("tensor '{}': exact splits over mesh {}, the pin has {}", building.graph.tensor(id).name,
+             to_string(making.mesh), to_string(pin.mesh));
   tables.tensors = 1;
   fill_tensor_tables(making, kind, &pin, building.costs, tables);
 }

@@ -9,6 +9,7 @@
 #include "partita/base/radices.h"
 #include "partita/graph/factors.h"
 #include "partita/plan/needs.h"
+#include "partita/plan/pin_error.h"
 
 namespace partita {
 
@@ -256,11 +257,11 @@ std::shared_ptr<const OpView> Cuts::pinned_view(OpId id, const CutState& state, 
   const OpChoice& pin = problem_.pins.ops.at(id);
   const std::string& name = graph_.op(id).name;
   if (pin.mesh != mesh_)
-    fail("pins: op '{}': {} cuts {} devices as mesh {}, the pin has {}", name, name_, mesh_.devices.size(),
-         to_string(mesh_), to_string(pin.mesh));
+    fail_pin("op '{}': {} cuts {} devices as mesh {}, the pin has {}", name, name_, mesh_.devices.size(),
+             to_string(mesh_), to_string(pin.mesh));
   const auto first = pin.strategies.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
   auto v = view_of(id, state, parts, {Choice(first, first + static_cast<std::ptrdiff_t>(parts.size()))});
-  if (v->aligned.empty()) fail("pins: op '{}': the pinned strategy does not exist", name);
+  if (v->aligned.empty()) fail_pin("op '{}': the pinned strategy does not exist", name);
   return v;
 }
 
@@ -270,8 +271,8 @@ std::shared_ptr<const OpView> Cuts::view_of(OpId id, const CutState& state, cons
   auto v = std::make_shared<OpView>();
   const auto before = derivations_.get(op.bound, state.extents, state.strategies[id.index()]);
   if (!before && problem_.pins.ops.contains(id))
-    fail(
-        "pins: op '{}': its strategies on the first {} mesh axes do not exist without the others, and {} cuts one axis "
+    fail_pin(
+        "op '{}': its strategies on the first {} mesh axes do not exist without the others, and {} cuts one axis "
         "after another; pin other strategies, or use another search",
         op.name, state.extents.size(), name_);
   ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
@@ -360,14 +361,14 @@ std::vector<Tiling> Cuts::pinned_tilings(TensorId id, size_t first_axis, size_t 
   const Placement& pin = problem_.pins.kept.at(id);
   const std::string& name = graph_.tensor(id).name;
   if (pin.mesh != mesh_)
-    fail("pins: tensor '{}': {} cuts the devices as mesh {}, the pin has {}", name, name_, to_string(mesh_),
-         to_string(pin.mesh));
+    fail_pin("tensor '{}': {} cuts the devices as mesh {}, the pin has {}", name, name_, to_string(mesh_),
+             to_string(pin.mesh));
   std::vector<Tiling> pinned;
   for (size_t a = 0; a < axes; ++a) {
     const Sbp& sbp = pin.sbp[first_axis + a];
     if (sbp.kind == Sbp::Kind::kPartial)
-      fail("pins: tensor '{}': {} keeps no partial values, as {}; pin it split or whole, or use another search", name,
-           name_, to_string(pin.sbp));
+      fail_pin("tensor '{}': {} keeps no partial values, as {}; pin it split or whole, or use another search", name,
+               name_, to_string(pin.sbp));
     Tiling tiling = sbp.kind == Sbp::Kind::kSplit ? sbp.sub_axis : kWhole;
     for (int axis = 0; sbp.kind == Sbp::Kind::kSplit && axis < sbp.axis; ++axis)
       tiling += static_cast<Tiling>(radices_[id.index()][axis].size());

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
 #include "partita/base/tuples.h"
+#include "partita/plan/pin_error.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/joint_costs.h"
@@ -44,12 +45,12 @@ bool add_strategy(const Making& making, const Op& op, tdl::Deriver& deriver,
 
 OpSpace pinned_space(const Making& making, const Op& op, const OpChoice& pin, JointCosts& costs) {
   if (pin.mesh != making.mesh)
-    fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(making.mesh),
-         to_string(pin.mesh));
+    fail_pin("op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(making.mesh),
+             to_string(pin.mesh));
   OpSpace space;
   tdl::Deriver deriver(*op.bound, making.mesh.extents);
   if (!add_strategy(making, op, deriver, pin.strategies, costs, space))
-    fail("pins: op '{}': the pinned strategy does not exist", op.name);
+    fail_pin("op '{}': the pinned strategy does not exist", op.name);
   return space;
 }
 

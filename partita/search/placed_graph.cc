@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/kept_gradients.h"
 #include "partita/physical/lower.h"
+#include "partita/plan/pin_error.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/search/placed_groups.h"
 #include "partita/search/replicas.h"
@@ -243,8 +244,8 @@ class Maker {
     const auto pinned = problem_.pins.ops.find(id);
     if (pinned == problem_.pins.ops.end()) return;
     if (pinned->second.mesh.devices.size() != 1)
-      fail("pins: op '{}' is pinned on {} devices; here each op runs on one", graph_.op(id).name,
-           pinned->second.mesh.devices.size());
+      fail_pin("op '{}' is pinned on {} devices; here each op runs on one", graph_.op(id).name,
+               pinned->second.mesh.devices.size());
     std::vector<int64_t>& ns = placed_.problem.ops[static_cast<size_t>(number)].ns;
     for (size_t d = 0; d < ns.size(); ++d)
       if (DeviceId(d) != pinned->second.mesh.devices[0]) ns[d] = -1;
@@ -269,8 +270,8 @@ class Maker {
         if (const TensorId old = graph_.tensor(t).replaces; old.valid() && graph_.tensor(old).role == Role::kParameter)
           why.insert(fmt::format("the update of '{}'", graph_.tensor(old).name));
     }
-    fail("pins: {}, and {}, but what is of {} runs on one device; pin both on one, or one alone", first, other,
-         fmt::join(why, ", "));
+    fail_pin("{}, and {}, but what is of {} runs on one device; pin both on one, or one alone", first, other,
+             fmt::join(why, ", "));
   }
   // A pin of one is one of its group.
   void keep_groups_together() {
@@ -379,8 +380,8 @@ bool can_be_placed(const Problem& problem) {
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
   expect_one_node(problem);
   if (!problem.pins.kept.empty())
-    fail("pins: tensor '{}' is pinned; where operations are placed whole, tensors are where these are: pin ops alone",
-         problem.graph.tensor(problem.pins.kept.begin()->first).name);
+    fail_pin("tensor '{}' is pinned; where operations are placed whole, tensors are where these are: pin ops alone",
+             problem.graph.tensor(problem.pins.kept.begin()->first).name);
   expect_small_enough(problem.graph, problem.cluster);
   watch.poll(kWhere);
   return Maker(problem, cost, watch).make();
