@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/cluster/same_type.h"
 #include "partita/graph/kept_gradients.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/pin_error.h"
@@ -45,14 +46,6 @@ Durations durations_on(const Problem& problem, const CostModel& cost, DeviceId d
   return took;
 }
 
-bool same_type(const Device& a, const Device& b) {
-  const auto figures = [](const Device& d) {
-    return std::tie(d.model, d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.efficiency, d.kernels,
-                    d.launch_overhead_us);
-  };
-  return figures(a) == figures(b);
-}
-
 class Maker {
  public:
   Maker(const Problem& problem, const CostModel& cost, const Watch& watch)
@@ -67,7 +60,7 @@ class Maker {
     next_.resize(graph_.tensors.size());
     for (int d = 0; d < cluster_.compute_count; ++d) {
       int first = 0;
-      while (!same_type(cluster_.devices[static_cast<size_t>(first)], cluster_.devices[static_cast<size_t>(d)]))
+      while (!is_same_type(cluster_.devices[static_cast<size_t>(first)], cluster_.devices[static_cast<size_t>(d)]))
         ++first;
       if (first == d) took_[d] = durations_on(problem, cost, DeviceId(d), watch);
       type_.push_back(first);

@@ -2,10 +2,10 @@
 #include "partita/search/replicas.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/cluster/same_type.h"
 #include "partita/graph/batch.h"
 #include "partita/plan/rule_planner.h"
 
@@ -24,16 +24,21 @@ Cluster own_share(const Cluster& cluster) {
 }
 
 std::vector<DeviceId> representatives(const Cluster& cluster) {
-  auto figures = [&](DeviceId id) {
-    const Device& d = cluster.device(id);
-    return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency, d.kernels,
-                      d.launch_overhead_us, cluster.bandwidth(d.host, id), cluster.latency_us(d.host, id),
-                      cluster.bandwidth(id, d.host), cluster.latency_us(id, d.host));
+  const auto to_host = [&](DeviceId id) {
+    const DeviceId host = cluster.device(id).host;
+    return std::tuple(cluster.bandwidth(host, id), cluster.latency_us(host, id), cluster.bandwidth(id, host),
+                      cluster.latency_us(id, host));
   };
-  std::map<decltype(figures(DeviceId(0))), DeviceId> first;
-  std::vector<DeviceId> result;
-  for (int d = 0; d < cluster.compute_count; ++d)
-    result.push_back(first.try_emplace(figures(DeviceId(d)), DeviceId(d)).first->second);
+  const auto is_alike = [&](DeviceId a, DeviceId b) {
+    return is_same_type(cluster.device(a), cluster.device(b)) &&
+           cluster.device(a).memory_bytes == cluster.device(b).memory_bytes && to_host(a) == to_host(b);
+  };
+  std::vector<DeviceId> first, result;
+  for (int d = 0; d < cluster.compute_count; ++d) {
+    const DeviceId id(d);
+    const auto known = std::find_if(first.begin(), first.end(), [&](DeviceId f) { return is_alike(f, id); });
+    result.push_back(known == first.end() ? first.emplace_back(id) : *known);
+  }
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "partita/cluster/same_type.h"
 #include "partita/sim/nodes.h"
 
 namespace partita {
@@ -13,13 +14,6 @@ namespace partita {
 namespace {
 
 constexpr size_t kMost = size_t{1} << 18;  // of what is remembered
-
-// All but where it is and what it is called.
-bool same_type(const Device& a, const Device& b) {
-  return a.kind == b.kind && a.model == b.model && a.peak_flops_per_s == b.peak_flops_per_s &&
-         a.memory_bandwidth_bytes_per_s == b.memory_bandwidth_bytes_per_s && a.efficiency == b.efficiency &&
-         a.kernels == b.kernels && a.launch_overhead_us == b.launch_overhead_us && a.library == b.library;
-}
 
 bool touches_float64(const Draft& draft, const Task& task) {
   for (const std::vector<Access>* accesses : {&task.reads, &task.writes})
@@ -62,7 +56,7 @@ TaskTimes::TaskTimes(const CostModel& cost, const PhysicalGraph& graph, int64_t 
   way_.resize(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
     size_t first = 0;
-    while (!same_type(devices[first], devices[d])) ++first;
+    while (!is_same_type(devices[first], devices[d])) ++first;
     device_types_.push_back(static_cast<int>(first));
   }
 }
