@@ -112,6 +112,23 @@ TEST(RandomModels, FoundByOthers) {
   EXPECT_GE(tally.trained, 15);
 }
 
+// The gradient of a slice is 0 where the slice has nothing: on a device that reads nothing of it, that is no term of
+// its own beside the sum's other terms.
+TEST(RandomModels, GradientsOfSlicesThatADeviceReadsNothingOf) {
+  const std::string from = fmt::format("{}/tests/data/cases/rnn_bias_clipped", PARTITA_SOURCE_DIR),
+                    file = fmt::format("{}/rnn_bias_clipped.onnx", folder());
+  const RandomModel model{"rnn_bias_clipped", read_file(from + "/model.onnx"), read_arrays(from + "/in.npz"),
+                          read_arrays(from + "/ref.npz")};
+  Tally tally;
+  for (const char* search : {"megatron?bucket=0", "zero", "data-parallel", "tofu"})
+    for (const char* cluster : {"local:2", "local:6"}) {
+      const RandomPair pair{0, search, cluster, "comm", "float64", "elementwise", "clipped"};
+      tally.add(try_pair(model, pair, file), commands(pair, file));
+    }
+  tally.print();
+  EXPECT_GE(tally.trained, 4);
+}
+
 // ---------------------------------------------------------------- 5,000 pairs, each model in a process of its own
 
 // What a child says of each pair: 0 bytes between the parts, a newline behind.
