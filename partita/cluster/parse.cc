@@ -114,9 +114,8 @@ Cluster load_cluster(std::string_view reference, int devices) {
   if (!leads_somewhere(file)) {
     std::vector<std::string> names;
     for (const ClusterPreset& p : cluster_presets()) names.push_back(p.name);
-    const bool several = reference.find(',') != std::string_view::npos;
     fail("cluster '{}' is neither a file that can be read nor a preset ({}){}", reference, fmt::join(names, ", "),
-         several ? "; a command takes one cluster: give each by a command of its own" : "");
+         one_cluster_hint(reference));
   }
   return parse_cluster(read_file(file, "a cluster's YAML file", kMostOfDescription), reference, devices);
 }

@@ -221,6 +221,11 @@ std::optional<std::string> fixed_preset(std::string_view name) {
 
 }  // namespace
 
+std::string one_cluster_hint(std::string_view reference) {
+  const bool several = reference.find(',') != std::string_view::npos;
+  return several ? "; a command takes one cluster: give each by a command of its own" : "";
+}
+
 std::optional<std::string> preset_text(std::string_view reference) {
   size_t colon = reference.find(':');
   std::string_view base = reference.substr(0, colon);
@@ -235,8 +240,8 @@ std::optional<std::string> preset_text(std::string_view reference) {
     std::string_view digits = reference.substr(colon + 1);
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
     if (error != std::errc() || end != digits.data() + digits.size() || count < 1 || count > kMostDevices)
-      fail("cluster '{}': '{}' is not a count from 1 to {}; write for example {}:4", reference, digits, kMostDevices,
-           base);
+      fail("cluster '{}': '{}' is not a count from 1 to {}; write for example {}:4{}", reference, digits, kMostDevices,
+           base, one_cluster_hint(reference));
   }
   if (nodes) return yaml_of(*nodes, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");

@@ -14,4 +14,7 @@ std::optional<std::string> preset_text(std::string_view reference);
 // one size only.
 std::optional<std::string> preset_of_size(std::string_view reference, int devices);
 
+// The end of a message about a reference that cannot be taken: what to do if it lists several clusters; else empty.
+std::string one_cluster_hint(std::string_view reference);
+
 }  // namespace partita

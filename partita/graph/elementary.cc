@@ -29,8 +29,8 @@ TensorId ElementaryUpdates::tensor(Value value, DType dtype) {
 }
 
 ElementaryUpdates::Value ElementaryUpdates::unary(const Formula& formula, const std::string& function, Value x) {
-  ensure(function == "sqrt", "{}: no elementary operation for {}", formula.name, function);
-  if (!x.tensor.valid()) return {std::sqrt(x.number), {}};
+  ensure(function == "sqrt" || function == "tanh", "{}: no elementary operation for {}", formula.name, function);
+  if (!x.tensor.valid()) return {function == "sqrt" ? std::sqrt(x.number) : std::tanh(x.number), {}};
   return {0, op(function, {x.tensor}, formula.name)};
 }
 

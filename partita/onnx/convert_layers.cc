@@ -214,11 +214,40 @@ Results global_pool(NodeContext& n, const char* definition) {
 constexpr std::string_view kNotTraining = "aten._native_batch_norm_legit_no_training.",
                            kTraining = "aten._native_batch_norm_legit_functional.";
 
-// Whether a batch norm has the running statistics in training too: a file of a model in training mode names other
-// functions for those that have the batch's.
+bool is_trained_norm(const Node& o) {
+  return o.operation == "BatchNormalization" &&
+         (o.target.starts_with(kTraining) || onnx_model::integer(o, "training_mode", 0) == 1);
+}
+// Dropout of a module, which draws: the module is in training mode. A call of F.dropout draws by an argument of its
+// own.
+bool is_drawing_module(const Node& o) {
+  return o.operation == "Dropout" && o.target.starts_with("aten.native_dropout.") &&
+         o.owner.find(".Dropout") != std::string::npos;
+}
+
+// Whether a batch norm has the running statistics in training too: a file of a model in training mode says of those
+// that have the batch's that they do, by their function or by training_mode. Such a file has a norm that is trained, or
+// a Dropout that draws.
 bool keeps_running_statistics(const NodeContext& n) {
-  return n.node.target.starts_with(kNotTraining) &&
-         std::ranges::any_of(n.state.model.nodes, [](const Node& o) { return o.target.starts_with(kTraining); });
+  return !is_trained_norm(n.node) && std::ranges::any_of(n.state.model.nodes, [](const Node& o) {
+    return is_trained_norm(o) || is_drawing_module(o);
+  });
+}
+
+// The older exporter does not say whether a Dropout that draws is a module's.
+void note_drawing_dropout(NodeContext& n) {
+  const auto draws = [&](const Node& o) {
+    if (o.operation != "Dropout" || !o.target.empty() || o.inputs.size() < 3) return false;
+    const auto mode = n.state.values.find(o.inputs[2]);
+    return mode != n.state.values.end() && mode->second.constant &&
+           mode->second.constant->integer == std::vector<int64_t>{1};
+  };
+  if (is_trained_norm(n.node) || std::ranges::none_of(n.state.model.nodes, draws)) return;
+  n.state.notes.push_back(fmt::format(
+      "node '{}' (BatchNormalization): it is trained with the statistics of the batch, though a Dropout of the file "
+      "draws; if the model was in training mode and this norm in eval(), PyTorch trains with the running ones: export "
+      "with dynamo=True, which says so",
+      n.node.name));
 }
 
 // A module's own batch norm follows the module's mode. What a function call does in training the file does not say.
@@ -250,6 +279,7 @@ Results batch_norm(NodeContext& n) {
   if (keeps_running_statistics(n))
     return {n.op("batch_norm_inference", {x, scale, bias, mean, variance}, {{"eps", eps}})};
   note_batch_norm_of_a_function(n);
+  note_drawing_dropout(n);
   if (std::max(n.state.normalizations[n.name(3)], n.state.normalizations[n.name(4)]) > 1) {
     n.state.why_not_trained = fmt::format(
         "node '{}' (BatchNormalization): its running statistics ('{}') are shared with another: a batch norm that is "

@@ -1,5 +1,7 @@
 // Weight updates, and what is done to gradients and learning rate before them. A result that replaces an operand is
 // written into its buffer and read by the next step. The formulas are PyTorch's.
+#include <cmath>
+
 #include "partita/base/error.h"
 #include "partita/ops/declare.h"
 
@@ -11,12 +13,26 @@ std::string decayed(const OpInstance& op) {
   return op.attributes.at("weight_decay") != 0 ? "(g[..i] + weight_decay * w[..i])" : "g[..i]";
 }
 
-// m' and v' are running means of g and of g^2, each over 1 - beta^(number of this step) without the bias to 0.
-constexpr const char* kAdam =
-    "{0}(w, g, m, v, lr, t) -> wn, mn, vn =\n"
-    "mn[..i] = beta1 * m[..i] + (1 - beta1) * {1}\n"
-    "vn[..i] = beta2 * v[..i] + (1 - beta2) * {1}^2\n"
-    "wn[..i] = {2} - lr[] / (1 - beta1^(t[] + 1)) * mn[..i] / (sqrt(vn[..i]) / sqrt(1 - beta2^(t[] + 1)) + eps)";
+// 1 - beta^(t + 1). In float32 the power rounds beta first, and the difference loses what is left of it; with
+// y = -(t + 1) log(beta) / 2 it is 1 - e^(-2y) = 2 tanh(y) / (1 + tanh(y)), which rounds once. PyTorch has it in
+// float64.
+std::string without_bias(double beta) {
+  if (beta == 0) return "1";
+  const std::string tanh = fmt::format("tanh((t[] + 1) * {:.30f})", -std::log(beta) / 2);
+  return fmt::format("(2 * {0} / (1 + {0}))", tanh);
+}
+
+// m' and v' are running means of g and of g^2, each over what takes the bias to 0 away; `decayed`: the gradient,
+// `kept`: what the update is taken from.
+std::string adam_formula(const OpInstance& op, const std::string& name, const std::string& decayed,
+                         const std::string& kept) {
+  return fmt::format(
+      "{}(w, g, m, v, lr, t) -> wn, mn, vn =\n"
+      "mn[..i] = beta1 * m[..i] + (1 - beta1) * {}\n"
+      "vn[..i] = beta2 * v[..i] + (1 - beta2) * {}^2\n"
+      "wn[..i] = {} - lr[] / {} * mn[..i] / (sqrt(vn[..i]) / sqrt({}) + eps)",
+      name, decayed, decayed, kept, without_bias(op.attributes.at("beta1")), without_bias(op.attributes.at("beta2")));
+}
 
 void declare_sgd(OpRegistry& registry) {
   declare(registry, "sgd", "w' = w - lr (g + weight_decay w)")
@@ -50,7 +66,7 @@ void declare_adam(OpRegistry& registry) {
   const DType real = DType::kFloat32;
   const std::vector<DType> dtypes{real, real, real, real, real, DType::kInt64};
   declare(registry, "adam", "Adam (Kingma and Ba, 2015); the weight decay is added to the gradient")
-      .formula([](const OpInstance& op) { return fmt::format(kAdam, "adam", decayed(op), "w[..i]"); })
+      .formula([](const OpInstance& op) { return adam_formula(op, "adam", decayed(op), "w[..i]"); })
       .attribute("beta1", 0.9)
       .attribute("beta2", 0.999)
       .attribute("eps", 1e-8)
@@ -65,7 +81,7 @@ void declare_adam(OpRegistry& registry) {
           "Adam with the weight decay apart from it (Loshchilov and Hutter, 2019): w - lr weight_decay w")
       .formula([](const OpInstance& op) {
         const bool decay = op.attributes.at("weight_decay") != 0;
-        return fmt::format(kAdam, "adamw", "g[..i]", decay ? "w[..i] * (1 - lr[] * weight_decay)" : "w[..i]");
+        return adam_formula(op, "adamw", "g[..i]", decay ? "w[..i] * (1 - lr[] * weight_decay)" : "w[..i]");
       })
       .attribute("beta1", 0.9)
       .attribute("beta2", 0.999)

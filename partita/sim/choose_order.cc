@@ -196,12 +196,15 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
 
 ChosenOrder choose_order_and_buckets(const Graph& graph, const Plan& plan, std::shared_ptr<const Resolved>& resolved,
                                      const Telling& from, const Cluster& cluster, const Choosing& choosing) {
+  const auto deficit = [&](const ChosenOrder& of) { return memory_deficit(of.peak_bytes, cluster); };
   ChosenOrder chosen = choose_order(graph, plan, *resolved, from, cluster, choosing);
-  if (resolved->bucket_bytes == 0 || memory_deficit(chosen.peak_bytes, cluster).fits()) return chosen;
+  if (resolved->bucket_bytes == 0 || deficit(chosen).fits()) return chosen;
   auto without = std::make_shared<Resolved>(*resolved);
   without->bucket_bytes = 0;
+  ChosenOrder one_by_one = choose_order(graph, plan, *without, from, cluster, choosing);
+  if (!deficit(one_by_one).fits() && deficit(chosen).bytes <= deficit(one_by_one).bytes) return chosen;
   resolved = std::move(without);
-  return choose_order(graph, plan, *resolved, from, cluster, choosing);
+  return one_by_one;
 }
 
 }  // namespace partita

@@ -48,8 +48,8 @@ struct Choosing {
 ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& resolved, const Telling& from,
                          const Cluster& cluster, const Choosing& choosing = {});
 
-// The same; if the plan does not fit with gradients in buckets, `resolved` becomes one without buckets, and the order
-// is chosen again. For buckets that nobody asked for.
+// The same; if the plan does not fit with gradients in buckets, and without them fits or lacks less, `resolved` becomes
+// one without buckets, and the order is that one's. For buckets that nobody asked for.
 ChosenOrder choose_order_and_buckets(const Graph& graph, const Plan& plan, std::shared_ptr<const Resolved>& resolved,
                                      const Telling& from, const Cluster& cluster, const Choosing& choosing = {});
 

@@ -197,14 +197,17 @@ TEST(Machine, WithTooLittleMemoryForAPartOfAutoHasThePlanOfAnother) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer reserves more";
 #endif
-  int without_a_part = 0;
-  for (int megabytes = 90; megabytes <= 180; megabytes += 4) {
+  // How much memory it takes depends on which threads are there at once.
+  constexpr int kLeast = 90, kMost = 210, kTries = 180;
+  bool without_a_part = false;
+  for (int i = 0; i < kTries && !without_a_part; ++i) {
+    const int megabytes = kLeast + 7 * i % (kMost - kLeast);
     const Outcome o = shell(fmt::format(
         "ulimit -v {}; PARTITA plan zoo:gpt2?layers=2 --batch 8 --devices 4 --max-steps 20", megabytes * 1024));
-    if (o.code == 0) without_a_part += o.err.find("the machine has too little memory for it") != std::string::npos;
+    if (o.code == 0) without_a_part = o.err.find("the machine has too little memory for it") != std::string::npos;
     else EXPECT_TRUE(o.code == 4 || o.code == 127) << o.err;
   }
-  EXPECT_GT(without_a_part, 0);
+  EXPECT_TRUE(without_a_part);
 }
 
 TEST(Machine, WithoutThreadsPlansAndSaysWhyItDoesNotRun) {
