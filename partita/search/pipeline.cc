@@ -137,6 +137,10 @@ auto if_it_can(const Judge& judge) -> std::optional<decltype(judge())> {
 
 Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster) {
+  const std::set<int> stages(stage_of_op.begin(), stage_of_op.end());
+  if (static_cast<int>(stages.size()) <= *stages.rbegin())
+    throw DoesNotApply(fmt::format("pipeline: '{}' has operations for {} of {} stages; choose fewer", graph.name,
+                                   stages.size(), *stages.rbegin() + 1));
   const RankDevices devices(cluster, ranks);
   Plan plan = inner;
   plan.paper_cost.reset();  // it is of one rank's devices

@@ -423,6 +423,16 @@ PlacementProblem with_footprints(const PlacedGraph& placed) {
   return p;
 }
 
+// Inputs that no operation reads, which the problem has not: a step brings them to where the plan keeps them.
+void add_unread_inputs(const Problem& problem, Plan& plan) {
+  const auto read_by = readers(problem.graph);
+  for (const TensorId id : problem.graph.inputs) {
+    if (!read_by[id.index()].empty()) continue;
+    for (const DeviceId d : plan.kept.at(id).mesh.devices)
+      if (problem.cluster.device(d).host != d) plan.transfers->push_back({id, d, OpId()});
+  }
+}
+
 Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSchedule& schedule, bool keeps_order,
              std::string_view search) {
   const Graph& graph = problem.graph;
@@ -445,6 +455,7 @@ Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSche
   for (const PlacedTransfer& t : schedule.transfers)
     plan.transfers->push_back(
         {placed.value[static_cast<size_t>(t.value)], DeviceId(t.to), first_reader(graph, placed, schedule, t)});
+  add_unread_inputs(problem, plan);
   return plan;
 }
 

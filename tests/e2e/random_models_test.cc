@@ -93,40 +93,53 @@ TEST(RandomModels, ThirtyPairsOfTheZoo) {
   EXPECT_GE(tally.trained, 15);
 }
 
+// A model of tests/data/cases under these pairs; `model` of a pair is not looked at.
+Tally tried(const std::string& name, const std::vector<RandomPair>& pairs) {
+  const std::string from = fmt::format("{}/tests/data/cases/{}", PARTITA_SOURCE_DIR, name),
+                    file = fmt::format("{}/{}.onnx", folder(), name);
+  const RandomModel model{name, read_file(from + "/model.onnx"), read_arrays(from + "/in.npz"),
+                          read_arrays(from + "/ref.npz")};
+  Tally tally;
+  for (const RandomPair& pair : pairs) tally.add(try_pair(model, pair, file), commands(pair, file));
+  tally.print();
+  return tally;
+}
+
 // Parameters without a gradient; digits of extent 1 (groups of one input channel); a product of parts that becomes a
 // sum of parts.
 TEST(RandomModels, FoundByOthers) {
-  Tally tally;
-  for (const char* name : {"no_gradient_cumsum", "no_gradient_7_devices", "grouped_conv1d", "prod_gemm_add"}) {
-    const std::string from = fmt::format("{}/tests/data/cases/{}", PARTITA_SOURCE_DIR, name),
-                      file = fmt::format("{}/{}.onnx", folder(), name);
-    const RandomModel model{name, read_file(from + "/model.onnx"), read_arrays(from + "/in.npz"),
-                            read_arrays(from + "/ref.npz")};
-    for (const char* search : {"auto", "tofu", "icml18", "equal-chop", "zero", "model-parallel", "owt", "exact"})
-      for (const char* cluster : {"local:2", "local:7"}) {
-        const RandomPair pair{0, search, cluster, "comm", "float64", "mse", "sgd"};
-        tally.add(try_pair(model, pair, file), commands(pair, file));
-      }
-  }
-  tally.print();
-  EXPECT_GE(tally.trained, 15);
+  std::vector<RandomPair> pairs;
+  for (const char* search : {"auto", "tofu", "icml18", "equal-chop", "zero", "model-parallel", "owt", "exact"})
+    for (const char* cluster : {"local:2", "local:7"})
+      pairs.push_back({0, search, cluster, "comm", "float64", "mse", "sgd"});
+  int trained = 0;
+  for (const char* name : {"no_gradient_cumsum", "no_gradient_7_devices", "grouped_conv1d", "prod_gemm_add"})
+    trained += tried(name, pairs).trained;
+  EXPECT_GE(trained, 15);
 }
 
 // The gradient of a slice is 0 where the slice has nothing: on a device that reads nothing of it, that is no term of
 // its own beside the sum's other terms.
 TEST(RandomModels, GradientsOfSlicesThatADeviceReadsNothingOf) {
-  const std::string from = fmt::format("{}/tests/data/cases/rnn_bias_clipped", PARTITA_SOURCE_DIR),
-                    file = fmt::format("{}/rnn_bias_clipped.onnx", folder());
-  const RandomModel model{"rnn_bias_clipped", read_file(from + "/model.onnx"), read_arrays(from + "/in.npz"),
-                          read_arrays(from + "/ref.npz")};
-  Tally tally;
+  std::vector<RandomPair> pairs;
   for (const char* search : {"megatron?bucket=0", "zero", "data-parallel", "tofu"})
-    for (const char* cluster : {"local:2", "local:6"}) {
-      const RandomPair pair{0, search, cluster, "comm", "float64", "elementwise", "clipped"};
-      tally.add(try_pair(model, pair, file), commands(pair, file));
-    }
-  tally.print();
-  EXPECT_GE(tally.trained, 4);
+    for (const char* cluster : {"local:2", "local:6"})
+      pairs.push_back({0, search, cluster, "comm", "float64", "elementwise", "clipped"});
+  EXPECT_GE(tried("rnn_bias_clipped", pairs).trained, 4);
+}
+
+// A step brings it to where the plan keeps it all the same: a kept schedule has that transfer.
+TEST(RandomModels, InputsThatNobodyReads) {
+  std::vector<RandomPair> pairs;
+  for (const char* search : {"baechi-metf?order=critical", "baechi-mtopo?order=critical", "placement", "expert"})
+    pairs.push_back({0, search, "dgx-1", "time", "float64", "elementwise", "sgd"});
+  EXPECT_GE(tried("unread_input", pairs).trained, 3);
+}
+
+// No sample reaches an operation before the last layer's: there is none for a first stage.
+TEST(RandomModels, StagesWithoutAnOperation) {
+  const Tally tally = tried("one_stage_alone", {{0, "pipeline", "local:6", "comm", "float32", "mse", "sgd"}});
+  EXPECT_EQ(tally.refused, 1);
 }
 
 // ---------------------------------------------------------------- 5,000 pairs, each model in a process of its own
