@@ -1,5 +1,9 @@
-"""Writes cases/frozen_norm: a model in training mode, as PyTorch's exporter writes it, with a batch norm that is trained, one that is in eval(), and
-a function batch_norm(training=False), and three steps of SGD in float64. Needs torch, onnx and onnxscript.
+"""Writes cases/frozen_norm, frozen_norm_older and frozen_norm_dropout: models in training mode, as PyTorch's exporters write them, and three steps
+of SGD in float64. Needs torch, onnx and onnxscript.
+
+frozen_norm          a batch norm that is trained, one that is in eval(), and a function batch_norm(training=False)
+frozen_norm_older    one that is trained and one in eval(), by the exporter of dynamo=False
+frozen_norm_dropout  all in eval(), beside a Dropout that draws (and drops nothing)
 
     python tests/data/make_frozen_norm.py
 """
@@ -25,15 +29,28 @@ class Model(torch.nn.Module):
         return self.second(F.batch_norm(y, c.running_mean, c.running_var, c.weight, c.bias, training=False))
 
 
-def main():
-    torch.manual_seed(7)
-    model = Model()
-    for norm in (model.frozen, model.called):
+class Norms(torch.nn.Module):
+    def __init__(self, between):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+        self.other, self.frozen, self.between = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4), between
+
+    def forward(self, x):
+        return self.second(self.frozen(self.between(self.other(self.first(x)))))
+
+
+def export_older(model, x, folder):
+    folder.mkdir(exist_ok=True)
+    torch.onnx.export(model, (x,), folder / "model.onnx", dynamo=False, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+                      input_names=["x"], output_names=["y"])
+
+
+def write(name, model, frozen, exporter):
+    """Norms of `frozen` have other running statistics than a new one's."""
+    for norm in frozen:
         norm.running_mean.uniform_(-1, 1), norm.running_var.uniform_(0.5, 2)
-    model.train()
-    model.frozen.eval()
-    folder, x = Path(__file__).with_name("cases") / "frozen_norm", torch.randn(6, 3)
-    export(model, x, folder)
+    folder, x = Path(__file__).with_name("cases") / name, torch.randn(6, 3)
+    exporter(model, x, folder)
     labels = torch.randn(6, 2)
     model.double()
     optimizer, losses = torch.optim.SGD(model.parameters(), LR), []
@@ -43,9 +60,22 @@ def main():
         loss.backward()
         losses.append(loss.item())
         optimizer.step()
-    print("losses", losses)
+    print(name, "losses", losses)
     np.savez_compressed(folder / "in.npz", x=x.numpy(), labels=labels.numpy())
     np.savez_compressed(folder / "ref.npz", losses=np.array(losses), **{n: p.detach().numpy() for n, p in model.named_parameters()})
+
+
+def main():
+    torch.manual_seed(7)
+    model = Model().train()
+    model.frozen.eval()
+    write("frozen_norm", model, [model.frozen, model.called], export)
+    older = Norms(torch.nn.Identity()).train()
+    older.frozen.eval()
+    write("frozen_norm_older", older, [older.frozen], export_older)
+    dropout = Norms(torch.nn.Dropout(1e-12)).train()
+    dropout.other.eval(), dropout.frozen.eval()
+    write("frozen_norm_dropout", dropout, [dropout.other, dropout.frozen], export)
 
 
 if __name__ == "__main__":

@@ -148,7 +148,8 @@ TEST_P(CaseTraining, IsPyTorchs) {
 INSTANTIATE_TEST_SUITE_P(Files, CaseTraining,
                          ::testing::Values(Trained{"elu_at_zero", 0.1}, Trained{"norm_of_zero_row", 0.1},
                                            Trained{"normalize_padding_rows", 0.001}, Trained{"functions_at_kinks", 5},
-                                           Trained{"frozen_norm", 0.1}),
+                                           Trained{"frozen_norm", 0.1}, Trained{"frozen_norm_older", 0.1},
+                                           Trained{"frozen_norm_dropout", 0.1}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Two steps of a model that multiplies and reduces over nothing, by every search, are those of one device.

@@ -39,6 +39,17 @@ int acts_in(const std::string& file) {
   return acts;
 }
 
+// What takes the bias of Adam's means away is near 0 for betas near 1: in float32 it keeps its digits.
+TEST(CliTrain, AdamsCorrectionsAreThoseOfFloat64) {
+  const auto last = [](const char* option, const char* dtype) {
+    return json_of({"train", "zoo:mlp?batch=4,width=4,layers=2", "--steps", "3", "--devices", "2", "--lr", "0.1",
+                    "--optimizer", option, "--dtype", dtype})["loss_last"]
+        .get<double>();
+  };
+  for (const char* option : {"adam?beta2=0.99999999", "adamw?beta1=0.9999999", "adam?beta1=0,beta2=0"})
+    EXPECT_NEAR(last(option, "float32"), last(option, "float64"), 1e-5) << option;
+}
+
 TEST(CliTrain, FromAModelAndFromItsPlan) {
   const std::string plan = scratch("plan.json"), log = scratch("log.jsonl"), other = scratch("other.jsonl"),
                     trace = scratch("trace.json");

@@ -28,10 +28,14 @@ TrainReport train_as_serial(const Planned& planned, const std::string& text) {
   return report;
 }
 
+// In the order of least memory, by device; no more than in the order that runs.
 std::vector<int64_t> least_peak_bytes(const Planned& planned) {
   Cluster tight = planned.cluster;
   for (Device& device : tight.devices) device.memory_bytes = 1;
-  return planned_memory(planned.training, resolve(planned.training, planned.plan, tight), tight).peak_bytes;
+  std::vector<int64_t> least =
+      planned_memory(planned.training, resolve(planned.training, planned.plan, tight), tight).peak_bytes;
+  for (std::size_t d = 0; d < least.size(); ++d) least[d] = std::min(least[d], planned.physical.peak_bytes[d]);
+  return least;
 }
 
 void expect_planned_memory(const TrainReport& report, const Planned& planned, double part) {

@@ -188,7 +188,7 @@ FragmentPtr RandomTaskGraph::op_fragment(int op, const Configuration& configurat
     add_task(*fragment, work_ns / parts + pick(3, {seed_, of, static_cast<uint64_t>(i)}) + 1, static_cast<uint64_t>(i),
              0, {queue(device)});
     together.push_back(queue(recipe_.devices + device));
-    if (configuration.reduces) edges.edges.insert({{0, i}, {0, parts}});
+    if (configuration.reduces) edges.edges.insert({TaskOf{0, i}, TaskOf{0, parts}});
   }
   if (configuration.reduces) add_task(*fragment, 5 + pick(20, {seed_, of}), uint64_t{1} << 20, 0, together);
   sum_loads(*fragment);
@@ -257,7 +257,7 @@ FragmentPtr RandomTaskGraph::make_tensor_fragment(int slot, const std::vector<in
                    operand << 36 | static_cast<uint64_t>(j) << 18 | static_cast<uint64_t>(i), party, {link(from, to)});
           if (source.party >= 0) edges.edges.insert({source, {0, transfer->second}});
         }
-        edges.edges.insert({{0, transfer->second}, {party, j}});
+        edges.edges.insert({TaskOf{0, transfer->second}, TaskOf{party, j}});
       }
   }
   sizes[0] = fragment->size();
