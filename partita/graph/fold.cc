@@ -45,8 +45,8 @@ Graph without(const Graph& graph, const std::vector<bool>& ops_gone, const std::
 }  // namespace
 
 // Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. An op that is
-// another one in evaluation is kept: batch norm of a constant reads its running statistics there. Constants that nothing
-// reads any more are dropped, those that the graph gives back are kept.
+// another one in evaluation is kept: batch norm of a constant reads its running statistics there. Constants that
+// nothing reads any more are dropped, those that the graph gives back are kept.
 Graph fold_constants(const Graph& graph) {
   std::map<TensorId, tdl::Array> known;
   std::vector<bool> folded(graph.ops.size());

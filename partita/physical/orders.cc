@@ -153,9 +153,7 @@ const PhysicalGraph& Orders::planned(size_t i) {
   return lowered_.graph;
 }
 
-bool Orders::fits(size_t i) {
-  return memory_deficit(planned(i).peak_bytes, cluster_).fits();
-}
+bool Orders::fits(size_t i) { return memory_deficit(planned(i).peak_bytes, cluster_).fits(); }
 
 bool Orders::alike(size_t i, size_t k) {
   if (i == k) return true;
