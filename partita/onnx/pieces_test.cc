@@ -49,7 +49,8 @@ Graph graph_of(const std::vector<Piece>& pieces, const std::string& target = "")
   }
   const auto folder = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_pieces_test";
   std::filesystem::create_directories(folder);
-  const std::string path = (folder / "model.onnx").string();
+  const char* test = ::testing::UnitTest::GetInstance()->current_test_info()->name();  // tests run at the same time
+  const std::string path = (folder / fmt::format("{}.onnx", test)).string();
   std::ofstream(path, std::ios::binary) << m.SerializeAsString();
   return import_onnx(path, {}, standard_ops());
 }

@@ -31,7 +31,8 @@ struct Imported {
 Imported imported(const onnx::ModelProto& m) {
   const auto folder = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_said_test";
   std::filesystem::create_directories(folder);
-  const std::string path = (folder / "model.onnx").string();
+  const char* test = ::testing::UnitTest::GetInstance()->current_test_info()->name();  // tests run at the same time
+  const std::string path = (folder / fmt::format("{}.onnx", test)).string();
   std::ofstream(path, std::ios::binary) << m.SerializeAsString();
   OnnxFindings findings;
   Imported out;

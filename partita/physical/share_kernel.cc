@@ -152,7 +152,6 @@ Share value(KernelRun& run, const tdl::Expr& e) {
       return at(run, e);
     case tdl::ExprKind::kUnary: {
       const Share x = value(run, e.args[0]);
-      if (x.zero && e.function != "neg" && e.function != "stop") return Share();
       if (!x.known || x.whole() || e.function == "stop") return x;
       if (e.function == "neg" && x.kind != tdl::Reducer::kProd) return share_of(x.weight, flipped(x.kind));
       return tdl::is_monotone(e.function) && is_extremal(x.kind) ? x : need(run, x, e.args[0]);
@@ -176,13 +175,8 @@ Share binary(KernelRun& run, const tdl::Expr& e) {
   const tdl::Expr &ex = e.args[0], &ey = e.args[1];
   Share x = value(run, ex), y = value(run, ey);
   if (!x.known || !y.known) return kUnknown;
+  if (x.whole() && y.whole()) return x;
   const std::string& op = e.function;
-  if (op == "+" || op == "-") {
-    if (y.zero) return x;
-    if (x.zero) return y;
-  }
-  if ((op == "*" && (x.zero || y.zero)) || (op == "/" && x.zero)) return kZero;
-  if (x.whole() && y.whole()) return Share();
   const tdl::Kind kind = x.kind ? x.kind : y.kind;
   const bool alike = !x.kind || !y.kind || x.kind == y.kind;
   if (op == "+" || op == "-") {
@@ -216,8 +210,6 @@ Share choice(KernelRun& run, const tdl::Expr& e) {
   const tdl::Expr &ex = e.args[1], &ey = e.args[2];
   const Share x = value(run, ex), y = value(run, ey);
   if (!x.known || !y.known) return kUnknown;
-  if (y.zero) return x;
-  if (x.zero) return y;
   const tdl::Kind kind = x.kind ? x.kind : y.kind;
   if (is_identity(ey, kind)) return x;
   if (is_identity(ex, kind)) return y;
@@ -241,11 +233,10 @@ Share root(KernelRun& run) {
     return share_of(0, body.reducer);
   const bool extremal = is_extremal(body.reducer);
   uint64_t weight = 0;
-  bool known = true, zero = body.reducer == tdl::Reducer::kSum;
+  bool known = true;
   each_cell(run, body.reduced, [&] {
     run.number = 0;
     Share share = value(run, body.args[0]);
-    zero &= share.zero;
     if (share.kind && share.kind != body.reducer) share = need(run, share, body.args[0]);
     known &= share.known;
     uint64_t part = extremal ? share.terms() : share.weight;
@@ -253,9 +244,7 @@ Share root(KernelRun& run) {
       part = extremal ? part & terms_in(run, i, run.cell[i]) : times(part, measure(run, i, run.cell[i]));
     weight = extremal ? weight | part : plus(weight, part);
   });
-  if (!known) return kUnknown;
-  const Share sum = share_of(weight, body.reducer);
-  return zero && sum.whole() ? kZero : sum;
+  return known ? share_of(weight, body.reducer) : kUnknown;
 }
 
 // Cells of the iteration space in which every read has one share.

@@ -22,16 +22,13 @@ uint64_t hashed(std::initializer_list<uint64_t> numbers) {
 
 Share share_of(uint64_t weight, tdl::Kind kind) {
   if (weight == (is_extremal(kind) ? kAllTerms : 1)) return Share();
-  return {weight, kind, true, false};
+  return {weight, kind, true};
 }
 
 Share combined(const std::vector<Share>& terms, tdl::Reducer reducer) {
   if (std::any_of(terms.begin(), terms.end(), [](const Share& s) { return !s.known; })) return kUnknown;
-  if (!terms.empty() && std::all_of(terms.begin(), terms.end(), [](const Share& s) { return s.zero; })) return kZero;
   uint64_t weight = 0;
-  for (const Share& s : terms)
-    if (!s.zero || reducer != tdl::Reducer::kSum)
-      weight = is_extremal(reducer) ? weight | s.terms() : plus(weight, s.weight);
+  for (const Share& s : terms) weight = is_extremal(reducer) ? weight | s.terms() : plus(weight, s.weight);
   return share_of(weight, reducer);
 }
 

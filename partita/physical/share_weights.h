@@ -39,13 +39,11 @@ struct Share {
   uint64_t weight = 1;  // under max and min the set of terms
   tdl::Kind kind;       // of what is not whole
   bool known = true;    // not if a task without a formula made it
-  bool zero = false;    // 0 wherever it is whole, since nothing was read: in sums it is as good as any term
   bool whole() const { return known && !kind; }
   uint64_t terms() const { return kind ? weight : kAllTerms; }  // under max and min
   bool operator==(const Share&) const = default;
 };
-inline const Share kUnknown{1, std::nullopt, false, false};
-inline const Share kZero{1, std::nullopt, true, true};
+inline const Share kUnknown{1, std::nullopt, false};
 
 Share share_of(uint64_t weight, tdl::Kind kind);
 Share combined(const std::vector<Share>& terms, tdl::Reducer reducer);

@@ -21,6 +21,7 @@ struct Contents {
   const PhysicalGraph& graph;
   std::vector<std::vector<Patches>> content;  // by register and use; of a carried one, what this step wrote
   std::vector<std::vector<TaskId>> writers;   // by register
+  std::set<TensorId> combined;                // tensors of which something is combined, or made to be
   std::map<TensorId, int> terms;              // of tensors that are kept as a sum
 };
 
@@ -30,14 +31,20 @@ bool combines(const Task& task) {
 }
 
 Contents empty_contents(const PhysicalGraph& graph) {
-  Contents c{graph, {}, {}, {}};
+  Contents c{graph, {}, {}, {}, {}};
   for (const Register& reg : graph.registers) {
     c.content.emplace_back(reg.carried ? 1 : static_cast<std::size_t>(reg.uses));
     if (reg.term >= 0) c.terms[reg.tensor] = std::max(c.terms[reg.tensor], reg.term + 1);
   }
   c.writers.resize(graph.registers.size());
-  for (std::size_t t = 0; t < graph.tasks.size(); ++t)
-    for (const Access& write : graph.tasks[t].writes) c.writers[write.reg.index()].push_back(TaskId(t));
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+    const Task& task = graph.tasks[t];
+    for (const Access& write : task.writes) c.writers[write.reg.index()].push_back(TaskId(t));
+    if (!combines(task)) continue;
+    for (const auto* accesses : {&task.reads, &task.writes})
+      for (const Access& access : *accesses)
+        if (graph.reg(access.reg).bytes > 0) c.combined.insert(graph.reg(access.reg).tensor);
+  }
   return c;
 }
 
@@ -174,8 +181,9 @@ std::vector<Patches> held_by_kernel(const Contents& c, const Task& task, const K
     const Shape& axes = work.bound->tensors[access.tensor].factored;
     Patches patches = read(c, task, access, act);
     if (!is_uniform(patches)) patches = over_axes(patches, reg.axes, axes);
-    // Nothing of a tensor is read: what it would give is 0, or is not looked at.
-    if (patches.empty() && reg.tensor.valid()) patches = {{Box(axes.size()), kZero}};
+    // Nothing of a tensor is read; it is known to be whole if the tensor is partial nowhere.
+    if (patches.empty() && reg.tensor.valid() && !c.combined.contains(reg.tensor))
+      patches = {{Box(axes.size()), Share()}};
     Patches& all = held[access.tensor];
     all.insert(all.end(), std::make_move_iterator(patches.begin()), std::make_move_iterator(patches.end()));
   }
@@ -188,8 +196,11 @@ void run_kernel(Contents& c, const Task& task, const KernelWork& work, int act) 
   };
   if (!work.bound) return write_all(kUnknown);
   std::vector<Patches> held = held_by_kernel(c, task, work, act);
-  const bool all_whole = std::all_of(held.begin(), held.end(), [](const Patches& patches) {
-    return std::all_of(patches.begin(), patches.end(), [](const Patch& p) { return p.share.whole() && !p.share.zero; });
+  // What an access reads nothing of, of a tensor that is partial elsewhere, is not known to be whole.
+  const bool all_whole = std::all_of(task.reads.begin(), task.reads.end(), [&](const Access& access) {
+    const Patches& patches = held[access.tensor];
+    return (!patches.empty() || !c.graph.reg(access.reg).tensor.valid()) &&
+           std::all_of(patches.begin(), patches.end(), [](const Patch& p) { return p.share.whole(); });
   });
   if (all_whole && !makes_partial(work, act)) return write_all(Share());
   const Refuse refuse = [&](int tensor) {

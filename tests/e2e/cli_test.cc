@@ -59,9 +59,9 @@ TEST(CliErrors, ValuesOutOfRange) {
       expect_error(with({command, "zoo:mlp?width=4,batch=2"}, options), 3, parts);
     };
     for (const char* value : {"-1", "nan", "inf", "-inf"}) {
-      refused({"--lr", value}, {"--lr", "from 0 on", fmt::format("not {}", value)});
-      refused({"--momentum", value}, {"--momentum", "from 0 on", fmt::format("not {}", value)});
-      refused({"--weight-decay", value}, {"--weight-decay", "from 0 on", fmt::format("not {}", value)});
+      refused({"--lr", value}, {"--lr", "from 0 to below", fmt::format("not {}", value)});
+      refused({"--momentum", value}, {"--momentum", "from 0 to below", fmt::format("not {}", value)});
+      refused({"--weight-decay", value}, {"--weight-decay", "from 0 to below", fmt::format("not {}", value)});
       refused({"--clip-norm", value}, {"--clip-norm", "above 0", fmt::format("not {}", value)});
       refused({"--loss-scale", value}, {"--loss-scale", "above 0", fmt::format("not {}", value)});
       refused({"--optimizer", fmt::format("adamw?beta2={}", value)},
