@@ -197,8 +197,8 @@ TEST(Machine, WithTooLittleMemoryForAPartOfAutoHasThePlanOfAnother) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer reserves more";
 #endif
-  // How much memory it takes depends on which threads are there at once.
-  constexpr int kLeast = 90, kMost = 210, kTries = 180;
+  // How much memory it takes depends on the system, and on which threads are there at once.
+  constexpr int kLeast = 20, kMost = 210, kTries = 190;
   bool without_a_part = false;
   for (int i = 0; i < kTries && !without_a_part; ++i) {
     const int megabytes = kLeast + 7 * i % (kMost - kLeast);
