@@ -9,12 +9,10 @@ frozen_norm_dropout  all in eval(), beside a Dropout that draws (and drops nothi
 """
 import torch
 import torch.nn.functional as F
-from make_kink_model import export
+from make_kink_model import export, train
 from pathlib import Path
 
-import numpy as np
-
-STEPS, LR = 3, 0.1
+LR = 0.1
 
 
 class Model(torch.nn.Module):
@@ -51,18 +49,7 @@ def write(name, model, frozen, exporter):
         norm.running_mean.uniform_(-1, 1), norm.running_var.uniform_(0.5, 2)
     folder, x = Path(__file__).with_name("cases") / name, torch.randn(6, 3)
     exporter(model, x, folder)
-    labels = torch.randn(6, 2)
-    model.double()
-    optimizer, losses = torch.optim.SGD(model.parameters(), LR), []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x.double()), labels.double())
-        loss.backward()
-        losses.append(loss.item())
-        optimizer.step()
-    print(name, "losses", losses)
-    np.savez_compressed(folder / "in.npz", x=x.numpy(), labels=labels.numpy())
-    np.savez_compressed(folder / "ref.npz", losses=np.array(losses), **{n: p.detach().numpy() for n, p in model.named_parameters()})
+    train(model, x, torch.randn(6, 2), folder, LR)
 
 
 def main():

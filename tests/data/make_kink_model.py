@@ -85,6 +85,21 @@ def export(model, x, folder):
     onnx.save(exported, folder / "model.onnx")
 
 
+def train(model, x, labels, folder, lr):
+    """Three steps of SGD in float64; writes what goes in, the losses and the parameters into the folder."""
+    model.double()
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr), []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x.double()), labels.double())
+        loss.backward()
+        losses.append(loss.item())
+        optimizer.step()
+    print(folder.name, "losses", losses)
+    np.savez_compressed(folder / "in.npz", x=x.numpy(), labels=labels.numpy())
+    np.savez_compressed(folder / "ref.npz", losses=np.array(losses), **{n: p.detach().numpy() for n, p in model.named_parameters()})
+
+
 def main():
     torch.manual_seed(3)
     export(RootOfZero().eval(), torch.ones(4, 3), Path(__file__).with_name("cases") / "root_of_zero")
@@ -93,18 +108,8 @@ def main():
     x = torch.tensor([1.0, 1.0, 0.5, 1.0])[:, None, None] * torch.ones(4, 3, 3)
     export(model.eval(), x, folder)
     labels = torch.randn(model(x).shape)
-    model.double()
-    optimizer, losses = torch.optim.SGD(model.parameters(), LR), []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x.double()), labels.double())
-        loss.backward()
-        losses.append(loss.item())
-        optimizer.step()
-    print("losses", losses)
+    train(model, x, labels, folder, LR)
     assert all(torch.isfinite(p).all() for p in model.parameters())
-    np.savez_compressed(folder / "in.npz", x=x.numpy(), labels=labels.numpy())
-    np.savez_compressed(folder / "ref.npz", losses=np.array(losses), **{n: p.detach().numpy() for n, p in model.named_parameters()})
 
 
 if __name__ == "__main__":
