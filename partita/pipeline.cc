@@ -385,7 +385,7 @@ CheckReport checked(Planned& p, Follow follow, const Watch& patience, const Runn
   if (follow == Follow::kAll)
     from = telling_within(p.training, p.plan, p.cluster, patience, acts_per_second(runner, p.training));
   p.typical = from.devices;
-  const Listed listed = p.typical.empty() ? nullptr : with_hosts(p.typical, p.cluster);
+  const Listed listed = with_hosts(p.typical, p.cluster);
   p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, listed));
   return listed ? check(p.training, p.plan, p.cluster) : check(p.training, p.plan, *p.resolved, p.cluster);
 }

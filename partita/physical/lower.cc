@@ -179,6 +179,7 @@ Telling of_few(const Graph& graph, const Plan& plan, const Cluster& cluster) {
 }
 
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) {
+  if (devices.empty()) return nullptr;
   std::vector<char> listed(cluster.devices.size(), 0);
   for (DeviceId d : devices) listed[d.index()] = listed[cluster.device(d).host.index()] = 1;
   return std::make_shared<const std::vector<char>>(std::move(listed));

@@ -50,7 +50,8 @@ struct Telling {
 };
 Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
-Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);  // what resolve() lists for them
+// What resolve() lists for them; null, which is all, for none.
+Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);
 // Whether each micro-batch adds memory: bytes_beyond() the few that are lowered, by device, of `more` others that add
 // what the last of these added to the peaks of `one_fewer`.
 bool grows_with_parts(const Plan& plan);

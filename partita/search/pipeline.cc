@@ -107,7 +107,7 @@ class PlanJudge {
   int64_t step_ns(const Plan& plan) const {
     const Graph graph = for_stages(problem_.graph, plan);
     const Telling from = of_few(graph, plan, roomy_);
-    Resolved resolved = resolve(graph, plan, roomy_, from.devices.empty() ? nullptr : with_hosts(from.devices, roomy_));
+    Resolved resolved = resolve(graph, plan, roomy_, with_hosts(from.devices, roomy_));
     resolved.bucket_bytes = problem_.bucket_bytes;
     return choose_order(graph, plan, resolved, from, roomy_,
                         {.unfit = Unfit::kSimulate, .watch = watch_, .roughly = roughly_})

@@ -17,14 +17,10 @@ PlanEvaluation with_deficit(std::vector<int64_t> peak_bytes, const Cluster& clus
   return out;
 }
 
-Listed with_their_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) {
-  return devices.empty() ? nullptr : with_hosts(devices, cluster);
-}
-
 // Micro-batches beyond those of `from` add what the last of these added.
 std::vector<int64_t> peaks_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const Telling& from,
                               const Watch& watch) {
-  const Resolved resolved = resolve(graph, plan, cluster, with_their_hosts(from.devices, cluster));
+  const Resolved resolved = resolve(graph, plan, cluster, with_hosts(from.devices, cluster));
   if (from.micro_batches == graph.micro_batches()) return planned_memory(graph, resolved, cluster, watch).peak_bytes;
   const auto of = [&](int parts) {
     return planned_memory(with_fewer_parts(graph, parts), with_fewer_parts(resolved, parts), cluster, watch).peak_bytes;
@@ -56,14 +52,13 @@ PlanEvaluation evaluate_step(const Graph& in_parts, const Plan& plan, const Clus
                              const Watch& watch) {
   const Graph graph = for_stages(in_parts, plan);
   const Telling from = telling(graph, plan, cluster);
-  Resolved with_buckets = resolve(graph, plan, cluster, with_their_hosts(from.devices, cluster));
+  Resolved with_buckets = resolve(graph, plan, cluster, with_hosts(from.devices, cluster));
   with_buckets.bucket_bytes = bucket_bytes;
   auto resolved = std::make_shared<const Resolved>(std::move(with_buckets));
   ChosenOrder chosen = choose_order_and_buckets(
       graph, plan, resolved, from, cluster, {.unfit = Unfit::kSimulate, .watch = watch, .patience = {}, .known = {}});
   PlanEvaluation out = with_deficit(std::move(chosen.peak_bytes), cluster);
   out.step_ns = chosen.breakdown->step_ns();
-  out.bucket_bytes = resolved->bucket_bytes;
   return out;
 }
 

@@ -21,7 +21,6 @@ struct PlanEvaluation {
   std::optional<int64_t> step_ns;         // of the simulated step; none: not asked
   std::optional<int64_t> memory_deficit;  // of the fullest device, in bytes; at most 0: it fits; none: not asked
   std::vector<int64_t> peak_bytes;        // by device; 0 of those that are not lowered; empty: not asked
-  int64_t bucket_bytes = 0;               // Plan::bucket_bytes with which the step was simulated
 
   bool fits() const { return memory_deficit.value_or(0) <= 0; }
   int64_t missing_bytes() const { return std::max<int64_t>(0, memory_deficit.value_or(0)); }

@@ -97,7 +97,7 @@ TEST(SomeDevices, TellTheStepTime) {
     Runner runner;
     const Planned p = plan_model(request, runner);
     const auto figures = [&](const std::vector<DeviceId>& devices) {
-      const Listed listed = devices.empty() ? nullptr : with_hosts(devices, p.cluster);
+      const Listed listed = with_hosts(devices, p.cluster);
       const PhysicalGraph graph = lower(p.training, resolve(p.training, p.plan, p.cluster, listed), p.cluster);
       const int64_t peak = *std::max_element(graph.peak_bytes.begin(), graph.peak_bytes.begin() + graph.compute_count);
       return std::pair(static_cast<double>(simulate(graph, CostModel(p.cluster)).step_time_ns),
