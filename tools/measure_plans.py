@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicted against measured steps on this machine: the table of docs/profile.md.
+"""Predicted against measured steps on this machine: the table of docs/reference/profile.md.
 
     tools/measure_plans.py [--partita build/release/partita] [--profile profile.json] [--all|--more|--soap|--place|--spread]
                            [--models N] [--tries N] [-o table.md]

@@ -7,7 +7,7 @@ Draws models, clusters, searches and settings from the seed, which is printed. E
 just below what the plan before needed, until nothing fits; then on a cluster file whose links have twice the bandwidth; a search that is
 no rule also with two and four times --max-steps. Plans are judged by what their search minimises: the step's time, of `auto` and
 `exact` without `--objective time` the bytes, of `exact` with it the time of all parts one after another. What is better with less is
-printed with its command. Exits 1 if there is one. (docs/plan.md)
+printed with its command. Exits 1 if there is one. (docs/reference/plan.md)
 """
 import argparse
 import json

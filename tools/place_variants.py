@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pesto's eleven models on two V100: the tables of docs/reproduction.md (Figures 5, 7 and 8, Tables 1 to 3).
+"""Pesto's eleven models on two V100: the tables of docs/reproduction/pesto.md (Figures 5, 7 and 8, Tables 1 to 3).
 
     tools/place_variants.py [--partita build/release/partita] [--seconds 60] [--only NAME,..] [--limit 0.6]
                             [--sweeps | --tables | --merges]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sets published times beside what the presets predict of them, and prints the tables of docs/cluster.md.
+"""Sets published times beside what the presets predict of them, and prints the tables of docs/reference/cluster.md.
 
     tools/predict_published.py FOLDER [build/release/partita]
 

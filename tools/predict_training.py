@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Sets published whole training steps beside the steps that Partita predicts, and prints the table of docs/training.md.
+"""Compares published training steps with predicted ones: prints the table of docs/reproduction/published-steps.md.
 
     tools/predict_training.py FOLDER [build/release/partita] [--seed N] [--most N] [--jobs N] [-o OUT.json]
                               [--device TYPE] [--constants STEP,BESIDE]
 
-FOLDER has training.csv, one training run a row (its columns: docs/training.md). A row is planned as its source says that
-it ran: model, devices, batch, micro-batches, dtype, what is recomputed, and how the model was split. Nothing is chosen by
-row, and no row has a figure of its own. The rules:
+FOLDER has training.csv, one training run a row (its columns: docs/reproduction/published-steps.md). A row is planned as
+its source says that it ran: model, devices, batch, micro-batches, dtype, what is recomputed, and how the model was split.
+Nothing is chosen by row, and no row has a figure of its own. The rules:
 
   devices    BOARDS says which preset a board is. Up to eight devices are the first of one node.
   model      MODELS says what a name means, from the model's own paper or repository.
@@ -23,8 +23,8 @@ Each row is in one of two halves, drawn by the same seed whatever --most is: a c
 judged on the second.
 
 --constants gives each device type `sustained` and `beside_collectives` by other constants than the presets have
-(docs/training.md): FLOPs of products for each byte beside the plan's, and for each that waits beside a collective. 0 is
-no loss.
+(docs/reproduction/published-steps.md): FLOPs of products for each byte beside the plan's, and for each that waits beside
+a collective. 0 is no loss.
 """
 import argparse
 import collections

@@ -5,7 +5,7 @@
     python3 profile_torch.py work.json -o profile.json             # on the machine to measure: this file and PyTorch
     partita plan MODEL --cluster C --profile profile.json          # anywhere
 
-A kernel is stages of a formula over ranges of its indices (docs/profile.md). Products, convolutions, attention, norms
+A kernel is stages of a formula over ranges of its indices (docs/reference/profile.md). Products, convolutions, attention, norms
 and so on run as the function of PyTorch that a model would call. All others are evaluated stage by stage, an operation
 of PyTorch for each operation of the formula. What profile.json has already is not timed again; Ctrl-C keeps what there
 is. --check times nothing: it compares what would be timed with the formula in float64.

@@ -1,4 +1,4 @@
-// Errors: one exception type that carries the program's exit code (docs/cli.md, "Exit codes").
+// Errors: one exception type that carries the program's exit code (docs/reference/cli.md, "Exit codes").
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>

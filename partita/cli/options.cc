@@ -199,7 +199,7 @@ void add_compare(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry&
 
 void add_predict(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "predict", "what the cost model says of measurements, and how far off it is");
-  c.add_option("TABLE", a.target, ".csv (docs/predict.md), or the printed output of nccl-tests")->required();
+  c.add_option("TABLE", a.target, ".csv (docs/reference/predict.md), or the printed output of nccl-tests")->required();
   c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`")->required();
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster");
   c.add_option("--only", a.only, "rows whose column is so, * for any text: system=HGX*")->allow_extra_args(false);

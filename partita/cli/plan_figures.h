@@ -13,7 +13,7 @@ namespace partita {
 // error ends with what would (partita/remedies.h).
 Planned plan_watched(const Request& request, Runner& runner, bool say_remedies = true);
 
-// The keys of `partita plan --json` that have a figure (docs/cli.md).
+// The keys of `partita plan --json` that have a figure (docs/reference/cli.md).
 nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
 // Whether times are nominal; with a profile, how many kernels the step has, and how many of these are estimated.
 void add_source_of_times(nlohmann::ordered_json& json, const Planned& planned);

@@ -11,7 +11,7 @@
 namespace partita {
 namespace {
 
-constexpr int64_t kLongSequence = 8192;  // the rows of longer ones are apart in docs/training.md
+constexpr int64_t kLongSequence = 8192;  // the rows of longer ones are apart in docs/reproduction/published-steps.md
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace partita {
 
 // "35 published steps of H100: 8 of 10 took 0.96 to 1.30 times what is predicted".
 std::string validation_text(const Validation& known);
-// In which way the model is unlike those of the published steps (docs/training.md), a line each; empty: in none.
+// How the model is unlike those of published steps (docs/reproduction/published-steps.md), a line each; may be empty.
 std::vector<std::string> beyond_validation(const Planned& planned);
 // A line for each device type, with the band of the step's time.
 void print_validation(const Planned& planned);

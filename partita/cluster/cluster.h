@@ -1,5 +1,5 @@
 // A cluster: devices, and the links that data moves over. It is made from a preset or from YAML: nested levels, and
-// explicit links beside them (docs/cluster.md). A value.
+// explicit links beside them (docs/reference/cluster.md). A value.
 //
 // Example: p2.8xlarge has 8 GPUs, two on each of 4 boards, and a host. Two GPUs of one board have a route of 2 links at
 // 10.5 GB/s; GPUs of two boards have one of 4 links whose narrowest has 10 GB/s.

@@ -242,7 +242,8 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:11: topology: link: unknown key 'latency_ms'; did you mean 'latency_us'?"},
       {"latency_us: 5", "speed: 5",
        "f.yaml:11: topology: link: unknown key 'speed'; known are bandwidth_gbytes_per_s, latency_us, per_device"},
-      {", latency_us: 5", "", "f.yaml:11: topology: link lacks 'latency_us'; add it (docs/cluster.md has an example)"},
+      {", latency_us: 5", "",
+       "f.yaml:11: topology: link lacks 'latency_us'; add it (docs/reference/cluster.md has an example)"},
       {"latency_us: 5", "latency_us: 5us",
        "f.yaml:11: topology: link: latency_us is '5us', which is not a number; the unit stands in the key, give only "
        "the figure"},
@@ -269,7 +270,7 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
       {"memory_gibytes: 1.5", "memory: 80GB\n    memory_gibytes: 80",
        "f.yaml:6: device type 'core': 'memory' and 'memory_gibytes' are both given; remove one"},
       {"    memory_gibytes: 1.5\n", "",
-       "f.yaml:4: device type 'core' lacks 'memory_gibytes'; add it (docs/cluster.md has an example)"},
+       "f.yaml:4: device type 'core' lacks 'memory_gibytes'; add it (docs/reference/cluster.md has an example)"},
       {"float64: 0.5", "float8: 1",
        "f.yaml:5: device type 'core': peak_tflop_per_s: unknown key 'float8'; did you mean 'float32'?"},
       {"efficiency: 0.5", "efficiency: 50",
@@ -291,7 +292,7 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
       {"efficiency: 0.5", "efficiency: 0.5\n    validation: {runs: 3, low: 2, high: 1}",
        "f.yaml:9: device type 'core': validation: low is 2, above high, 1"},
       {"efficiency: 0.5", "efficiency: 0.5\n    validation: {runs: 3, low: 2}",
-       "f.yaml:9: device type 'core': validation lacks 'high'; add it (docs/cluster.md has an example)"},
+       "f.yaml:9: device type 'core': validation lacks 'high'; add it (docs/reference/cluster.md has an example)"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {3: 0.5}",
        "f.yaml:11: device type 'core': unaligned: unknown key '3'; did you mean '2'?"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {2: 5}",
@@ -483,14 +484,14 @@ TEST(Cluster, ThousandsOfNodes) {
 }
 
 TEST(Cluster, TheExampleOfTheDocumentationIsValid) {
-  std::ifstream file(PARTITA_SOURCE_DIR "/docs/cluster.md");
+  std::ifstream file(PARTITA_SOURCE_DIR "/docs/reference/cluster.md");
   std::stringstream text;
   text << file.rdbuf();
   std::string doc = text.str();
   size_t begin = doc.find("```yaml\n");
   ASSERT_NE(begin, std::string::npos);
   begin += 8;
-  Cluster c = parse_cluster(doc.substr(begin, doc.find("```", begin) - begin), "docs/cluster.md");
+  Cluster c = parse_cluster(doc.substr(begin, doc.find("```", begin) - begin), "docs/reference/cluster.md");
   EXPECT_EQ(c.compute_count, 8);
   EXPECT_EQ(c.devices.size(), 10u);
   EXPECT_EQ(route_text(c, "node0.gpu0", "node0.gpu1"), "node0.gpu0=>node0.gpu1");

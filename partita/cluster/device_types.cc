@@ -13,7 +13,8 @@ namespace {
 int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& what) {
   const YAML::Node memory = node["memory"], gibytes = node["memory_gibytes"];
   if (memory && gibytes) r.fail_at(memory, "{}: 'memory' and 'memory_gibytes' are both given; remove one", what);
-  if (!memory && !gibytes) r.fail_at(node, "{} lacks 'memory_gibytes'; add it (docs/cluster.md has an example)", what);
+  if (!memory && !gibytes)
+    r.fail_at(node, "{} lacks 'memory_gibytes'; add it (docs/reference/cluster.md has an example)", what);
   if (memory) {
     const std::string text = memory.IsScalar() ? memory.Scalar() : "";
     const std::optional<Bytes> bytes = parse_bytes(text);

@@ -13,7 +13,8 @@ namespace {
 // launch_us, hop_us and bandwidth of rings, pairs and NVLS are fitted to published times, one set for an architecture:
 // nccl-tests on 2, 4 and 8 GPUs of HGX nodes (NVIDIA's aiconfigurator, 512 B to 512 MB; A100 with NCCL 2.27, H100 and
 // B200 with 2.23 and 2.29), 8 H100 (NVIDIA's dgxc-benchmarking, AWS's and Azure's guides, 8 B to 16 GB), and 16 H100
-// and B200 on two nodes (dstack's documentation). docs/cluster.md has the errors. NVLS begins with 5 H100 and 6 B200.
+// and B200 on two nodes (dstack's documentation). docs/reference/cluster.md has the errors. NVLS begins with 5 H100 and
+// 6 B200.
 constexpr std::string_view kAmpereLibrary = R"(
       - {algorithm: ring, protocol: LL, launch_us: 8.2, hop_us: 0.85, network_hop_us: 2.7, bandwidth: 0.025, network_bandwidth: 0.033, own_part: 0.34}
       - {algorithm: ring, protocol: LL128, launch_us: 10, hop_us: 1, network_hop_us: 4, bandwidth: 0.32, network_bandwidth: 0.42, own_part: 0.34}
@@ -139,7 +140,7 @@ std::string yaml_of(const GpuNodes& nodes, std::string_view reference, int count
   return fmt::format(
       R"(name: {}
 device_types:
-{}    collectives:  # of NCCL, fitted to published times; docs/cluster.md{}{}topology:
+{}    collectives:  # of NCCL, fitted to published times; docs/reference/cluster.md{}{}topology:
   link: {{bandwidth_gbytes_per_s: {}, latency_us: {}, per_device: true}}  # the network
   children:
     - name: node

@@ -13,10 +13,10 @@ namespace partita {
 
 // Where the figures of kernels are from (cost/kernel.h). Multiprocessors: NVIDIA's architecture white papers. Clock:
 // the one that the data sheet's peak of matrix products belongs to. reached, launch_overhead_us and fused_attention:
-// fitted to published times, and rounded; docs/cluster.md has the errors. Products in bfloat16 and float16 and
-// attention of H100, H200, B200 and A100 are NVIDIA's aiconfigurator's, beside DeepGEMM's, Azure's benchmarking guides'
-// and Stas Bekman's; memory is gpu-benches' and BabelStream's. fused_attention is of the kernel that a training step
-// has on the architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in float32 and
+// fitted to published times, and rounded; docs/reference/cluster.md has the errors. Products in bfloat16 and float16
+// and attention of H100, H200, B200 and A100 are NVIDIA's aiconfigurator's, beside DeepGEMM's, Azure's benchmarking
+// guides' and Stas Bekman's; memory is gpu-benches' and BabelStream's. fused_attention is of the kernel that a training
+// step has on the architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in float32 and
 // float64 were found for A100 and later: their parts are nominal. Capacities: PyTorch's messages when memory runs out
 // ("GPU 0 has a total capacity of 79.15 GiB").
 
@@ -95,8 +95,8 @@ constexpr Gpu a100(double sold, double capacity, double bandwidth, double memory
 }
 const Gpu kA100 = a100(80, 79.15, 2039, 0.85), kA100Of40 = a100(40, 39.59, 1555, 0.9);
 
-// Measured on an H100 (docs/cluster.md). B200 is taken to lose as much: its kernels, as Hopper's, fetch tiles by tensor
-// maps, whose rows begin at multiples of 16 bytes (CUDA driver API, cuTensorMapEncodeTiled).
+// Measured on an H100 (docs/reference/cluster.md). B200 is taken to lose as much: its kernels, as Hopper's, fetch tiles
+// by tensor maps, whose rows begin at multiples of 16 bytes (CUDA driver API, cuTensorMapEncodeTiled).
 constexpr std::string_view kHopperUnaligned = "{2: 0.17, 4: 0.3}";
 
 // NVIDIA H100 SXM5 specification: 80 GB at 3.35 TB/s; 34, 67 and, with tensor cores, 989 TFLOP/s, half of what it gives
@@ -148,7 +148,7 @@ namespace {
 // What a step has beside the kernels that a plan counts, in one figure for all devices: FLOPs of products for each byte
 // that frameworks move more than the plan (casts, gradients of norms, the loss), and for each that products wait for
 // while a collective runs beside them. In half precision; elements of float32 are twice as wide. Fitted to published
-// steps: docs/training.md.
+// steps: docs/reproduction/published-steps.md.
 constexpr double kStepFlops = 1000, kBesideFlops = 400;
 // Eight of ten published steps took so many times what was predicted by constants of other devices' steps: the least
 // low and the greatest high of a device.
@@ -192,7 +192,7 @@ std::string yaml_of(const Gpu& gpu) {
                                    {"float64", gpu.tflop_float64},
                                    {"float16", gpu.tflop_float16},
                                    {"bfloat16", gpu.tflop_bfloat16}}));
-  add("memory_gibytes", usable_gibytes(gpu), fmt::format("of {}; docs/cluster.md", gpu.sold_gibytes));
+  add("memory_gibytes", usable_gibytes(gpu), fmt::format("of {}; docs/reference/cluster.md", gpu.sold_gibytes));
   add("memory_bandwidth_gbytes_per_s", gpu.bandwidth_gbytes_per_s);
   add("efficiency", gpu.efficiency, "nominal; of what `reached` does not name");
   add("multiprocessors", gpu.multiprocessors);
@@ -205,7 +205,7 @@ std::string yaml_of(const Gpu& gpu) {
                {"memory", r.memory}}),
       gpu.reached_remark);
   if (gpu.fused_attention > 0) add("fused_attention", gpu.fused_attention);
-  add("sustained", sustained(gpu), "derived, as the next; docs/cluster.md");
+  add("sustained", sustained(gpu), "derived, as the next; docs/reference/cluster.md");
   add("beside_collectives", beside_collectives(gpu));
   if (!gpu.unaligned.empty()) add("unaligned", gpu.unaligned);
   add("launch_overhead_us", gpu.launch_overhead_us);

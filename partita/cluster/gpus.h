@@ -26,8 +26,8 @@ struct Gpu {
   double fused_attention = 0;  // 0: there is none
   std::string_view unaligned;  // empty: none
   double launch_overhead_us;
-  // Published steps of it (docs/training.md): how many, and between which multiples of the predicted time eight of ten
-  // lie. 0 and 0, for few or none: the widest band of the other devices, each predicted by constants of the others.
+  // Published steps of it (docs/reproduction/published-steps.md): how many, and the multiples of predicted times that
+  // hold eight of ten. 0 and 0, for few or none: the widest band of the other devices, each by constants of the others.
   int runs = 0;
   double low = 0, high = 0;
 };

@@ -1,5 +1,5 @@
 // What a device's collective library takes: one row for each algorithm and protocol that it has. The rows stand in the
-// cluster file, under the device type (docs/cluster.md), so that a person can set them right for a cluster.
+// cluster file, under the device type (docs/reference/cluster.md), so that a person can set them right for a cluster.
 //
 // Example: {algorithm: ring, protocol: Simple, launch_us: 20, hop_us: 1, bandwidth: 0.8} on links of 450 GB/s. An
 // all-gather of 64 MB on 8 devices has 7 hops, and each device sends 56 MB: 20 + 7 x 1 us + 56 MB / 360 GB/s = 183 us.

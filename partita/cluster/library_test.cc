@@ -69,9 +69,10 @@ TEST(Library, BadRowsAreRefusedWithLineAndRemedy) {
             "f.yaml:12: device type 'core': collectives: ring LL is given twice; remove one");
   EXPECT_EQ(error_of("      - {algorithm: rings, launch_us: 1}\n"),
             "f.yaml:11: device type 'core': a row of collectives: algorithm is 'rings'; did you mean 'ring'?");
-  EXPECT_EQ(error_of("      - {algorithm: ring}\n"),
-            "f.yaml:11: device type 'core': a row of collectives lacks 'launch_us'; add it (docs/cluster.md has an "
-            "example)");
+  EXPECT_EQ(
+      error_of("      - {algorithm: ring}\n"),
+      "f.yaml:11: device type 'core': a row of collectives lacks 'launch_us'; add it (docs/reference/cluster.md has an "
+      "example)");
   EXPECT_EQ(
       error_of("      - {algorithm: ring, launch_us: 1, bandwidth: 80}\n"),
       "f.yaml:11: device type 'core': a row of collectives: bandwidth is 80; it is a part of a link's rate, about 1 "

@@ -1,4 +1,4 @@
-// The built-in clusters, as YAML in the schema of docs/cluster.md.
+// The built-in clusters, as YAML in the schema of docs/reference/cluster.md.
 #pragma once
 #include <optional>
 #include <string>

@@ -40,7 +40,7 @@ void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
   }
   for (std::string_view key : required)
     if (!seen.count(std::string(key)))
-      r.fail_at(node, "{} lacks '{}'; add it (docs/cluster.md has an example)", what, key);
+      r.fail_at(node, "{} lacks '{}'; add it (docs/reference/cluster.md has an example)", what, key);
 }
 
 std::string read_word(const Reader& r, const YAML::Node& node, const std::string& what) {

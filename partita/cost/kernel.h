@@ -1,5 +1,5 @@
 // How long a kernel takes on a device, by its size. The device's figures are data sheets' and what large kernels reach
-// of them (docs/cluster.md); everything else here is the same for all devices, and fitted to published times.
+// of them (docs/reference/cluster.md); everything else here is the same for all devices, and fitted to published times.
 //
 // Without `multiprocessors`: launch + max(FLOPs / (peak x efficiency), bytes / (bandwidth x efficiency)), the roofline
 // (Williams et al., CACM 2009). With them, in parts of the peaks that the device reaches:

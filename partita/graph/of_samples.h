@@ -5,7 +5,7 @@
 // Example, y = x @ cast(w):     of samples: x, y, dy     of parameters: w, cast(w), d cast(w), dw, w'
 //
 // Collectives of the first wait for each other on the groups of tensor, sequence and expert parallelism, those of the
-// second on the groups of data parallelism and ZeRO (docs/PHYSICAL.md section 5.3).
+// second on the groups of data parallelism and ZeRO (docs/inside/PHYSICAL.md section 5.3).
 #pragma once
 #include <vector>
 

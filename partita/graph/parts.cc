@@ -393,7 +393,7 @@ class Analysis {
       if (out_.tensor(t).in_time == InTime::kSum && sums.empty()) sums = out_.tensor(t).name;
     const std::string why =
         sums.empty()
-            ? std::string("it mixes samples, or has them along no axis of its own (docs/TDL.md rules 10 to 18)")
+            ? std::string("it mixes samples, or has them along no axis of its own (docs/inside/TDL.md rules 10 to 18)")
             : fmt::format("it reads '{}', a sum over the whole batch, as well", sums);
     const std::string other =
         op.definition.starts_with("batch_norm")

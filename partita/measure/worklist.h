@@ -1,4 +1,4 @@
-// The list of kernels to time on hardware that is elsewhere: what tools/profile_torch.py reads (docs/profile.md).
+// The list of kernels that tools/profile_torch.py times on hardware that is elsewhere (docs/reference/profile.md).
 //
 // Example: linear of 32 x 64 x 64 is an entry with the id that a profile knows it by, the ranges of its indices, the
 // boxes that it reads and writes, and the number of its formula, whose stages are there as trees.

@@ -1,5 +1,5 @@
 // Models by Hugging Face's config.json, without their weights, with the meaning and the defaults that the transformers
-// package (5.23) gives each field. docs/huggingface.md lists them.
+// package (5.23) gives each field. docs/guide/huggingface.md lists them.
 #pragma once
 #include <map>
 #include <memory>

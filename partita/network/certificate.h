@@ -116,7 +116,7 @@ class LeafJudge {
 // claims more than it proves, or if a sum leaves 128 bits.
 std::optional<Wide> check(const Network& network, const Certificate& certificate);
 
-// JSON, of the schema docs/certificate.schema.json. Reading throws (bad input), naming the place.
+// JSON, of the schema docs/reference/certificate.schema.json. Reading throws (bad input), naming the place.
 std::string print_certificate(const Certificate& certificate);
 Certificate parse_certificate(const std::string& text, const std::string& file);
 

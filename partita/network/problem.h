@@ -1,5 +1,5 @@
 // Sharding problems in the public format of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism (IOPDDL);
-// docs/solve.md.
+// docs/reference/solve.md.
 #pragma once
 #include <string>
 

@@ -1,7 +1,8 @@
 // Attention as one operation, and rotary embeddings.
 //
 // Split on batch, heads or queries it is local; split on keys, m is P(max), l and a are P(sum), and what follows is
-// derived (docs/TDL.md). Each reducer has the guard, so that what is masked by position costs nothing and is not read.
+// derived (docs/inside/TDL.md). Each reducer has the guard, so that what is masked by position costs nothing and is not
+// read.
 #include <cmath>
 
 #include "partita/base/error.h"

@@ -180,11 +180,12 @@ TEST(BatchNormGroups, StayInOnePart) {
 
 TEST(BatchNormGroups, FewerThanPartsAreRefused) {
   for (const int64_t groups : {1, 2})
-    EXPECT_EQ(error_of([&] { in_parts(training(groups), 4); }),
-              fmt::format("micro-batches: op 'norm' (batch_norm{}) cannot act on a part of the batch of 'x' (8 samples "
-                          "in 4 parts): it mixes samples, or has them along no axis of its own (docs/TDL.md rules 10 "
-                          "to 18); use --batch-norm-groups micro, or another multiple of 4, or --micro-batches 1",
-                          groups == 1 ? "" : "_in_groups"));
+    EXPECT_EQ(
+        error_of([&] { in_parts(training(groups), 4); }),
+        fmt::format("micro-batches: op 'norm' (batch_norm{}) cannot act on a part of the batch of 'x' (8 samples "
+                    "in 4 parts): it mixes samples, or has them along no axis of its own (docs/inside/TDL.md rules 10 "
+                    "to 18); use --batch-norm-groups micro, or another multiple of 4, or --micro-batches 1",
+                    groups == 1 ? "" : "_in_groups"));
 }
 
 }  // namespace

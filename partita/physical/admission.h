@@ -1,6 +1,6 @@
-// Admission's working data (docs/PHYSICAL.md section 6). It finds from registers and offsets alone what must stand
-// before what (admit_needs.cc), and then proves that the edges make it so (admit_paths.cc). It shares nothing with
-// edges.cc.
+// Admission's working data (docs/inside/PHYSICAL.md section 6). It finds from registers and offsets alone what must
+// stand before what (admit_needs.cc), and then proves that the edges make it so (admit_paths.cc). It shares nothing
+// with edges.cc.
 //
 // Example: x reads r at place 3, and v, at place 5, writes s into the same bytes. The need is 3 before 5, rule kReuse.
 // The edge x -> v meets it, and so does a path x -> y -> v.

@@ -1,4 +1,4 @@
-// Admission (docs/PHYSICAL.md section 6): registers and edges by themselves, then what they must prove.
+// Admission (docs/inside/PHYSICAL.md section 6): registers and edges by themselves, then what they must prove.
 #include <algorithm>
 
 #include "partita/physical/admission.h"

@@ -1,4 +1,4 @@
-// What must stand before what, from registers and offsets alone (docs/PHYSICAL.md section 6).
+// What must stand before what, from registers and offsets alone (docs/inside/PHYSICAL.md section 6).
 #include <algorithm>
 #include <limits>
 #include <map>

@@ -1,5 +1,5 @@
-// Proves that edges make every need and wait so (docs/PHYSICAL.md section 6): reachability on two unrolled steps, one
-// block of targets after the other.
+// Proves that edges make every need and wait so (docs/inside/PHYSICAL.md section 6): reachability on two unrolled
+// steps, one block of targets after the other.
 #include <algorithm>
 #include <optional>
 

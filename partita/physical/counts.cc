@@ -1,4 +1,4 @@
-// Counts the slots that each register needs (docs/PHYSICAL.md section 3).
+// Counts the slots that each register needs (docs/inside/PHYSICAL.md section 3).
 #include <algorithm>
 #include <limits>
 

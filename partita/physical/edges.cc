@@ -1,5 +1,5 @@
-// Makes edges (docs/PHYSICAL.md section 5): data, acts, static queues, reuse of bytes. Those that a path implies are
-// left out again.
+// Makes edges (docs/inside/PHYSICAL.md section 5): data, acts, static queues, reuse of bytes. Those that a path implies
+// are left out again.
 #include <algorithm>
 #include <limits>
 #include <map>

@@ -1,4 +1,4 @@
-// Which edges a path of other edges implies (docs/PHYSICAL.md section 5.6).
+// Which edges a path of other edges implies (docs/inside/PHYSICAL.md section 5.6).
 //
 // Two steps are unrolled: place p of the first step is vertex p, of the second size + p. A node reaches its own next
 // act without an edge. A row of bits says for each vertex which sources reach it; going up through the vertices, a row

@@ -1,5 +1,5 @@
-// Which results may lie on an operand (docs/PHYSICAL.md section 4): plan_memory (passes.h) then gives both the same
-// bytes.
+// Which results may lie on an operand (docs/inside/PHYSICAL.md section 4): plan_memory (passes.h) then gives both the
+// same bytes.
 //
 // Example: y = relu(h), one kernel, y and h with the same box: y may lie on h, if nothing reads h later. In
 // y = matmul(h, w) it may not, since elements of h are read after elements of y are written.

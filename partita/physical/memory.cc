@@ -1,5 +1,5 @@
-// The static memory planner (docs/PHYSICAL.md section 4), the one place where registers come to share bytes: whole
-// registers, the largest first, first fit, with bytes shared between uses whose lives in `order` do not meet.
+// The static memory planner (docs/inside/PHYSICAL.md section 4), the one place where registers come to share bytes:
+// whole registers, the largest first, first fit, with bytes shared between uses whose lives in `order` do not meet.
 #include <algorithm>
 #include <bit>
 #include <cmath>

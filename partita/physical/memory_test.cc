@@ -1,4 +1,4 @@
-// The memory planner beside first fit as it is said (docs/PHYSICAL.md section 4), tried place after place.
+// The memory planner beside first fit as it is said (docs/inside/PHYSICAL.md section 4), tried place after place.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The one order over all nodes of a step (docs/PHYSICAL.md section 2).
+// The one order over all nodes of a step (docs/inside/PHYSICAL.md section 2).
 #include <algorithm>
 #include <limits>
 #include <numeric>

@@ -1,4 +1,4 @@
-// A lowered plan in the orders that leave communication more and more room (docs/PHYSICAL.md section 4).
+// A lowered plan in the orders that leave communication more and more room (docs/inside/PHYSICAL.md section 4).
 //
 // Example: a data-parallel step. In order 0, the tightest, what a reduction reads is free as soon as it stands in the
 // order, and kernels behind it wait; it takes 28 GB. In the last, the fullest, the bytes are its own until the

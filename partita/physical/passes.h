@@ -1,5 +1,5 @@
-// The global passes of lowering, in order, and admission (docs/PHYSICAL.md sections 2 to 6). Each pass takes what the
-// one before left. None changes the tasks, so that nodes and uses stay those of lower_local's graph.
+// The global passes of lowering, in order, and admission (docs/inside/PHYSICAL.md sections 2 to 6). Each pass takes
+// what the one before left. None changes the tasks, so that nodes and uses stay those of lower_local's graph.
 //
 //     lower_local --> make_order --> make_counts --> plan_memory --> make_edges --> refuse
 //                     `order`        `count`         `offset`        `edges`        admitted, or the reason

@@ -1,5 +1,5 @@
 // The PhysicalGraph: tasks on queues, registers in memory, one order, edges. The simulator and the runtime execute it.
-// The rules that make it and admit it are in docs/PHYSICAL.md; section numbers in comments are that page's.
+// The rules that make it and admit it are in docs/inside/PHYSICAL.md; section numbers in comments are that page's.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -144,7 +144,7 @@ tdl::Kind flipped(tdl::Kind k) {
 Share binary(KernelRun& run, const tdl::Expr& e);
 Share choice(KernelRun& run, const tdl::Expr& e);
 
-// What partial values make (docs/TDL.md rules 11 to 16).
+// What partial values make (docs/inside/TDL.md rules 11 to 16).
 Share value(KernelRun& run, const tdl::Expr& e) {
   ++run.number;
   switch (e.kind) {

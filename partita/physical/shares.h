@@ -1,5 +1,5 @@
-// Which part of its whole value every element of every register is (docs/PHYSICAL.md section 6). A share is a matter of
-// partial values; for registers that share bytes see plan_memory (passes.h).
+// Which part of its whole value every element of every register is (docs/inside/PHYSICAL.md section 6). A share is a
+// matter of partial values; for registers that share bytes see plan_memory (passes.h).
 //
 // Example: y@gpu0 and y@gpu1 are the partial sums of a matmul split along k. An all-reduce over both makes y whole, and
 // relu may read it. Without it, or with gpu0 taking part twice: "task 'relu@gpu0': reads [0,8) of 'y@gpu0' where it

@@ -1,4 +1,4 @@
-// Numbers nodes, and finds which of them write and read each use (docs/PHYSICAL.md section 1).
+// Numbers nodes, and finds which of them write and read each use (docs/inside/PHYSICAL.md section 1).
 #include "partita/physical/uses.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Nodes and the uses of registers (docs/PHYSICAL.md section 1), as all passes see them.
+// Nodes and the uses of registers (docs/inside/PHYSICAL.md section 1), as all passes see them.
 //
 // Example: with 2 micro-batches, x writes register r (2 uses) and y reads it. The nodes are x#0, x#1, y#0, y#1, and
 // uses[r] = {number 0: writers {x#0}, readers {y#0}}, {number 1: writers {x#1}, readers {y#1}}. If y acted once a step,

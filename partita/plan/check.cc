@@ -1,4 +1,4 @@
-// Judges a plan: each rule of docs/plan.md is a function, and bytes are counted from the boxes.
+// Judges a plan: each rule of docs/reference/plan.md is a function, and bytes are counted from the boxes.
 #include "partita/plan/check.h"
 
 #include <algorithm>

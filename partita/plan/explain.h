@@ -3,7 +3,7 @@
 //
 // Example: fc2 runs as [k] on two devices, so that its result is partial and is reduced: 8 kB. As [o] it would read its
 // operand whole: an all-gather of 4 kB appears, the reduction of 8 kB goes. The alternative [o] has bytes -4 kB, more
-// {all-gather}, less {reduction}. `partita explain` prints such lists (docs/plan.md).
+// {all-gather}, less {reduction}. `partita explain` prints such lists (docs/reference/plan.md).
 #pragma once
 #include <functional>
 #include <map>

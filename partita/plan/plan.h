@@ -94,7 +94,7 @@ struct Plan {
 
 constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as DistributedDataParallel's bucket_cap_mb
 
-// JSON with schema_version, ops and tensors by name; docs/plan.md is the schema. The same plan gives the same bytes.
+// JSON with schema_version; docs/reference/plan.md is the schema. The same plan gives the same bytes.
 std::string print(const Plan& plan, const Graph& graph);
 // Bad input names the place: another model, an op that the graph lacks, an unknown field.
 Plan parse_plan(std::string_view json, const Graph& graph);

@@ -1,4 +1,4 @@
-// Schedules of micro-batches: which one a stage of a pipeline works on next (docs/PHYSICAL.md section 2).
+// Schedules of micro-batches: which one a stage of a pipeline works on next (docs/inside/PHYSICAL.md section 2).
 //
 // A model is cut into S x V chunks, one after the other; rank s of S runs the chunks s, s + S, .. (V > 1 for
 // kInterleaved alone). Each rank has a list of what it does: forwards until so many are in flight, then a backward and

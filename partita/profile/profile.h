@@ -1,5 +1,5 @@
 // What was measured of kernels, collectives and copies on one type of device: a file that `partita profile` or
-// tools/profile_torch.py writes, and that plans and simulations take their times from (docs/profile.md). A value.
+// tools/profile_torch.py writes, and from which plans and simulations take times (docs/reference/profile.md). A value.
 //
 // Example: a product of 32 x 64 x 64 took 21 us. A plan that asks for it is told 21 us, measured; one that asks for
 // 64 x 64 x 64 is told about 40 us, estimated from it.

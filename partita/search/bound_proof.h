@@ -26,8 +26,8 @@ struct BoundProof {
   solver::Certificate certificate;
 };
 
-// JSON: a certificate of the schema docs/certificate.schema.json, with the space beside it. Reading throws (bad input),
-// naming the place.
+// JSON: a certificate of the schema docs/reference/certificate.schema.json, with the space beside it. Reading throws
+// (bad input), naming the place.
 std::string print_proof(const BoundProof& proof);
 BoundProof parse_proof(const std::string& text, const std::string& file);
 

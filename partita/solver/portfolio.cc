@@ -1,5 +1,5 @@
-// The portfolio: which method runs when. Each line has a name (docs/solve.md describes it), when it applies, and what
-// it does; the numbers are in tuning.h.
+// The portfolio: which method runs when. Each line has a name (docs/reference/solve.md describes it), when it applies,
+// and what it does; the numbers are in tuning.h.
 #include "partita/solver/round_state.h"
 #include "partita/solver/state.h"
 

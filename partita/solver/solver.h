@@ -1,7 +1,7 @@
 // Solves a cost network by a portfolio of stages (portfolio.cc). Repeated parts are folded for a first solution. What
 // is left after a reduction without loss is eliminated, where the tables fit. Elsewhere message passing on the dual,
 // with multipliers for the limit, goes beside local search by exact moves of blocks, and branches. Anytime: it can be
-// stopped at any moment and keeps the best (docs/solve.md).
+// stopped at any moment and keeps the best (docs/reference/solve.md).
 //
 // Example: costs = {{0, 3}, {1, 0}} and an edge over both with table {5, 0, 0, 5}. solve(network, {}) gives status
 // kOptimal, solution (0, 1), cost and bound 0, and a certificate of one leaf that is eliminated in order.

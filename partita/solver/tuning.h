@@ -1,9 +1,9 @@
 // Every number of the solver's strategy, each with its reason. A number decides when a stage runs, how long, or when it
 // gives up. None decides whether an answer is right: bounds and solutions hold whatever stands here.
 //
-// Where a measurement is on record it is named. Figures of "the contest" are those of docs/solve.md (problems A, B, G,
-// K and U), figures of models those of bench/README.md. A number without a source is a choice that those figures were
-// measured with; nobody has varied it alone.
+// Where a measurement is on record it is named. Figures of "the contest" are those of docs/reference/solve.md (problems
+// A, B, G, K and U), figures of models those of bench/README.md. A number without a source is a choice that those
+// figures were measured with; nobody has varied it alone.
 //
 // Example: a network of 8 million table entries is large (Options::large is a million) but not very large (a thousand
 // times as many). If it falls into parts, it is folded once, `fold.deep_of_large` = 5 edges deep.

@@ -1,5 +1,5 @@
-// Binding a parsed formula to shapes and attributes: docs/TDL.md, section 2. Extents (extents.cc) and expressions
-// (convert.cc) come first; here these become stages.
+// Binding a parsed formula to shapes and attributes: docs/inside/TDL.md, section 2. Extents (extents.cc) and
+// expressions (convert.cc) come first; here these become stages.
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-// What the phases of binding share (docs/TDL.md, section 2): first extents, then expressions, then stages.
+// What the phases of binding share (docs/inside/TDL.md, section 2): first extents, then expressions, then stages.
 #pragma once
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-// Kinds: which values are true and which partial on one mesh axis. docs/TDL.md, rules 11 to 16.
+// Kinds: which values are true and which partial on one mesh axis. docs/inside/TDL.md, rules 11 to 16.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Recursive-descent parser of expressions and subscripts (docs/TDL.md, section 1).
+// Recursive-descent parser of expressions and subscripts (docs/inside/TDL.md, section 1).
 #include <algorithm>
 #include <limits>
 

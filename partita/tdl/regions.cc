@@ -1,4 +1,4 @@
-// Regions: docs/TDL.md, section 3.
+// Regions: docs/inside/TDL.md, section 3.
 #include <algorithm>
 #include <optional>
 

@@ -1,4 +1,4 @@
-// Strategies: docs/TDL.md, section 4.
+// Strategies: docs/inside/TDL.md, section 4.
 #include <algorithm>
 #include <cctype>
 

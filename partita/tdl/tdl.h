@@ -1,5 +1,5 @@
 // The description language: parse a formula, bind it to shapes, derive every way to split it. The rules are in
-// docs/TDL.md; numbers in comments here are that page's rule numbers.
+// docs/inside/TDL.md; numbers in comments here are that page's rule numbers.
 //
 //   DefinitionPtr def = parse("matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]");
 //   Bound bound       = bind(def, {{8, 4}, {4, 6}});

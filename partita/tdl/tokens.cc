@@ -1,4 +1,4 @@
-// Splits a formula's text into words (docs/TDL.md, section 1).
+// Splits a formula's text into words (docs/inside/TDL.md, section 1).
 #include "partita/tdl/tokens.h"
 
 #include <algorithm>

@@ -16,7 +16,7 @@ namespace partita {
 
 namespace {
 
-constexpr double kSmallWeight = 0.01;  // docs/cli.md: errors are relative to max(max|serial|, 0.01)
+constexpr double kSmallWeight = 0.01;  // docs/reference/cli.md: errors are relative to max(max|serial|, 0.01)
 // Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times
 // are exceeded by none. A loss is one number, where tensors are many: 10 times.
 constexpr int kRoundedRuns = 3;

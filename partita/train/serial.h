@@ -11,7 +11,7 @@
 namespace partita {
 
 // Errors that are allowed against the serial run: of weights and states in float64, of the first loss in float32 and in
-// units of the last place of shorter types (docs/cli.md).
+// units of the last place of shorter types (docs/reference/cli.md).
 constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5, kLowUnits = 2;
 
 struct SerialRun {
@@ -32,7 +32,7 @@ void verify_serial(const Graph& training, const Dataset& data, const Arrays& sta
 
 // What first_loss_error_vs_serial may be, in a type that is shorter than float64.
 double allowed_first_loss(const TrainReport& report, DType dtype);
-// Bad input where a compared run differs from the serial one by more than docs/cli.md allows for its dtype.
+// Bad input where a compared run differs from the serial one by more than docs/reference/cli.md allows for its dtype.
 void expect_as_serial(const TrainReport& report, DType dtype);
 
 }  // namespace partita

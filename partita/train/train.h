@@ -43,7 +43,7 @@ struct TrainReport {
   Trace trace;
   bool interrupted = false;
   std::map<std::string, Values> weights;
-  // Against the serial run (train/serial.h, docs/cli.md).
+  // Against the serial run (train/serial.h, docs/reference/cli.md).
   std::optional<double> max_error_vs_serial, max_loss_error_vs_serial, first_loss_error_vs_serial;
   std::optional<double> rounding_error;  // measured where max_error_vs_serial is above kFloat64Tolerance
   // Measured in shorter types, where the first loss differs by more than they are allowed.

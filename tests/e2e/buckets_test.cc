@@ -27,7 +27,7 @@ Planned planned(const Case& c, std::optional<int64_t> bucket_bytes, DType dtype)
   request.micro_batches = c.micro_batches;
   request.batch_norm_groups = c.batch_norm_groups;
   request.dtype = dtype;
-  // adamw divides gradients of convolutions before a norm, which are zero, by themselves (docs/cli.md).
+  // adamw divides gradients of convolutions before a norm, which are zero, by themselves (docs/reference/cli.md).
   request.optimizer =
       c.model.starts_with("zoo:resnet") ? Optimizer{"sgd", 0.01, 0.9, 0} : Optimizer{"adamw", 0.01, 0, 0.1};
   request.optimizer.clip_norm = 0.5;

@@ -110,7 +110,7 @@ TEST(CliPlacement, PestoKeepsTheTimeLimit) {
   const Outcome o = partita({"plan", "zoo:nmt?steps=10", "--batch", "64", "--cluster", "flexflow-p100", "--devices",
                              "2", "--search", "pesto", "--time-limit", "2"});
   EXPECT_EQ(o.code, 0) << o.err;
-  // The limit is kept to within a second (docs/cli.md); more is for machines that are busy.
+  // The limit is kept to within a second (docs/reference/cli.md); more is for machines that are busy.
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 3.5);
 }
 
@@ -204,7 +204,7 @@ std::string pin_file(const Json& ops, const Json& colocation = {}) {
   return put("pins.json", pins.dump());
 }
 
-// The example of docs/plan.md.
+// The example of docs/reference/plan.md.
 TEST(CliPlacement, PinsLayersByTheirNames) {
   const std::string plan = scratch("plan.json");
   for (const char* search : {"placement", "expert-placement", "baechi-metf"}) {

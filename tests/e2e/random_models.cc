@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kForward =
     1e-6;  // of the largest value of an output: some operators of the reference evaluator compute in float32
-constexpr double kTrained = 1e-10;  // docs/cli.md
+constexpr double kTrained = 1e-10;  // docs/reference/cli.md
 constexpr int64_t kSteps = 2, kBudget = 20;
 
 // Every search with each of its options' listed values, one at a time.
@@ -115,7 +115,7 @@ std::string trained(const Planned& planned, DType dtype) {
   options.steps = kSteps;
   options.verify_serial = true;
   const TrainReport report = train(planned, options, kernels());
-  // Adaptive updates divide by gradients, of which some are nothing but rounding (docs/cli.md).
+  // Adaptive updates divide by gradients, of which some are nothing but rounding (docs/reference/cli.md).
   const bool is_rounding = report.rounding_error && !report.beyond_rounding;
   if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kTrained) && !is_rounding)
     return fmt::format("weights differ from the serial run's by {:.2e}", *report.max_error_vs_serial);

@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP in every phase of commands (docs/cli.md, Signals).
+// SIGINT, SIGTERM and SIGHUP in every phase of commands (docs/reference/cli.md, Signals).
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-// A preset without a library whose GPUs exchange directly (docs/cluster.md).
+// A preset without a library whose GPUs exchange directly (docs/reference/cluster.md).
 #pragma once
 #include <string>
 

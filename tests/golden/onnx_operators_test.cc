@@ -1,6 +1,6 @@
-// docs/onnx-operators.md is what the program does with every operator of ONNX: what it becomes, and along what the
-// strategies that are derived from its formulas split it. The operators are those of tests/data/onnx_operators.txt,
-// tried on the cases of ONNX's own standard (node_cases.h).
+// docs/reference/onnx-operators.md is what the program does with every operator of ONNX: what it becomes, and along
+// what the strategies that are derived from its formulas split it. The operators are those of
+// tests/data/onnx_operators.txt, tried on the cases of ONNX's own standard (node_cases.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -169,12 +169,12 @@ TEST(OnnxOperators, ArePrintedAsTheyAre) {
   const std::string page = page_of(operators), docs = std::string(PARTITA_SOURCE_DIR) + "/docs/",
                     made = std::string(PARTITA_BINARY_DIR) + "/onnx-operators-table.md";
   std::ofstream(made) << page;
-  const std::string found = in_one_line(read_file(docs + "onnx-operators.md"));
+  const std::string found = in_one_line(read_file(docs + "reference/onnx-operators.md"));
   EXPECT_NE(found.find(in_one_line(page)), std::string::npos)
-      << "the table of docs/onnx-operators.md is another than " << made;
+      << "the table of docs/reference/onnx-operators.md is another than " << made;
   const std::string first = page.substr(0, page.find(':'));
-  EXPECT_NE(in_one_line(read_file(docs + "reproduction.md")).find(first), std::string::npos)
-      << "docs/reproduction.md does not say: " << first;
+  EXPECT_NE(in_one_line(read_file(docs + "reproduction/tofu.md")).find(first), std::string::npos)
+      << "docs/reproduction/tofu.md does not say: " << first;
 }
 
 // By hand: a matrix product is cut along rows, columns and the contracted index; a running sum not along its own axis.

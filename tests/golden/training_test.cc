@@ -1,4 +1,5 @@
-// Steps of whole models beside published ones, and what training over many devices keeps (docs/training.md).
+// Steps of whole models beside published ones, and what training over many devices keeps
+// (docs/reproduction/published-steps.md).
 #include <gtest/gtest.h>
 
 #include <cstdio>
