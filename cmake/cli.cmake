@@ -2,6 +2,7 @@
 # tests.
 function(partita_program)
   cmake_parse_arguments(ARG "" "" "USES" ${ARGN})
+  list(TRANSFORM ARG_USES REPLACE "/" "_")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/partita/cli/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "(_test|/cli/main|/cli/memory)\\.cc$")

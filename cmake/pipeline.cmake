@@ -2,6 +2,7 @@
 # that it names, and below train/ and the program.
 function(partita_pipeline)
   cmake_parse_arguments(ARG "" "" "USES;LINKS" ${ARGN})
+  list(TRANSFORM ARG_USES REPLACE "/" "_")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/partita/*.cc)
   if(PARTITA_SANITIZE MATCHES "thread")
     return()

@@ -1,5 +1,5 @@
 // Why the predicted step of a plan is not what the local task graph said, by which it was searched
-// (partita/sim/local_tasks.h).
+// (partita/task_graph/local_tasks.h).
 #pragma once
 #include <string>
 

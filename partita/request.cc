@@ -14,7 +14,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/pin_error.h"
 #include "partita/profile/profile.h"
-#include "partita/search/pipeline.h"
+#include "partita/search/pipelines/pipeline.h"
 
 namespace partita {
 

@@ -11,7 +11,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/onnx/onnx.h"
 #include "partita/plan/plan.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 
 namespace partita {
 

@@ -27,6 +27,14 @@ def read_rooms(text):
     return rooms, errors
 
 
+def room_of(folders, rooms):
+    """The room of a file in these folders below partita/: the innermost folder that is one. A room may lie in another (search/cuts)."""
+    for count in range(len(folders), 0, -1):
+        if "/".join(folders[:count]) in rooms:
+            return "/".join(folders[:count])
+    return "/".join(folders) or "pipeline"
+
+
 def check_file(path, room, rooms):
     errors = []
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
@@ -37,7 +45,7 @@ def check_file(path, room, rooms):
             parts = include.group(2).split("/")
             place = f"{path}:{number}"
             if parts[0] == "partita":
-                target = parts[1] if len(parts) > 2 else "pipeline"
+                target = room_of(parts[1:-1], rooms)
                 if target != room and target not in rooms[room]:
                     errors.append(f"{place}: {room}/ includes {include.group(2)}, but its USES names {', '.join(sorted(rooms[room])) or 'no room'}")
                 elif not os.path.exists(os.path.join(ROOT, include.group(2))):
@@ -54,8 +62,8 @@ def main():
         rooms, errors = read_rooms(file.read())
     files = dict.fromkeys(rooms, 0)
     for folder, _, names in sorted(os.walk(os.path.join(ROOT, "partita"))):
-        room = os.path.relpath(folder, os.path.join(ROOT, "partita")).split(os.sep)[0]
-        room = "pipeline" if room == "." else room
+        below = os.path.relpath(folder, os.path.join(ROOT, "partita"))
+        room = room_of([] if below == "." else below.split(os.sep), rooms)
         for name in sorted(names):
             if not name.endswith((".h", ".cc")):
                 continue

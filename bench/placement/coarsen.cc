@@ -1,5 +1,5 @@
 // How long coarsening takes: an unrolled training step of 30,000 operations to 200 vertices, and through levels to 50.
-#include "partita/placement/coarsen.h"
+#include "partita/device_placement/coarsen.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "partita/placement/testing/unrolled_problem.h"
+#include "partita/device_placement/testing/unrolled_problem.h"
 
 using namespace partita;
 

@@ -9,14 +9,14 @@
 //      "ours": {"end_ns": 12, "bound_ns": 12, "root_ns": 10, "seconds": 0.5, "nodes": 4, "order_nodes": 0,
 //               "fine_gap": 0.1, "device": [by op], "start": [by op], "transfers": [[value, to, start], ..]}}
 //
-// Times are whole ns, those of ways are not; all means what partita/placement/problem.h says. `caps`: the shares of
-// time and memory that a vertex or group has at most. `seconds` has the start's and the bounds' in it.
+// Times are whole ns, those of ways are not; all means what partita/device_placement/problem.h says. `caps`: the shares
+// of time and memory that a vertex or group has at most. `seconds` has the start's and the bounds' in it.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include "partita/placement/problem.h"
+#include "partita/device_placement/problem.h"
 
 namespace partita {
 

@@ -5,7 +5,7 @@
     build/release/partita_certify_bench --write FOLDER
     /tmp/judge/bin/python bench/placement/judge.py --seconds 60 FOLDER/*.json
 
-Models the problem (bench/placement/instance.h, partita/placement/problem.h) as intervals in integer nanoseconds, and
+Models the problem (bench/placement/instance.h, partita/device_placement/problem.h) as intervals in integer nanoseconds, and
 knows nothing of our search. First all choices are set to ours: CP-SAT has to accept the schedule with its end. Then it
 solves without a hint, by the strategies of eight workers (--workers), and its schedule is checked by plain rules.
 Exits with 1 where the two contradict each other: one's bound above the other's schedule, or a schedule that is none.
@@ -171,7 +171,7 @@ def overlap(busy):
 
 
 def why_not(p, s):
-    """Why a schedule is none, by the rules of partita/placement/problem.h; empty: it is one."""
+    """Why a schedule is none, by the rules of partita/device_placement/problem.h; empty: it is one."""
     device, ends, arrival = s["device"], [], {}
     busy = collections.defaultdict(list)
     for o, op in enumerate(p["ops"]):

@@ -17,8 +17,8 @@
 
 #include "models.h"
 #include "partita/plan/check.h"
-#include "partita/search/joint.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/joint/joint.h"
 #include "partita/sim/plan_evaluation.h"
 #include "partita/solver/solver.h"
 

@@ -1,16 +1,17 @@
-// The best plan of a small model's SOAP space, by branch and bound (partita/search/soap_optimum.h), and which searches
+// The best plan of a small model's SOAP space, by branch and bound (partita/search/soap/optimum.h), and which searches
 // find it.
 //
 //   partita_optimum_bench lenet@32 'rnnlm?steps=2@64' devices 4 cluster flexflow-p100 minutes 15 seeds 10 steps 20000
 //
 // prints the optimum, how many plans there are, how many parts and plans were bounded and how many simulated; and in
 // how many seeds `soap` and `flexflow` find it in so many steps.
+#include "partita/search/soap/optimum.h"
+
 #include <cmath>
 
 #include "models.h"
 #include "partita/base/units.h"
-#include "partita/search/search_text.h"
-#include "partita/search/soap_optimum.h"
+#include "partita/search/all/search_text.h"
 #include "words.h"
 
 namespace partita {

@@ -23,8 +23,8 @@
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
-#include "partita/search/soap_judge.h"
-#include "partita/search/soap_starts.h"
+#include "partita/search/soap/initial_plans.h"
+#include "partita/search/soap/simulated_proposals.h"
 #include "words.h"
 
 namespace partita {

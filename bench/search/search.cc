@@ -23,7 +23,7 @@
 #include "partita/base/error.h"
 #include "partita/network/problem.h"
 #include "partita/network/testing/random_networks.h"
-#include "partita/search/joint.h"
+#include "partita/search/joint/joint.h"
 #include "partita/solver/eliminate.h"
 #include "partita/solver/model.h"
 #include "partita/solver/solver.h"

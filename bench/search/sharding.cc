@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "models.h"
-#include "partita/search/bound_proof.h"
+#include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/refine.h"
-#include "partita/search/search_text.h"
+#include "partita/search/joint/bound_proof.h"
+#include "partita/search/joint/refine.h"
 
 namespace partita {
 namespace {

@@ -13,7 +13,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 #include "words.h"
 
 namespace partita {

@@ -12,10 +12,10 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/sim/algorithm2.h"
-#include "partita/sim/first_come.h"
-#include "partita/sim/replay.h"
-#include "partita/sim/testing/random_task_graph.h"
+#include "partita/task_graph/algorithm2.h"
+#include "partita/task_graph/first_come.h"
+#include "partita/task_graph/replay.h"
+#include "partita/task_graph/testing/random_task_graph.h"
 
 namespace partita {
 namespace {

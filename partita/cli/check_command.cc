@@ -7,7 +7,7 @@
 #include "partita/cli/progress.h"
 #include "partita/cost/alone.h"
 #include "partita/network/problem.h"
-#include "partita/search/bound_proof.h"
+#include "partita/search/joint/bound_proof.h"
 
 namespace partita {
 

@@ -7,8 +7,8 @@
 #include "partita/cli/explanation.h"
 #include "partita/in_file.h"
 #include "partita/physical/lower.h"
+#include "partita/search/device_placement/placed_plan.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/placed_plan.h"
 
 namespace partita {
 

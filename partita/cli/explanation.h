@@ -10,7 +10,7 @@
 #include "partita/cost/collective.h"
 #include "partita/pipeline.h"
 #include "partita/plan/explain.h"
-#include "partita/search/placed_explain.h"
+#include "partita/search/device_placement/placed_explain.h"
 
 namespace partita {
 

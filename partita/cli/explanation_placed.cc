@@ -8,7 +8,7 @@
 #include "partita/cli/plan_figures.h"
 #include "partita/cli/progress.h"
 #include "partita/physical/use.h"
-#include "partita/search/placements.h"
+#include "partita/search/device_placement/placements.h"
 
 namespace partita {
 

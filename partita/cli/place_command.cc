@@ -10,7 +10,7 @@
 #include "partita/base/tell.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/progress.h"
-#include "partita/placement/partitioning_solve.h"
+#include "partita/partitioning/solve.h"
 
 namespace partita {
 

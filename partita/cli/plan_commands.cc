@@ -12,7 +12,7 @@
 #include "partita/cli/commands.h"
 #include "partita/in_file.h"
 #include "partita/network/problem.h"
-#include "partita/search/bound_proof.h"
+#include "partita/search/joint/bound_proof.h"
 
 namespace partita {
 

@@ -21,9 +21,9 @@
 #include "partita/physical/shortage.h"
 #include "partita/profile/profile.h"
 #include "partita/remedies.h"
-#include "partita/search/placed_plan.h"
-#include "partita/search/placements.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/device_placement/placed_plan.h"
+#include "partita/search/device_placement/placements.h"
 #include "partita/time_budget.h"
 
 namespace partita {

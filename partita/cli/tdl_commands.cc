@@ -6,7 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
 #include "partita/ops/ops.h"
-#include "partita/search/soap.h"
+#include "partita/search/soap/op_configurations.h"
 #include "partita/sharding/layout.h"
 
 namespace partita {

@@ -1,5 +1,5 @@
 // The one interface of every search: a Problem in, a plan and what is known about it out. A search is a free function;
-// partita/search/searches.h lists them.
+// partita/search/all/searches.h lists them.
 //
 // Worked example: the plan of fewest bytes that `soybean` finds for a training step on four devices.
 //
@@ -113,14 +113,14 @@ struct SearchResult {
   // Lower bounds, proved for every plan of the search's space: one for each objective. The second bounds serial_ns
   // (partita/cost/alone.h), not the time of the step.
   std::optional<int64_t> lower_bound_comm_bytes, lower_bound_serial_ns;
-  // Of searches that place operations whole: no schedule of them takes less (partita/placement/bounds.h).
+  // Of searches that place operations whole: no schedule of them takes less (partita/device_placement/bounds.h).
   std::optional<int64_t> lower_bound_step_ns;
-  std::shared_ptr<BoundProof> proof;  // where Problem::prove asks for one (partita/search/bound_proof.h)
+  std::shared_ptr<BoundProof> proof;  // where Problem::prove asks for one (partita/search/joint/bound_proof.h)
   std::vector<SearchPoint> trail;     // of searches that go from plan to plan: each time that the best became better
   std::map<std::string, double> counters;  // what the search looked at, by name
   std::vector<std::string> notes;          // lines for the reader: "cut 1 over 2: delta 7.2 MB"
-  // Of searches by the local task graph (partita/sim/local_tasks.h): the plan's step by its own, and what that of every
-  // plan of the space takes at least, where that is known (partita/search/soap_bound.h).
+  // Of searches by the local task graph (partita/task_graph/local_tasks.h): the plan's step by its own, and what that
+  // of every plan of the space takes at least, where that is known (partita/search/soap/bound.h).
   std::optional<int64_t> local_ns, local_lower_bound_ns;
 };
 

@@ -8,7 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
-#include "partita/search/searches.h"
+#include "partita/search/all/searches.h"
 #include "partita/train/forward.h"
 #include "partita/train/train.h"
 #include "tests/e2e/runs.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "partita/base/testing/patterns.h"
-#include "partita/placement/testing/no_cbc.h"
+#include "partita/device_placement/testing/no_cbc.h"
 #include "program.h"
 
 namespace partita {

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <thread>
 
+#include "partita/device_placement/decode.h"
 #include "partita/pipeline.h"
-#include "partita/placement/decode.h"
-#include "partita/search/placed_graph.h"
+#include "partita/search/device_placement/placed_graph.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

@@ -10,9 +10,9 @@
 #include "partita/base/rng.h"
 #include "partita/pipeline.h"
 #include "partita/plan/check.h"
-#include "partita/search/soap_ops.h"
-#include "partita/search/soap_order.h"
-#include "partita/sim/local_tasks.h"
+#include "partita/search/soap/op_order.h"
+#include "partita/search/soap/units_of_ops.h"
+#include "partita/task_graph/local_tasks.h"
 #include "tests/e2e/runs.h"
 #include "tests/golden/soap_draws.h"
 

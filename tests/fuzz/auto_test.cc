@@ -16,10 +16,10 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
-#include "partita/search/candidates.h"
+#include "partita/search/all/candidates.h"
+#include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/refine.h"
-#include "partita/search/search_text.h"
+#include "partita/search/joint/refine.h"
 #include "partita/sim/choose_order.h"
 #include "small_zoo.h"
 

@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
-#include "partita/search/coarsen.h"
+#include "partita/search/cuts/coarsen.h"
 #include "small_zoo.h"
 
 namespace partita {

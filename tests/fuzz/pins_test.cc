@@ -9,8 +9,8 @@
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
-#include "partita/search/one_cut.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/cuts/one_cut.h"
 
 namespace partita {
 namespace {

@@ -15,8 +15,8 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
-#include "partita/search/search_text.h"
-#include "partita/search/tofu.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/cuts/tofu.h"
 
 namespace partita {
 namespace {

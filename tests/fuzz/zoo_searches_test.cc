@@ -12,9 +12,9 @@
 #include "partita/graph/factors.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
-#include "partita/search/search_text.h"
-#include "partita/search/soybean.h"
-#include "partita/search/tofu.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/cuts/soybean.h"
+#include "partita/search/cuts/tofu.h"
 #include "plain_minimum.h"
 #include "small_zoo.h"
 

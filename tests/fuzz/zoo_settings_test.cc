@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 #include "small_zoo.h"
 
 namespace partita {

@@ -17,7 +17,7 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/resolve.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 #include "partita/sim/simulate.h"
 #include "tests/golden/direct_cluster.h"
 

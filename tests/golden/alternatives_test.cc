@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
-#include "partita/search/replicas.h"
+#include "partita/search/estimates/replicas.h"
 #include "partita/sim/simulate.h"
 #include "tests/golden/uneven_cluster.h"
 

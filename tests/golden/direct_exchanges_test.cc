@@ -12,7 +12,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 #include "partita/sim/simulate.h"
 #include "tests/golden/direct_cluster.h"
 

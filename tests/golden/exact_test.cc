@@ -17,8 +17,8 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
-#include "partita/search/bound_proof.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/joint/bound_proof.h"
 #include "plain_serial.h"
 
 namespace partita {

@@ -10,7 +10,7 @@
 #include "partita/graph/factors.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 
 namespace partita {
 namespace {

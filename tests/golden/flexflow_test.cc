@@ -11,10 +11,10 @@
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
+#include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/search_text.h"
-#include "partita/search/soap_judge.h"
-#include "partita/search/soap_starts.h"
+#include "partita/search/soap/initial_plans.h"
+#include "partita/search/soap/simulated_proposals.h"
 #include "tests/golden/soap_draws.h"
 
 namespace partita {

@@ -1,5 +1,5 @@
 // The joint problem's cost is the checker's count, and its minimum that of all plans of its space.
-#include "partita/search/joint.h"
+#include "partita/search/joint/joint.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
-#include "partita/search/elimination.h"
+#include "partita/search/cuts/elimination.h"
 #include "partita/solver/solver.h"
 #include "plain_serial.h"
 

@@ -6,14 +6,14 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/device_placement/baechi.h"
+#include "partita/device_placement/decode.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/orders.h"
 #include "partita/physical/transfer_turns.h"
 #include "partita/pipeline.h"
-#include "partita/placement/baechi.h"
-#include "partita/placement/decode.h"
 #include "partita/plan/check.h"
-#include "partita/search/placed_graph.h"
+#include "partita/search/device_placement/placed_graph.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {

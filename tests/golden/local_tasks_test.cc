@@ -1,5 +1,5 @@
 // The local task graph of a plan is what lowering makes of it before order, reuse of bytes and control edges.
-#include "partita/sim/local_tasks.h"
+#include "partita/task_graph/local_tasks.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
-#include "partita/search/soap_ops.h"
+#include "partita/search/soap/units_of_ops.h"
 #include "partita/sim/nodes.h"
 #include "tests/golden/direct_cluster.h"
 #include "tests/golden/soap_draws.h"

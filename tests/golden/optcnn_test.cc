@@ -1,5 +1,5 @@
 // OptCNN's sum beside the parts of the plan that it stands for, and its least value beside that of all plans.
-#include "partita/search/optcnn.h"
+#include "partita/search/soap/optcnn.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "partita/cost/alone.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
-#include "partita/search/soap_starts.h"
+#include "partita/search/soap/initial_plans.h"
 
 namespace partita {
 namespace {

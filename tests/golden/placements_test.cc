@@ -11,8 +11,8 @@
 #include "partita/base/error.h"
 #include "partita/physical/use.h"
 #include "partita/pipeline.h"
-#include "partita/search/placed_explain.h"
-#include "partita/search/placed_groups.h"
+#include "partita/search/device_placement/placed_explain.h"
+#include "partita/search/device_placement/placed_groups.h"
 
 namespace partita {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/graph/layers.h"
 #include "partita/pipeline.h"
 #include "partita/plan/resolve.h"
-#include "partita/search/layer_placement.h"
 
 namespace partita {
 namespace {

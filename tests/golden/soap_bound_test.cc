@@ -1,7 +1,5 @@
 // The bound of a SOAP space is below the simulated time of every plan: of all plans of small spaces, and of drawn ones;
 // and what it is made of is below what plans take.
-#include "partita/search/soap_bound.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,11 +8,12 @@
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
+#include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/search_text.h"
-#include "partita/search/soap_judge.h"
-#include "partita/search/soap_optimum.h"
-#include "partita/search/soap_parts.h"
+#include "partita/search/soap/bound.h"
+#include "partita/search/soap/bound_tables.h"
+#include "partita/search/soap/optimum.h"
+#include "partita/search/soap/simulated_proposals.h"
 #include "tests/golden/direct_cluster.h"
 
 namespace partita {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "partita/base/rng.h"
-#include "partita/search/soap_plan.h"
+#include "partita/search/soap/soap_plan.h"
 
 namespace partita {
 

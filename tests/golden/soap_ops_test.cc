@@ -1,6 +1,4 @@
 // FlexFlow's space where every op is a unit of its own: what an op may do, and that plans of units are among its plans.
-#include "partita/search/soap_ops.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,9 +8,10 @@
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
-#include "partita/search/search_text.h"
-#include "partita/search/soap_judge.h"
-#include "partita/search/soap_starts.h"
+#include "partita/search/all/search_text.h"
+#include "partita/search/soap/initial_plans.h"
+#include "partita/search/soap/simulated_proposals.h"
+#include "partita/search/soap/units_of_ops.h"
 #include "tests/golden/soap_draws.h"
 
 namespace partita {

@@ -1,7 +1,5 @@
 // The order in which ops begin in the local task graph: a plan may have it, and the lowered step is shorter where
 // devices do different things at the same time.
-#include "partita/search/soap_order.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,8 +8,9 @@
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/soap_starts.h"
-#include "partita/sim/local_tasks.h"
+#include "partita/search/soap/initial_plans.h"
+#include "partita/search/soap/op_order.h"
+#include "partita/task_graph/local_tasks.h"
 #include "tests/golden/soap_draws.h"
 
 namespace partita {

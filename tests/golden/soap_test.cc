@@ -11,7 +11,7 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
-#include "partita/search/soap_starts.h"
+#include "partita/search/soap/initial_plans.h"
 #include "tests/golden/soap_draws.h"
 
 namespace partita {

@@ -12,8 +12,8 @@
 #include "partita/models/testing/training.h"
 #include "partita/physical/few.h"
 #include "partita/pipeline.h"
+#include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/search_text.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {

@@ -10,9 +10,9 @@
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
-#include "partita/search/elimination.h"
+#include "partita/search/cuts/elimination.h"
+#include "partita/search/cuts/soybean.h"
 #include "partita/search/search.h"
-#include "partita/search/soybean.h"
 
 namespace partita {
 namespace {

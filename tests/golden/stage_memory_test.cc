@@ -1,5 +1,5 @@
 // What stages are said to need when a model is cut, beside what is planned for them; and cuts that memory decides.
-#include "partita/search/stage_memory.h"
+#include "partita/search/pipelines/stage_memory.h"
 
 #include <gtest/gtest.h>
 

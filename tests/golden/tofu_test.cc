@@ -1,5 +1,5 @@
 // Tofu's own examples, counted by hand, and what its coarsening promises.
-#include "partita/search/tofu.h"
+#include "partita/search/cuts/tofu.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
-#include "partita/search/search_text.h"
+#include "partita/search/all/search_text.h"
 
 namespace partita {
 namespace {

@@ -1,0 +1,37 @@
+// The shortest schedule of a small problem, or how near to it one is proved to be: branch and bound.
+//
+// A limit between the bound and the best schedule is tried: either a schedule that ends at the limit or before is
+// found, or there is none, and the bound is above. The next limit halves what is left. To find out, what is placed
+// together is put on its devices one after another; heads, tails, loads and crossings (windows.h) leave devices out and
+// put operations together; what has both devices left but leads to nothing on one is put on the other; of equal devices
+// that are empty one is tried. A placement that is left is ordered by branches of its own (sequence.h).
+//
+// Example: two devices, a (3 ns) and b and c (4 and 5 ns), which read a's value, 2 ns on its way. On one device 12 ns;
+// with b on the other one 9 ns, and nothing is shorter.
+#pragma once
+#include <cstdint>
+
+#include "partita/base/watch.h"
+#include "partita/device_placement/problem.h"
+
+namespace partita {
+
+struct BranchOptions {
+  double seconds = 1e6;       // at most; and with a limit of nodes alone the result is the same each time
+  int64_t nodes = INT64_MAX;  // of placements and of orders
+  double gap = 0;             // relative: a bound so near to the schedule will do
+};
+
+struct BranchResult {
+  PlacedSchedule schedule;  // no longer than the start
+  int64_t bound_ns = 0;     // no schedule ends before
+  int64_t nodes = 0, order_nodes = 0;
+  double seconds = 0;
+  bool proved() const { return bound_ns >= schedule.end; }
+};
+
+// `start`: a schedule that why_not() accepts, of a problem of at most 64 devices. Ends at the watch's end too.
+BranchResult branch_and_bound(const PlacementProblem& problem, const PlacedSchedule& start,
+                              const BranchOptions& options, const Watch& watch);
+
+}  // namespace partita

@@ -1,0 +1,43 @@
+// How much each device holds now, while a schedule is made event by event (PlacedResult, problem.h).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "partita/device_placement/problem.h"
+
+namespace partita {
+
+class HeldNow {
+ public:
+  // `device`: by operation, of all that will come.
+  HeldNow(const PlacementProblem& problem, const std::vector<int>& device);
+
+  void start(int op);
+  void end(int op);
+  void send(int value, int to);
+  void arrived(int value, int to);
+
+  int64_t bytes(int device) const { return held_[static_cast<size_t>(device)]; }
+  // By how many bytes its device holds more when it has run than before it starts.
+  int64_t more_bytes(int op) const;
+
+ private:
+  // Of a result where it is made, or of a value elsewhere: bytes there, and uses that are not over.
+  struct Item {
+    int device = 0;
+    int64_t bytes = 0;
+    int uses = 0;
+  };
+  size_t copy_of(int value, int device) const;
+  int item_read(int op, int value) const;
+  void use(int item);
+
+  const PlacementProblem& p_;
+  const std::vector<int>& device_;
+  std::vector<Item> items_;                // results, then what crosses
+  std::vector<int> copy_;                  // by value and device: item; -1: none
+  std::vector<std::vector<int>> results_;  // by operation
+  std::vector<int64_t> held_;              // by device
+};
+
+}  // namespace partita

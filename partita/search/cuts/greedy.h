@@ -1,0 +1,37 @@
+// Searches that settle one tensor and one op after another, in one step over all devices.
+//
+// Worked example: variables t (values S(0), S(1)) and op (values i, j); the pair costs 0 where they agree, else 10
+// bytes; op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes
+// S(1). settle_best(op) then finds i at 13 and j at 0, and takes j.
+#pragma once
+#include <functional>
+
+#include "partita/search/cuts/one_cut.h"
+
+namespace partita {
+
+// Variables of a network that are given values one by one.
+class Settling {
+ public:
+  explicit Settling(const CostNetwork& network);
+  void settle(int v, int value);  // unless it has one
+  // At its cheapest: its own cost, that of its pairs with settled variables, and what each of the others around it can
+  // come to at least beside all that is settled around that one. The first of equals.
+  void settle_best(int v);
+  const std::vector<int>& around(int v) const { return around_[v]; }  // ascending
+  const std::vector<int>& values() const { return value_; }           // -1: none yet
+
+ private:
+  Cost cost(int v, int x) const;  // with what is settled
+
+  const CostNetwork& network_;
+  std::vector<std::vector<const CostNetwork::Pair*>> pairs_;
+  std::vector<std::vector<int>> around_;
+  std::vector<int> value_;
+};
+
+// `settle` gives every variable of the one cut its value.
+SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space,
+                               const std::function<void(const Cuts&, Settling&)>& settle);
+
+}  // namespace partita

@@ -1,0 +1,40 @@
+// What else could be done with a plan that places operations whole.
+//
+// Example: a (2 ns), b (2 ns) and c (1 ns), which reads both, 5 ns away from each other; all on gpu0: 5 ns. With b on
+// gpu1 c would begin at 7: 3 ns more.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/search/device_placement/placed_graph.h"
+
+namespace partita {
+
+struct PlacedAlternative {
+  DeviceId device;
+  // By how much the step would be longer in the problem's measure (placed_graph.h), by lists in the plan's order.
+  int64_t change_ns = 0;
+  int64_t missing_bytes = 0;  // on the device that would lack most
+};
+
+class PlacedExplainer {
+ public:
+  // None where the step is not such a problem (several hosts, a batch in parts), or something runs where it cannot.
+  static std::optional<PlacedExplainer> of(const Graph& graph, const Cluster& cluster, const Plan& plan);
+
+  // No schedule of whole operations takes less, whatever it keeps together (partita/device_placement/bounds.h).
+  PlacementBounds bounds() const { return bounds_of_plans(placed_); }
+  // The graph's operations that stay where this one is, itself among them.
+  std::vector<OpId> together(OpId op) const;
+  // Every other device on which it can run, with all that stays with it.
+  std::vector<PlacedAlternative> alternatives(OpId op) const;
+
+ private:
+  explicit PlacedExplainer(PlacedGraph placed) : placed_(std::move(placed)) {}
+
+  PlacedGraph placed_;
+  std::vector<int> device_, order_;  // of the plan, by operation of the problem and by place
+  int64_t end_ns_ = 0;               // of its schedule by lists
+};
+
+}  // namespace partita

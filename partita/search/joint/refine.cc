@@ -1,0 +1,277 @@
+// Solves joint problems so that their plans fit, and makes plans cheaper one mesh axis at a time.
+#include "partita/search/joint/refine.h"
+
+#include <algorithm>
+#include <future>
+
+#include "partita/base/begun.h"
+#include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
+#include "partita/base/tuples.h"
+#include "partita/physical/lower.h"
+#include "partita/plan/rules.h"
+#include "partita/search/cuts/one_cut.h"
+#include "partita/search/evaluate.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int64_t kTensorValues =
+    2048;                       // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
+constexpr int kLoosenings = 3;  // how often a limit that nothing keeps is raised again, half of the way
+
+// Per axis of the coarse mesh, the extents of its own axes.
+std::vector<std::vector<int>> factors_of(const Mesh& mesh) {
+  std::vector<std::vector<int>> factors;
+  for (int extent : mesh.extents) factors.push_back(prime_factors(extent));
+  return factors;
+}
+
+template <typename T>
+std::vector<T> repeated(const std::vector<T>& per_axis, const std::vector<std::vector<int>>& factors) {
+  std::vector<T> out;
+  for (size_t a = 0; a < per_axis.size(); ++a) out.insert(out.end(), factors[a].size(), per_axis[a]);
+  return out;
+}
+
+Mesh refined(const Mesh& mesh) {
+  Mesh out{{}, mesh.devices};
+  for (const std::vector<int>& f : factors_of(mesh)) out.extents.insert(out.extents.end(), f.begin(), f.end());
+  return out;
+}
+
+// Pins of tensors on the refined mesh; ops that are pinned keep what they have.
+std::optional<std::map<TensorId, Placement>> refined_pins(const Pins& pins, const Mesh& mesh) {
+  std::map<TensorId, Placement> out;
+  for (const auto& [tensor, placement] : pins.kept) {
+    if (refined(placement.mesh) != mesh) return std::nullopt;
+    out[tensor] = {mesh, repeated(placement.sbp, factors_of(placement.mesh)), placement.radices};
+  }
+  return out;
+}
+
+// On no axis replicated where the other is not.
+bool divides_as_much(const std::vector<tdl::AxisStrategy>& a, const std::vector<tdl::AxisStrategy>& b) {
+  for (size_t axis = 0; axis < a.size(); ++axis)
+    if (a[axis].replicate() && !b[axis].replicate()) return false;
+  return true;
+}
+
+// Every op: as it is, then what divides its work on these axes, then what others have it do.
+JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::vector<size_t>& axes,
+                         const std::vector<Refined>& others) {
+  JointSpace space{now.mesh, {}};
+  for (size_t i = 0; i < problem.graph.ops.size(); ++i) {
+    const Op& op = problem.graph.ops[i];
+    std::vector<std::vector<tdl::AxisStrategy>> offered = {now.strategies[i]};
+    auto offer = [&](const std::vector<tdl::AxisStrategy>& strategies) {
+      if (std::find(offered.begin(), offered.end(), strategies) == offered.end()) offered.push_back(strategies);
+    };
+    if (!problem.pins.ops.contains(OpId(i))) {
+      std::vector<std::vector<tdl::AxisStrategy>> on_axis;
+      std::vector<size_t> counts;
+      for (size_t axis : axes) {
+        on_axis.push_back({now.strategies[i][axis]});
+        for (tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis]))
+          if (!s.names.empty() || (s.partial.empty() ? problem.in_time() : tdl::is_elementwise(*op.bound)))
+            on_axis.back().push_back(std::move(s));  // in bytes replicated only where it is already
+        counts.push_back(on_axis.back().size());
+      }
+      for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+        std::vector<tdl::AxisStrategy> changed = now.strategies[i];
+        for (size_t k = 0; k < axes.size(); ++k) changed[axes[k]] = on_axis[k][at[k]];
+        offer(changed);
+      });
+      for (const Refined& other : others)
+        if (problem.in_time() || divides_as_much(other.strategies[i], now.strategies[i])) offer(other.strategies[i]);
+    }
+    space.strategies.push_back(std::move(offered));
+  }
+  return space;
+}
+
+// Which axes change together: one after the other; then each two of them, where there are more than two and not so many
+// that this takes minutes.
+std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
+  constexpr size_t kMostInPairs = 4;
+  std::vector<std::vector<std::vector<size_t>>> out(1);
+  for (size_t a = 0; a < axes; ++a) out[0].push_back({a});
+  if (axes <= 2 || axes > kMostInPairs) return out;
+  out.emplace_back();
+  for (size_t a = 0; a < axes; ++a)
+    for (size_t b = a + 1; b < axes; ++b) out[1].push_back({a, b});
+  return out;
+}
+
+}  // namespace
+
+bool keeps(const Pins& pins, const Plan& plan) {
+  return std::all_of(pins.ops.begin(), pins.ops.end(),
+                     [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
+         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) {
+           return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second;
+         });
+}
+
+bool holds_any_plan(const Problem& problem) {
+  constexpr double kTimes = 16;
+  double bytes = 0;
+  for (const Tensor& t : problem.graph.tensors) bytes += static_cast<double>(t.bytes());
+  for (const Op& op : problem.graph.ops)
+    for (TensorId t : op.operands) bytes += static_cast<double>(problem.graph.tensor(t).bytes());
+  bytes *= kTimes * problem.cluster.compute_count;
+  const auto begin = problem.cluster.devices.begin();
+  return std::all_of(begin, begin + problem.cluster.compute_count,
+                     [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
+}
+
+namespace {
+
+// Plans the memory of solutions, of one while it is being proved.
+class MissingBytes {
+ public:
+  MissingBytes(const Problem& problem, const JointProblem& joint, const Watch& watch)
+      : problem_(problem), joint_(joint), watch_(watch), in_doubt_(!holds_any_plan(problem)) {}
+
+  void begin(const solver::Assignment& solution) {
+    if (!in_doubt_ || solution == solution_) return;
+    solution_ = solution;
+    found_ = begun(
+        [this, plan = plan_of(joint_, problem_.graph, solution)] { return memory_deficit(problem_, plan, watch_); });
+  }
+
+  // Zero or less: the plan, which is the solution's, fits.
+  int64_t of(const solver::Assignment& solution, const Plan& plan) {
+    if (!in_doubt_) return 0;
+    return found_.valid() && solution == solution_ ? found_.get() : memory_deficit(problem_, plan, watch_);
+  }
+
+ private:
+  const Problem& problem_;
+  const JointProblem& joint_;
+  const Watch watch_;
+  const bool in_doubt_;
+  solver::Assignment solution_;
+  std::future<int64_t> found_;  // of that solution, unless it was asked for
+};
+
+}  // namespace
+
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options,
+                      std::optional<int64_t> below, int most_tightenings, const Watch& watch) {
+  std::optional<solver::Network> changed;  // a copy, once its limit is another
+  auto network = [&]() -> const solver::Network& { return changed ? *changed : joint.network; };
+  auto set_limit = [&](int64_t limit) {
+    if (!changed) changed = joint.network;
+    changed->limit = limit;
+  };
+  MissingBytes missing_bytes(problem, joint, watch);
+  if (options.threads > 1) options.proving = [&](const solver::Assignment& solution) { missing_bytes.begin(solution); };
+  Fitting out;
+  int64_t kept = *network().limit;  // the least limit that some solution keeps
+  for (int loosenings = 0; out.tightenings <= most_tightenings;) {
+    solver::Result later;
+    solver::Result& solved = out.tightenings == 0 ? out.first : later;
+    solved = solver::solve(network(), options);
+    out.status = solved.status;
+    if (out.tightenings == 0 && options.progress)
+      options.progress = [tell = options.progress, bound = solved.bound](solver::Progress p) {
+        p.bound = bound;
+        tell(p);
+      };
+    const bool ended =
+        (options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
+    if (!solved.solution && out.tightenings > 0 && !ended && loosenings++ < kLoosenings) {
+      set_limit(*network().limit + (kept - *network().limit) / 2);
+      continue;
+    }
+    if (!solved.solution || (below && solved.cost >= *below)) return out;
+    kept = std::min(kept, *network().limit);
+    Plan plan = plan_of(joint, problem.graph, *solved.solution);
+    const int64_t missing = missing_bytes.of(*solved.solution, plan);
+    if (missing <= 0) {
+      out.plan = std::move(plan);
+      return out;
+    }
+    out.missing_bytes = missing;
+    ++out.tightenings;
+    // So that this solution is over the limit, as its plan is.
+    const auto peak = static_cast<double>(solver::evaluate(network(), *solved.solution).peak.value_or(0)),
+               memory = static_cast<double>(*joint.network.limit);
+    set_limit(std::min(*network().limit - missing,
+                       static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing)))));
+    if (ended) return out;
+  }
+  return out;
+}
+
+std::optional<Refined> refined(const Plan& plan, const Cluster& cluster) {
+  if (plan.ops.empty()) return std::nullopt;
+  const Mesh& mesh = plan.ops[0].mesh;
+  if (mesh.positions() != cluster.compute_count) return std::nullopt;
+  Refined out{refined(mesh), {}};
+  const std::vector<std::vector<int>> factors = factors_of(mesh);
+  for (const OpChoice& choice : plan.ops) {
+    if (choice.mesh == mesh) out.strategies.push_back(repeated(choice.strategies, factors));
+    else if (refined(choice.mesh) == out.mesh)
+      out.strategies.push_back(repeated(choice.strategies, factors_of(choice.mesh)));
+    else return std::nullopt;
+  }
+  return out;
+}
+
+Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const std::vector<Plan>& others,
+                  const solver::Options& solving, const std::function<void(const Refinement&)>& tell,
+                  int64_t most_entries) {
+  Refinement out{std::nullopt, cost, 0};
+  std::optional<Refined> now = refined(plan, problem.cluster);
+  if (!now) return out;
+  Problem on_mesh = problem;
+  on_mesh.pins.ops.clear();
+  if (auto kept = refined_pins(problem.pins, now->mesh)) on_mesh.pins.kept = std::move(*kept);
+  else return out;
+  std::vector<Refined> alike;
+  for (const Plan& other : others)
+    if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
+  const std::shared_ptr<JointCosts> costs = joint_costs(problem);
+  const Watch watch{solving.deadline, solving.stop};
+  // Whether something cheaper was found on these axes; empty where the time, or what may be looked at, ended first.
+  auto improve = [&](const std::vector<size_t>& axes) -> std::optional<bool> {
+    if (out.entries >= most_entries) return std::nullopt;
+    solver::Options options = solving;
+    JointLimits limits;
+    limits.costs = costs;
+    if (!problem.in_time()) limits.tensor_values = kTensorValues;
+    limits.deadline = options.deadline;
+    limits.stop = options.stop;
+    const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, axes, alike), limits);
+    if (!joint) return std::nullopt;
+    ++out.neighbourhoods;
+    for (const solver::Network::Edge& e : joint->network.edges) out.entries += static_cast<int64_t>(e.table->size());
+    if (tell) tell(out);
+    options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
+    Fitting fitting = solve_fitting(on_mesh, *joint, options,
+                                    problem.in_time() ? std::nullopt : std::optional(out.cost), kTightenings, watch);
+    if (!fitting.plan) return false;
+    const int64_t found = cost_of(problem, *fitting.plan, watch);
+    if (found >= out.cost) return false;
+    out.cost = found;
+    out.plan = std::move(fitting.plan);
+    now = refined(*out.plan, problem.cluster);
+    return true;
+  };
+  try {
+    for (const std::vector<std::vector<size_t>>& subsets : subsets_of_axes(now->mesh.extents.size()))
+      for (size_t next = 0, without = 0; without < subsets.size(); next = (next + 1) % subsets.size()) {
+        const auto better = improve(subsets[next]);
+        if (!better) return out;
+        without = *better ? 1 : without + 1;  // 1: these axes are at their best
+      }
+  } catch (const Error& error) {
+    if (!is_end(error)) throw;
+  }
+  return out;
+}
+
+}  // namespace partita

@@ -1,0 +1,251 @@
+// From a solution of a joint problem to a plan, and back.
+#include <algorithm>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/plan/resolve.h"
+#include "partita/search/joint/joint.h"
+#include "partita/search/joint/readers.h"
+
+namespace partita {
+
+namespace {
+
+// Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they
+// differ. A mesh numbers its positions in mixed radix: axes that are alike act as one.
+template <typename T>
+std::optional<std::vector<T>> on_axes(const Mesh& from, const std::vector<T>& values, const Mesh& to) {
+  if (from.devices != to.devices || values.size() != from.extents.size()) return std::nullopt;
+  std::vector<T> out;
+  int64_t begin = 1;
+  for (int extent : to.extents) {
+    const int64_t end = begin * extent;
+    std::optional<T> said;
+    int64_t first = 1;
+    for (size_t a = 0; a < values.size(); ++a) {
+      const int64_t last = first * from.extents[a];
+      if (first < last && first < end && last > begin) {
+        if (said && *said != values[a]) return std::nullopt;
+        said = values[a];
+      }
+      first = last;
+    }
+    if (!said) return std::nullopt;
+    out.push_back(*said);
+    begin = end;
+  }
+  return out;
+}
+
+// The variables of a network whose edges are pairs, which get their values one after another.
+struct InTurn {
+  using Edge = solver::Network::Edge;
+  const solver::Network& network;
+  const std::vector<std::vector<int>>& may;  // by variable: the values that it may have
+  const std::vector<char>& follows;  // by variable: a follower stands behind the first variable of its last edge
+  std::vector<std::vector<const Edge*>> edges;  // by variable
+  solver::Assignment values;                    // -1: not settled
+
+  int64_t at(const Edge& e, int v, int x, int y) const {  // x of v, y of the other
+    const bool first = e.variables[0] == v;
+    return (*e.table)[static_cast<size_t>(first ? x : y) * network.costs[e.variables[1]].size() +
+                      static_cast<size_t>(first ? y : x)];
+  }
+  static int other(const Edge& e, int v) { return e.variables[e.variables[0] == v ? 1 : 0]; }
+};
+
+// By value that it may have, what a variable costs beside what is settled, without one edge.
+std::vector<solver::Wide> costs_without(const InTurn& s, int v, const InTurn::Edge* left_out) {
+  std::vector<solver::Wide> costs;
+  for (int x : s.may[v]) {
+    costs.push_back(s.network.costs[v][x]);
+    for (const InTurn::Edge* e : s.edges[v])
+      if (const int w = s.other(*e, v); e != left_out && s.values[w] >= 0) costs.back() += s.at(*e, v, x, s.values[w]);
+  }
+  return costs;
+}
+
+// Adds what an edge of v costs: beside the other's value where it is settled, else the least. A follower is always at
+// its best, with all its other edges.
+void add_edge_costs(const InTurn& s, int v, const InTurn::Edge& e, std::vector<solver::Wide>& costs) {
+  const int w = s.other(e, v);
+  const bool follower = s.follows[w] && e.variables[1] == w;
+  const std::vector<solver::Wide> beyond =
+      follower ? costs_without(s, w, &e) : std::vector<solver::Wide>(s.may[w].size(), 0);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    const int x = s.may[v][i];
+    if (!follower && s.values[w] >= 0) {
+      costs[i] += s.at(e, v, x, s.values[w]);
+      continue;
+    }
+    std::optional<solver::Wide> least;
+    for (size_t j = 0; j < s.may[w].size(); ++j)
+      if (const solver::Wide cost = s.at(e, v, x, s.may[w][j]) + beyond[j]; !least || cost < *least) least = cost;
+    costs[i] += *least;
+  }
+}
+
+// One of `may` for each variable: in this order and twice, the cheapest beside what is settled and the cheapest of what
+// is not. Ties take the first.
+solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may,
+                           const std::vector<int>& order, const std::vector<char>& follows) {
+  InTurn s{network, may, follows, std::vector<std::vector<const InTurn::Edge*>>(may.size()),
+           solver::Assignment(may.size(), -1)};
+  for (const InTurn::Edge& e : network.edges)
+    for (int v : e.variables) s.edges[v].push_back(&e);
+  for (int pass = 0; pass < 2; ++pass)
+    for (int v : order) {
+      s.values[v] = may[v][0];
+      if (may[v].size() == 1) continue;
+      std::vector<solver::Wide> costs;
+      for (int x : may[v]) costs.push_back(network.costs[v][x]);
+      for (const InTurn::Edge* e : s.edges[v]) add_edge_costs(s, v, *e, costs);
+      s.values[v] = may[v][static_cast<size_t>(std::min_element(costs.begin(), costs.end()) - costs.begin())];
+    }
+  return std::move(s.values);
+}
+
+// By variable, all of its values.
+std::vector<std::vector<int>> all_values(const solver::Network& network) {
+  std::vector<std::vector<int>> all;
+  for (int v = 0; v < network.variables(); ++v) {
+    all.emplace_back(static_cast<size_t>(network.domain(v)));
+    std::iota(all.back().begin(), all.back().end(), 0);
+  }
+  return all;
+}
+
+// What else there is behind the ops: where tensors are kept, and behind these, into which layouts they are brought.
+solver::Assignment settled(const JointProblem& joint, const std::vector<std::vector<int>>& may,
+                           std::vector<int> order) {
+  std::vector<char> follows(may.size(), 0);
+  for (int v : joint.tensor_variable)
+    if (v >= 0) order.push_back(v);
+  for (const std::vector<int>& list : joint.brought_variables)
+    for (int v : list) order.push_back(v), follows[v] = 1;
+  return settled(joint.network, may, order, follows);
+}
+
+// Whether what is brought to an op of the backward pass and to another one is brought to each of them: where they want
+// the same, which is not the home and not brought for several readers. Not where anything is brought for several of
+// both, since a plan has both or neither; nor where that would be once a part of a batch and not once a step.
+bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
+                  const solver::Assignment& values) {
+  const TensorSpace& space = *joint.tensors[id.index()];
+  const TensorSpace::Value& value = space.values[values[joint.tensor_variable[id.index()]]];
+  const Layout& home = space.layouts[value.home];
+  auto is_shared = [&](const Layout& l) {
+    auto is_it = [&](int a) { return same_placement(space.layouts[a], l); };
+    for (size_t b = 0; b < space.brought.size(); ++b)
+      if (is_it(space.brought[b].layout))
+        return space.brought[b].ways[values[joint.brought_variables[id.index()][b]]].once;
+    return std::any_of(value.also.begin(), value.also.end(), is_it);
+  };
+  auto wanted = [&](const Reader& r) -> const Layout& {
+    return joint.ops[r.op.index()]->layouts[values[joint.op_variable[r.op.index()]]].operands[r.operand];
+  };
+  auto is_backward = [&](const Reader& r) { return graph.op(r.op).phase == Phase::kBackward; };
+  for (const Reader& r : readers)
+    if (graph.acts(graph.op(r.op)) > reads_a_step(graph, id)) return false;
+  bool twice = false;
+  for (const Reader& b : readers) {
+    if (!is_backward(b) || same_placement(wanted(b), home)) continue;
+    for (const Reader& other : readers) {
+      if (is_backward(other) || !same_placement(wanted(b), wanted(other))) continue;
+      if (is_shared(wanted(b))) return false;
+      for (int p = 0; p < joint.mesh.positions() && !twice; ++p) twice = !is_view(home, wanted(b), p);
+    }
+  }
+  return twice;
+}
+
+}  // namespace
+
+Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values) {
+  Plan plan;
+  plan.search = "exact";
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    plan.ops.push_back({joint.mesh, joint.ops[i]->strategies[values[joint.op_variable[i]]]});
+  auto keep = [&](size_t t, const Layout& home) {
+    const auto name = name_of(home);
+    ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
+    plan.kept[TensorId(t)] = placement_of(home, *name);
+  };
+  const auto read_by = readers(graph);
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (const StraightSpace* straight = joint.straight[t].get()) {
+      const size_t reader = read_by[t][0].op.index(), columns = joint.ops[reader]->strategies.size();
+      const auto made = static_cast<size_t>(values[joint.op_variable[graph.tensors[t].producer.index()]]),
+                 read = static_cast<size_t>(values[joint.op_variable[reader]]);
+      if (const int home = straight->homes[made * columns + read]; home >= 0) keep(t, straight->layouts[home]);
+    }
+    if (!joint.tensors[t]) continue;
+    const TensorSpace& space = *joint.tensors[t];
+    const Layout& home = space.layouts[space.values[values[joint.tensor_variable[t]]].home];
+    if (is_refetched(joint, graph, TensorId(t), read_by[t], values)) plan.refetched.insert(TensorId(t));
+    if (const OpId producer = graph.tensors[t].producer; producer.valid()) {
+      const int r = result_position(graph, TensorId(t));
+      if (same_placement(home,
+                         joint.ops[producer.index()]->layouts[values[joint.op_variable[producer.index()]]].results[r]))
+        continue;
+    }
+    keep(t, home);
+  }
+  return plan;
+}
+
+std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan) {
+  const solver::Network& network = joint.network;
+  std::vector<std::vector<int>> may = all_values(network);
+  std::vector<int> order, open;  // the ops that the plan settles, those that it does not
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const int v = joint.op_variable[i];
+    open.push_back(v);
+    const auto strategies = on_axes(plan.ops[i].mesh, plan.ops[i].strategies, joint.mesh);
+    if (!strategies) continue;
+    const auto& known = joint.ops[i]->strategies;
+    const auto found = std::find(known.begin(), known.end(), *strategies);
+    if (found == known.end()) continue;
+    may[v] = {static_cast<int>(found - known.begin())};
+    open.pop_back();
+    order.push_back(v);
+  }
+  if (order.empty()) return std::nullopt;
+  order.insert(order.end(), open.begin(), open.end());
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (!joint.tensors[t]) continue;
+    const int v = joint.tensor_variable[t];
+    std::optional<Layout> home;
+    if (const auto kept = plan.kept.find(TensorId(t)); kept != plan.kept.end()) {
+      const Placement& placement = kept->second;
+      if (auto sbp = on_axes(placement.mesh, placement.sbp, joint.mesh))
+        home = layout_of({joint.mesh, std::move(*sbp), placement.radices}, graph.tensors[t].shape);
+    } else if (const OpId producer = graph.tensors[t].producer;
+               producer.valid() && may[joint.op_variable[producer.index()]].size() == 1) {
+      const int r = result_position(graph, TensorId(t));
+      home = joint.ops[producer.index()]->layouts[may[joint.op_variable[producer.index()]][0]].results[r];
+    }
+    const TensorSpace& space = *joint.tensors[t];
+    std::vector<int> there;
+    for (size_t x = 0; home && x < space.values.size(); ++x)
+      if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
+    if (plan.refetched.contains(TensorId(t))) {  // brought to each of its readers
+      std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
+      for (size_t b = 0; b < space.brought.size(); ++b) {
+        const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;
+        if (std::ranges::any_of(ways, [](const TensorSpace::Way& w) { return w.others && w.backward && !w.once; }))
+          std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return ways[x].once; });
+      }
+    }
+    if (!there.empty()) may[v] = std::move(there);
+  }
+  return settled(joint, may, std::move(order));
+}
+
+solver::Assignment with_best_tensors(const JointProblem& joint, const std::vector<int>& op_values) {
+  std::vector<std::vector<int>> may = all_values(joint.network);
+  for (size_t i = 0; i < op_values.size(); ++i) may[joint.op_variable[i]] = {op_values[i]};
+  return settled(joint, may, joint.op_variable);
+}
+
+}  // namespace partita

@@ -1,0 +1,33 @@
+// What a pipeline's stages are made of: runs of a model's layers, as even in time as they can be.
+//
+// Example: 126 equal layers of 1 ms, an embedding of 0.01 ms before and a head and loss of 0.65 ms behind them, on 16
+// stages. No stage can do with less than 8 ms. The last has 7 layers and the head (7.65 ms), the others 119 layers: of
+// these cuts that of the least sum of squares has 7 in the first stage, with the embedding, and 8 in each of the rest.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+// By op, the stretch of the model that it belongs to, from 0 in the order of the forward pass. The stretches are the
+// copies of repeated layers (graph/repeats.h) with what lies before, between and behind them; where those are fewer
+// than `least` layers, each copy is cut where one activation alone goes on, as between attention and feed-forward.
+// Where most of a model does not repeat, they are the layers of layers_of() (graph/layers.h). A backward op stands
+// with its forward op, an update with its parameter, what no input reaches with its first reader.
+struct Stretches {
+  std::vector<int> of_op;
+  int layers = 0;  // whole layers among them
+  int cuts = 0;    // the most stages that they give
+};
+Stretches stretches_of(const Graph& graph, int least);
+
+// Cuts elements into exactly `parts` runs that fit: the largest cost as small as can be, of such cuts the sum of
+// squares, of equals the earliest cuts. `costs`: by rank, what each element costs there; run k is on rank k mod ranks.
+// There are as many elements as parts at least. `fits`: whether run k may be [begin, end); a run within one that fits
+// does. By element, its run; empty: no cut fits.
+using RunFits = std::function<bool(int k, int begin, int end)>;
+std::vector<int> even_parts(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits = nullptr);
+
+}  // namespace partita

@@ -1,0 +1,43 @@
+// The simulated time of proposals to a plan of the SOAP space, by one of the simulators of the local task graph. All of
+// them say the same.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "partita/search/soap/unit_tasks.h"
+#include "partita/task_graph/algorithm2.h"
+#include "partita/task_graph/first_come.h"
+#include "partita/task_graph/replay.h"
+
+namespace partita {
+
+enum class SoapSimulator {
+  kReplay,  // from where the proposal changes the timeline, no further than the threshold (partita/task_graph/replay.h)
+  kFull,    // Algorithm 1, from the beginning
+  kDelta,   // FlexFlow's Algorithm 2, corrected (partita/task_graph/algorithm2.h)
+};
+SoapSimulator parse_soap_simulator(std::string_view text);  // "replay", "full", "delta"
+
+class SoapJudge {
+ public:
+  // Of the plan that the tasks are at.
+  SoapJudge(SoapSimulator simulator, const SoapTasks& tasks);
+
+  // The ns of the proposal; nothing if it is above the threshold.
+  std::optional<int64_t> ns(const SoapTasks::Changes& changes, int64_t threshold_ns = Replay::kNoThreshold);
+  // Takes over the proposal that was judged last.
+  void keep();
+
+ private:
+  SoapSimulator simulator_;
+  std::optional<Replay> replay_;
+  std::optional<Algorithm2> delta_;
+  bool proposed_ = false;  // kDelta: a proposal that has not been kept
+  TaskGraph graph_;        // kFull: at hand, and of the last proposal
+  SoapTasks::Changes before_;
+  FlatTasks flat_;
+  Timeline timeline_;
+};
+
+}  // namespace partita

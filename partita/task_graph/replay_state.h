@@ -1,0 +1,232 @@
+// What Replay holds: the committed timeline, and beside it the proposal that is evaluated. For replay*.cc.
+#pragma once
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "partita/task_graph/proposed_tasks.h"
+#include "partita/task_graph/ready_heap.h"
+#include "partita/task_graph/replay.h"
+
+namespace partita::replay {
+
+using Task = ProposedTasks::Task;
+using Edges = ProposedTasks::Edges;
+
+// When a task runs in the committed timeline.
+struct Done {
+  int64_t ready_ns = 0, end_ns = 0;
+  int held = 0;  // where it is on its first queue
+};
+constexpr size_t kBlock = 64;                           // places of ReplayState::least_before
+constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
+
+// A task in the proposal.
+struct Now {
+  uint32_t epoch = 0;    // if it is the proposal's, the task is removed, or its slot is touched
+  int touched = -1;      // and if it is not removed, where it is in ReplayState::touched_tasks
+  uint32_t changed = 0;  // if it is the proposal's, the task is removed, new, or waits for others than before
+};
+
+// All that a run looks at when a task is taken that another one waits for. Half a cache line.
+struct alignas(32) Waiting {
+  int64_t ready_ns = 0;  // by those that have been taken
+  uint64_t key = 0;
+  uint32_t round = 0;  // if it is the run's, the task has been met in it
+  int waits = 0;       // and so many it waits for have not been taken
+  // In the committed timeline.
+  int before = 0;        // tasks that it waits for
+  int first_before = 0;  // the least place of those; -1: there is none
+};
+
+// A task of a touched slot.
+struct TouchedTask {
+  Edges edges;
+  bool bounded = false;
+  int64_t tail_ns = 0;  // if bounded, of a late one: a lower bound
+};
+
+// A task that has been taken after the cut.
+struct Taken {
+  int task = 0;
+  int back = 0;  // where all that it waits for was skipped with it: the last of those is so many places before it
+  int64_t ready_ns = 0, end_ns = 0;
+};
+
+// The proposal and the committed timeline have taken the same tasks, but for those that the proposal adds and removes,
+// and what has not ended yet ends in the proposal `shift_ns` later: so does all that follows, until something that the
+// proposal changes. Tasks of these committed places are as they were, shifted.
+struct Skip {
+  size_t taken = 0;  // after so many tasks that have been taken one by one
+  int first = 0, end = 0;
+  int64_t shift_ns = 0;
+};
+
+// How far the tasks that were taken are from where they were (replay_rejoin.cc).
+struct Beside {
+  int64_t shift_ns = 0;  // by which most of the last ones end later than they did
+  int trust = 0;
+  int64_t apart_ns = 0, old_apart_ns = 0;  // the latest ends, now and before, of those with another shift
+  int64_t last_ns = 0, old_last_ns = 0;    // of all
+  int taken = 0;                           // so many committed ones
+  int place = 0;                           // the last of their committed places
+  size_t removed = 0;                      // so many of the removed ones were up to there
+  int look_from = 0;                       // to rejoin before this place would skip too little
+};
+
+// A task taken on a queue.
+struct Held {
+  int64_t ready_ns = 0;
+  uint64_t key = 0;
+  int task = 0;
+  int64_t end_ns = 0;
+  int64_t load_ns = 0;  // of the queue's tasks up to it
+};
+
+// In the proposal; of it if `epoch` is the proposal's.
+struct QueueNow {
+  int64_t end_ns = 0;
+  int64_t left_ns = 0;  // to be done by tasks not taken
+  uint32_t epoch = 0;
+  uint32_t skips = 0;  // it knows of so many
+  size_t next = 0;     // in its committed order: no later than the first that neither it nor they have passed
+};
+
+// What the sweep knows of a task; of the proposal if `epoch` is its.
+struct Swept {
+  int64_t ready_ns = 0;  // if it waits for nothing that is held up
+  int64_t end_ns = 0;    // if it has arrived
+  uint32_t epoch = 0;
+  int waits = 0;           // for new tasks that have not arrived, and those that have departed and not arrived
+  bool has_event = false;  // at its old place
+  bool removed = false, departed = false, arrived = false;
+  bool in_place = false;  // arrived at its old place
+};
+
+// And of a queue.
+struct SweptQueue {
+  size_t next = 0;       // the first in its old order that has not been passed
+  int64_t end_ns = 0;    // of what was taken last
+  int64_t moved_ns = 0;  // what arrived less what departed
+  uint32_t epoch = 0;
+};
+
+// What sweeps have been worth, in tasks taken by the replay; the last ones count most.
+struct SweepRecord {
+  double spent = 0, saved = 0;  // where the replay followed, and where it did not
+  double taken = 0;             // by a replay
+  int proposals = 0;            // since the last sweep
+};
+
+enum class Verdict { kWithin, kAbove, kUndecided };
+
+// Where the replay begins: the first place, and the (ready time, key) below which all stays. After a sweep it is where
+// that has stopped, and tasks that it has met stand elsewhere than in the committed timeline.
+struct Start {
+  int place = 0;
+  int64_t ready_ns = 0;
+  uint64_t key = 0;
+  bool after_sweep = false;
+  int64_t shift_ns = 0;     // of tasks before it
+  int64_t earliest_ns = 0;  // no task is ready before
+};
+
+}  // namespace partita::replay
+
+namespace partita {
+
+struct ReplayState : ProposedTasks {
+  ReplayOptions options;
+  int64_t makespan_ns = 0;
+  std::vector<replay::Done> done;
+  std::vector<int> order;                       // by place: the task
+  std::vector<int> last_before;                 // by place: the last place of what it waits for, -1: nothing
+  std::vector<int> least_before;                // by kBlock places: the least of last_before
+  std::vector<int64_t> end_ns;                  // by place: the latest end up to it
+  std::vector<std::vector<replay::Held>> held;  // by queue
+  std::vector<std::vector<int>> held_places;    // by queue: of those
+  std::vector<int64_t> load_ns;                 // by queue
+  replay::SweepRecord sweeps;
+
+  // The proposal.
+  bool exact = false;              // it was evaluated to its end
+  std::vector<int64_t> change_ns;  // by queue: of its load
+  std::vector<int> changed_queues;
+  std::vector<int64_t> decrease_ns;  // by rank: by how much tails of untouched slots may be less at most
+  replay::Start cut;                 // K
+  replay::Start from;                // the cut, where the sweep has stopped, or where the last skip ends
+  uint32_t round = 0;                // a run from there
+  replay::Beside beside;
+  std::vector<replay::Now> now;          // by task
+  std::vector<replay::Waiting> waiting;  // by task
+  std::vector<replay::QueueNow> queues;
+  ReadyHeap heap;
+  std::vector<replay::TouchedTask> touched_tasks;
+  std::vector<replay::Taken> taken;
+  std::vector<replay::Taken> scratch_taken;
+  std::vector<replay::Skip> skips;
+  std::vector<int> changed;  // new tasks, and those that wait for others than before
+  std::vector<replay::Swept> swept;
+  std::vector<replay::SweptQueue> swept_queues;
+  std::vector<int> met;  // by the sweep
+  bool has_run = false;  // `taken` and `skips` are all that is late
+  int64_t new_makespan_ns = 0;
+  std::vector<int> scratch_old, scratch_new;
+  std::vector<int64_t> scratch_ns;
+  std::vector<uint64_t> dirty;  // by place: bits
+
+  ReplayCounts counts;
+};
+
+}  // namespace partita
+
+namespace partita::replay {
+
+// In the order of a proposal's life.
+// Which slots it touches, and what it adds to the loads of queues.
+void begin(ReplayState& s, const Replay::Exchanges& exchanges);
+// Its new tasks, the edges of touched slots, and where the committed timeline is cut.
+void build(ReplayState& s);
+// Whether the bounds at the cut of the queues whose loads change are within the threshold.
+bool cut_queues(ReplayState& s, int64_t threshold_ns);
+// Lower bounds of tails, of late tasks of touched slots, and how much less others may be.
+void bound_tails(ReplayState& s);
+// Looks at the tasks alone that the proposal affects, until these are many. Within: new_makespan_ns. Undecided: sets
+// `from` to where it has stopped.
+Verdict sweep(ReplayState& s, int64_t threshold_ns);
+// Takes the tasks from `from` on; whether the makespan, new_makespan_ns, is within the threshold.
+bool run(ReplayState& s, int64_t threshold_ns);
+// Where the run is beside the committed timeline when it begins.
+void begin_beside(ReplayState& s);
+// If the task, the next one to be taken, is where it was but for a shift, and so is all that follows, goes to the next
+// change, or to the end: `from` is there. Whether it does.
+bool rejoin(ReplayState& s, const ReadyTask& next);
+// False where it does not; whether it does is only asked where this is true.
+inline bool may_rejoin(const ReplayState& s, const ReadyTask& next) {
+  return s.beside.place + 1 >= s.beside.look_from && next.ready_ns >= s.beside.apart_ns;
+}
+void commit(ReplayState& s);
+
+// The place that a task of this ready time and key would have.
+int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);
+// The queue, as the sweep knows it, just before a task of this ready time and key is taken; and what is left to be done
+// on it then.
+SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key);
+int64_t left_of(const ReplayState& s, int queue);
+
+// The first on a queue that was taken from a committed place on, of the places there. Soon found where it is near
+// `guess`.
+inline size_t held_from(const std::vector<int>& places, size_t guess, int place) {
+  if (places.empty() || places.back() < place) return places.size();
+  size_t begin = std::min(guess, places.size()), end = begin;
+  for (size_t step = 1; begin > 0 && places[begin - 1] >= place; step *= 2)
+    end = begin - 1, begin -= std::min(step, begin);
+  for (size_t step = 1; end < places.size() && places[end] < place; step *= 2)
+    begin = end + 1, end = std::min(end + step, places.size());
+  const auto at = [&](size_t i) { return places.begin() + static_cast<std::ptrdiff_t>(i); };
+  return static_cast<size_t>(std::lower_bound(at(begin), at(end), place) - places.begin());
+}
+
+inline bool is_late(const ReplayState& s, int task) { return s.tasks[static_cast<size_t>(task)].place >= s.cut.place; }
+
+}  // namespace partita::replay
