@@ -1,4 +1,4 @@
-// Fills devices.
+// Implements Baechi's placement rules: m-TOPO fills devices, m-ETF and m-SCT schedule by earliest start.
 #include "partita/device_placement/baechi.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace partita {
 
 namespace {
 
-// What goes to a device together: an operation, or a group.
+// Tracks the memory left and where each unit is; a unit is an operation or a group that one device takes whole.
 class Units {
  public:
   explicit Units(const PlacementProblem& problem) : p_(problem), left_(problem.devices.size()) {
@@ -33,7 +33,7 @@ class Units {
     const PlacedOp& o = p_.ops[static_cast<size_t>(op)];
     return o.group < 0 ? o.bytes : bytes_[static_cast<size_t>(o.group)];
   }
-  // Where its group is already; -1: nowhere.
+  // The device that holds its group already; -1: none.
   int device(int op) const {
     const int group = p_.ops[static_cast<size_t>(op)].group;
     return group < 0 ? -1 : device_[static_cast<size_t>(group)];
@@ -73,7 +73,7 @@ std::string no_room(const PlacementProblem& p, const Units& units, int op) {
 
 std::optional<std::vector<int>> topological_placement(const PlacementProblem& p, std::string& why) {
   Units units(p);
-  // The devices that most operations can run on share their bytes; what runs on few (loads) is not counted.
+  // The devices that most operations can run on share their bytes. Devices that few run on (loads) do not count.
   std::vector<int64_t> runs(p.devices.size(), 0);
   int64_t all = 0, largest = 0;
   for (size_t o = 0; o < p.ops.size(); ++o) {
@@ -109,9 +109,9 @@ std::optional<std::vector<int>> topological_placement(const PlacementProblem& p,
 
 namespace {
 
-// The schedule so far. With favourite children (one by operation, -1: none; or nothing at all) a device is kept for
-// that of what it ran last, until the child could begin elsewhere just as well. Meanwhile it runs what is urgent alone:
-// what could begin at that time on any device.
+// The schedule so far. `favourite` has a child by operation, -1 for none; it may be empty. A device waits for the
+// favourite child of its last operation until the child could begin elsewhere as early. Meanwhile it runs urgent
+// operations alone: those that could begin at that time on any device.
 class Etf {
  public:
   Etf(const PlacementProblem& problem, const std::vector<int>& favourite, bool congestion)
@@ -167,7 +167,7 @@ class Etf {
   }
 
  private:
-  // Where the value is or comes, and since when; a transfer that is not there yet is behind all on its queue.
+  // When the value is, or could be, on the device (ns). A transfer that is not sent yet goes behind all on its queue.
   int64_t there(int v, int d, bool send) {
     const PlacedValue& value = p_.values[static_cast<size_t>(v)];
     const auto producer = static_cast<size_t>(value.producer);
@@ -186,7 +186,7 @@ class Etf {
     }
     return end;
   }
-  // Since when all that it reads is there, or could be.
+  // When all that it reads is, or could be, there (ns).
   int64_t ready_on(int op, int d) {
     int64_t ready = 0;
     for (int v : p_.ops[static_cast<size_t>(op)].reads) ready = std::max(ready, there(v, d, false));
@@ -203,7 +203,7 @@ class Etf {
       if (units_.may(op, d) && ready_on(op, static_cast<int>(d)) > at) return false;
     return true;
   }
-  // The device is kept for the favourite child of what it now runs until the child could have that anywhere.
+  // Keeps the device for the favourite child of its current operation until the child could have the result anywhere.
   void keep_for_child(int op, int d) {
     std::replace(kept_for_.begin(), kept_for_.end(), op, -1);
     const int child = favourite_.empty() ? -1 : favourite_[static_cast<size_t>(op)];

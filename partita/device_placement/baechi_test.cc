@@ -1,4 +1,4 @@
-// Baechi's rules by hand, and on random problems.
+// Tests Baechi's rules by hand and on random problems.
 #include "partita/device_placement/baechi.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Baechi, GroupsStayTogether) {
   EXPECT_EQ(earliest_task_first(p, why)->device, (std::vector<int>{0, 1, 1, 0}));
 }
 
-// Where all fits anywhere both place all, and what they place the checker takes.
+// If all fits anywhere, both place all, and the checker accepts both placements.
 TEST(Baechi, RandomProblems) {
   constexpr uint64_t kSeed = 39;
   SCOPED_TRACE(kSeed);

@@ -1,4 +1,4 @@
-// Takes edges greedily, by heights and degrees alone.
+// Picks edges to merge greedily, by heights and degrees alone.
 #include "partita/device_placement/batch.h"
 
 #include <algorithm>
@@ -19,13 +19,13 @@ struct Candidate {
   bool operator<(const Candidate& b) const { return std::tie(b.weight, u, v) < std::tie(weight, b.u, b.v); }
 };
 
-// The edges of (ii).
+// The edges that satisfy (ii).
 std::vector<Candidate> candidates(const MergeGraph& g, const std::vector<int>& height, const Predecessors& before) {
   std::vector<Candidate> found;
   found.reserve(g.to.size());
   for (int u = 0; u < g.vertices(); ++u) {
     const int begin = g.first[at(u)], end = g.first[at(u) + 1];
-    int lowest = INT32_MAX, as_low = 0;  // of u's successors
+    int lowest = INT32_MAX, as_low = 0;  // among u's successors
     for (int e = begin; e < end; ++e) {
       const int h = height[at(g.to[at(e)])];
       if (h < lowest) lowest = h, as_low = 0;

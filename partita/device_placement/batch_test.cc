@@ -1,5 +1,4 @@
-// Batches by hand, and of random graphs: against a search for cycles, and the condition as printed beside the right
-// one.
+// Tests batches by hand, and of random graphs against a search for cycles and the condition as printed.
 #include "partita/device_placement/batch.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +71,7 @@ bool second_condition(const Graph& g, const std::vector<int>& h, int u, int v) {
   return successors == 1 || predecessors == 1 || h[v] == h[u] + 1 || others_higher;
 }
 
-// Theorem 3.5 (iii) as it is printed, of all pairs.
+// Theorem 3.5 (iii) as it is printed, for all pairs.
 bool printed_third_condition(const Graph& g, const std::vector<int>& h, const Pairs& pairs) {
   for (const auto& a : pairs)
     for (const auto& b : pairs)
@@ -139,7 +138,7 @@ void check_batch(const Graph& g, const std::vector<int>& h, const Pairs& batch) 
     }
 }
 
-// Returns in how many graphs a batch of the printed condition has a cycle.
+// Returns the number of graphs in which a batch of the printed condition has a cycle.
 int random_batches(uint64_t seed, int graphs) {
   SCOPED_TRACE(seed);
   Rng rng(seed);

@@ -1,4 +1,4 @@
-// Sums and longest paths, and what windows leave.
+// Computes bounds by sums, longest paths and windows.
 #include "partita/device_placement/bounds.h"
 
 #include <map>
@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-// Where no device runs both, what one makes for the other crosses.
+// The time to cross if no device runs both; otherwise 0.
 int64_t crossing_ns(const PlacementProblem& p, const PlacedOp& from, const PlacedOp& to, const PlacedValue& value) {
   if (!value.moves()) return 0;
   int64_t least = INT64_MAX;
@@ -23,10 +23,11 @@ int64_t crossing_ns(const PlacementProblem& p, const PlacedOp& from, const Place
   return least == INT64_MAX ? 0 : least;
 }
 
-// The smallest limit that leaves a choice, found by halves; each that leaves none proves that steps are longer.
+// The smallest limit that leaves a choice, found by bisection. Each limit that leaves none proves that steps are
+// longer.
 int64_t cut_ns(PlacementWindows& windows, const PlacementProblem& p, const PlacementState& start, int64_t least) {
   constexpr int kHalves = 12, kRounds = 3;
-  constexpr size_t kSmall = 300;  // operations of which pairs are looked at
+  constexpr size_t kSmall = 300;  // operations: up to these, pairs are looked at too
   const auto possible = [&](int64_t limit) {
     PlacementState state = start;
     return windows.narrow(state, limit, kRounds, p.ops.size() <= kSmall);
@@ -43,7 +44,7 @@ int64_t cut_ns(PlacementWindows& windows, const PlacementProblem& p, const Place
   return below + 1;
 }
 
-// Every schedule has an image with equal devices exchanged among these.
+// Fixes one image: every schedule has an image here with equal devices exchanged.
 PlacementState one_image(const PlacementProblem& p, const PlacementWindows& windows) {
   PlacementState state = windows.start();
   std::vector<PlacementUnit> units = placement_units(p);

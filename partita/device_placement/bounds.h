@@ -1,4 +1,4 @@
-// What every schedule of a problem takes at least.
+// Bounds the step time of any schedule of a placement problem from below, for searches and proofs.
 //
 // Examples: a chain of three operations of 2 ns and one of 4 ns beside it, on two devices: the path is 6 ns, the load
 // of 10 ns on two devices 5 ns. No schedule takes less than 6 ns. a and b (3 ns each), which c (1 ns) reads, 2 ns away:
@@ -14,18 +14,18 @@ namespace partita {
 
 struct PlacementBounds {
   int64_t load_ns = 0;  // the work of operations that run on the same devices, shared out evenly; the most of any set
-  int64_t path_ns = 0;  // the longest path, each operation where it is fastest, without transfers that can be spared
-  // The longest path with heads and tails (windows.h): producers on one device take their times one after another, or
-  // what they make crosses.
+  int64_t path_ns = 0;  // the longest path, each operation on its fastest device, without transfers that can be spared
+  // The longest path with heads and tails (windows.h). Producers on one device take their times one after another;
+  // otherwise their values cross.
   int64_t heads_ns = 0;
   int64_t work_ns = 0;   // the most over heads and tails of the work between, shared out evenly; not below load_ns
-  int64_t links_ns = 0;  // the same of what has to cross, where no device runs both, on queues
-  // Below it no division is possible: what would make a path too long if it were apart is together, and takes too long
-  // or too much memory for one device; or what is left of devices makes another of these bounds too long.
+  int64_t links_ns = 0;  // the same for values that have to cross, on queues, if no device runs both ends
+  // Below it no division is possible. Operations that make a path too long if apart are together, and take too long or
+  // too much memory for one device. Or the devices left make another of these bounds too long.
   int64_t cut_ns = 0;
   int64_t ns() const { return std::max({load_ns, path_ns, heads_ns, work_ns, links_ns, cut_ns}); }
 };
-// Of more than 64 devices only load and path.
+// For more than 64 devices only load and path.
 PlacementBounds placement_bounds(const PlacementProblem& problem);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Bounds by hand, and beside the shortest schedules of small problems.
+// Tests bounds by hand and against the shortest schedules of small problems.
 #include "partita/device_placement/bounds.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(Bounds, SharedOut) {
   EXPECT_EQ(shared_out_ns({{2, 3, 4}, {2, 4, 4}}, 2), 10);
 }
 
-// Of every set of items, thresholds or not.
+// Compares with every set of items, thresholds or not.
 TEST(Bounds, SharedOutIsTheMostOfAnySet) {
   constexpr uint64_t kSeed = 63;
   SCOPED_TRACE(kSeed);
@@ -96,7 +96,7 @@ TEST(Bounds, SharedOutIsTheMostOfAnySet) {
   }
 }
 
-// No bound is above the shortest schedule, and none is below what it contains.
+// No bound is above the shortest schedule, and none is below the bounds that it contains.
 TEST(Bounds, RandomProblems) {
   constexpr uint64_t kSeed = 61;
   SCOPED_TRACE(kSeed);

@@ -1,4 +1,4 @@
-// Branches on devices.
+// Implements branch and bound over devices.
 #include "partita/device_placement/branch.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace partita {
 namespace {
 
 constexpr int kRounds = 6, kProbeRounds = 2;
-constexpr size_t kProbed = 8;            // that a node tries on their devices before it branches
-constexpr int64_t kOrderNodes = 20'000;  // of the orders of a placement
+constexpr size_t kProbed = 8;            // classes that a node tries on their devices before it branches
+constexpr int64_t kOrderNodes = 20'000;  // nodes for the orders of one placement
 constexpr int64_t kTry = 3;              // a limit gets a third of the time and nodes that are left
-constexpr double kLeastPart = 0.02;      // of what is between bound and schedule, that a limit adds
+constexpr double kLeastPart = 0.02;      // of the gap between bound and schedule, that a limit adds
 
 enum class Found { kNothing, kSchedule, kGaveUp };
 
@@ -43,7 +43,7 @@ class Branch {
     size_t first = 0;
     int64_t ns = 0;
   };
-  // What is undecided, the longest first.
+  // The undecided classes, the longest first.
   std::vector<Class> undecided(const PlacementState& state) const {
     std::vector<int64_t> ns(p_.ops.size(), 0);
     for (size_t o = 0; o < p_.ops.size(); ++o)
@@ -54,7 +54,7 @@ class Branch {
     std::sort(classes.begin(), classes.end(), [](const Class& a, const Class& b) { return a.ns > b.ns; });
     return classes;
   }
-  // Its devices, of equal empty ones the first.
+  // Its devices; among equal empty ones only the first.
   std::vector<int> devices_of(const PlacementState& state, size_t first) const {
     uint64_t taken = 0;
     for (uint64_t runs : state.runs)
@@ -91,8 +91,8 @@ class Branch {
     size_t first = 0;
     std::vector<PlacementState> next;
   };
-  // Tries the longest on their devices: what leads to nothing is taken away, and of the others it branches on what
-  // leaves the least.
+  // Tries the longest classes on their devices. A device that leads to nothing is taken away. Branches on the class
+  // that leaves the least.
   Chosen choose(PlacementState& state, const std::vector<Class>& classes) {
     Chosen best;
     double most = -1;
@@ -132,7 +132,7 @@ class Branch {
         state = std::move(chosen.next.front());
         continue;
       }
-      // As the best schedule has it first.
+      // The device of the best schedule comes first.
       const int best = result_.schedule.device[chosen.first];
       std::stable_sort(chosen.next.begin(), chosen.next.end(), [&](const PlacementState& a, const PlacementState& b) {
         return ((a.runs[chosen.first] >> best) & 1) > ((b.runs[chosen.first] >> best) & 1);
@@ -184,7 +184,7 @@ BranchResult branch_and_bound(const PlacementProblem& problem, const PlacedSched
            options.gap * static_cast<double>(result.schedule.end);
   };
   Branch branch(problem, result);
-  double part = 0.5;  // of what is left between bound and schedule
+  double part = 0.5;  // share of the gap between bound and schedule
   const auto nodes_left = [&] { return options.nodes - result.nodes - result.order_nodes; };
   while (!result.proved() && !enough() && !until.ended() && nodes_left() > 0) {
     const int64_t left = result.schedule.end - result.bound_ns;

@@ -1,10 +1,10 @@
-// The shortest schedule of a small problem, or how near to it one is proved to be: branch and bound.
+// Finds the shortest schedule of a small problem, or a proved bound near it, by branch and bound.
 //
-// A limit between the bound and the best schedule is tried: either a schedule that ends at the limit or before is
-// found, or there is none, and the bound is above. The next limit halves what is left. To find out, what is placed
-// together is put on its devices one after another; heads, tails, loads and crossings (windows.h) leave devices out and
-// put operations together; what has both devices left but leads to nothing on one is put on the other; of equal devices
-// that are empty one is tried. A placement that is left is ordered by branches of its own (sequence.h).
+// A limit between the bound and the best schedule is tried. Either a schedule ends at the limit or before, or there is
+// none and the bound rises. The next limit halves the gap. To decide, classes of operations placed together go on their
+// devices one after another. Heads, tails, loads and crossings (windows.h) leave devices out and put operations
+// together. If a class has two devices left and one leads to nothing, it goes on the other. Among equal empty devices
+// one is tried. A placement that is left is ordered by branches of its own (sequence.h).
 //
 // Example: two devices, a (3 ns) and b and c (4 and 5 ns), which read a's value, 2 ns on its way. On one device 12 ns;
 // with b on the other one 9 ns, and nothing is shorter.
@@ -17,9 +17,9 @@
 namespace partita {
 
 struct BranchOptions {
-  double seconds = 1e6;       // at most; and with a limit of nodes alone the result is the same each time
-  int64_t nodes = INT64_MAX;  // of placements and of orders
-  double gap = 0;             // relative: a bound so near to the schedule will do
+  double seconds = 1e6;       // at most; with a limit of nodes alone the result is the same each time
+  int64_t nodes = INT64_MAX;  // for placements and orders
+  double gap = 0;             // relative: a bound so near to the schedule is enough
 };
 
 struct BranchResult {
@@ -30,7 +30,7 @@ struct BranchResult {
   bool proved() const { return bound_ns >= schedule.end; }
 };
 
-// `start`: a schedule that why_not() accepts, of a problem of at most 64 devices. Ends at the watch's end too.
+// `start`: a schedule that why_not() accepts, of a problem of at most 64 devices. Stops at the watch's end too.
 BranchResult branch_and_bound(const PlacementProblem& problem, const PlacedSchedule& start,
                               const BranchOptions& options, const Watch& watch);
 

@@ -1,4 +1,4 @@
-// Branch and bound beside the shortest schedule over all placements and orders.
+// Tests branch and bound against the shortest schedule over all placements and orders.
 #include "partita/device_placement/branch.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Sequence, TheExample) {
   EXPECT_TRUE(none.complete);
 }
 
-// The shortest of each placement, by halves of its limit, beside every order.
+// Finds the shortest schedule of each placement by bisecting the limit, and compares with every order.
 TEST(Sequence, RandomProblems) {
   constexpr uint64_t kSeed = 64;
   SCOPED_TRACE(kSeed);
@@ -80,7 +80,7 @@ TEST(Branch, TheExample) {
   EXPECT_LE(stopped.bound_ns, 9);
 }
 
-// Proved, and as short as over every placement and order.
+// Proved, and as short as the best over every placement and order.
 TEST(Branch, RandomProblems) {
   constexpr uint64_t kSeed = 62;
   SCOPED_TRACE(kSeed);

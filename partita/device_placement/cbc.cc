@@ -1,4 +1,4 @@
-// Writes files for the solver, runs it as a child process, and reads what it leaves.
+// Writes files for the solver CBC, runs it as a child process and reads its results.
 #include "partita/device_placement/cbc.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ namespace {
 
 std::string number(double x) { return fmt::format("{:.15g}", x); }
 
-// Whether to break off, asked each so many lines.
+// Whether to break off; asks the watch once in so many lines.
 bool is_late(const Watch& watch, size_t line) { return line % 1024 == 0 && watch.ended(); }
 
 void write_columns(std::ostream& out, const PlacementProgram& p, const Watch& watch) {
@@ -101,7 +101,7 @@ void write_mps(std::ostream& out, const PlacementProgram& p, const Watch& watch)
 
 namespace {
 
-// A folder of its own, removed with all in it.
+// A temporary folder, removed with all in it.
 class Folder {
  public:
   Folder() {
@@ -129,8 +129,8 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// What the new process does, so nothing that takes memory or a lock. Killed with the thread that began it: this one,
-// which waits for it.
+// Runs in the new process, so it takes no memory or lock. The process is killed with the thread that began it: this
+// one, which waits for it.
 [[noreturn]] void become(char* const* argv, const char* log, pid_t parent, int failed) {
   setpgid(0, 0);
   const int in = open("/dev/null", O_RDONLY), out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -178,11 +178,11 @@ class Child {
     waitpid(pid_, &status_, 0);
     ended_ = true;
   }
-  // It ends as soon as it looks, and leaves what it has.
+  // Asks the solver to end: it leaves its best solution as soon as it looks.
   void ask_to_end() {
     if (!ended()) kill(pid_, SIGINT);
   }
-  // By a signal that is not ours, while it has ended.
+  // Ended by a signal that is not ours.
   bool crashed() const { return WIFSIGNALED(status_) && WTERMSIG(status_) != SIGINT && WTERMSIG(status_) != SIGKILL; }
   bool succeeded() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
 
@@ -192,7 +192,7 @@ class Child {
   bool ended_ = false;
 };
 
-// The number after the last of such words.
+// Reads the number after the last occurrence of `after`.
 void last_number(const std::string& log, const std::string& after, double& number) {
   const size_t at = log.rfind(after);
   if (at == std::string::npos) return;
@@ -207,9 +207,9 @@ std::string read(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Its lines are "index name value reduced-cost", after one of the status; columns of value 0 are left out. Two stars
-// before the index say that a row or column is violated, beyond 1e-8: a linear program is so by rounding, and a point
-// of whole numbers is none then.
+// Reads the solution: a status line, then lines "index name value reduced-cost", without columns of value 0. Two stars
+// before the index mark a row or column that is violated by more than 1e-8. A linear program may be so by rounding; an
+// integer point is then no solution.
 void read_values(const std::string& file, CbcAnswer& answer, const PlacementProgram& program) {
   const size_t columns = program.columns.size();
   const bool linear =
@@ -261,7 +261,7 @@ std::string last_lines(const std::string& log) {
 }
 
 constexpr double kPartOfLeft = 0.9;      // of the time to a deadline
-constexpr double kStoppedSeconds = 0.5;  // to leave what it has
+constexpr double kStoppedSeconds = 0.5;  // for the solver to leave its best solution
 
 Watch::Clock::time_point later(Watch::Clock::time_point from, double seconds) {
   return from + std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(seconds));
@@ -280,7 +280,7 @@ struct Ended {
   bool asked = false, killed = false;
 };
 
-// Asked at one moment, or when the watch is stopped; killed at another, or soon after that.
+// Waits for the child: asks it to end at `ask` or when the watch is stopped, kills it at `kill` or soon after a stop.
 Ended wait_for(Child& child, Watch::Clock::time_point ask, Watch::Clock::time_point kill, const Watch& watch) {
   Ended ended;
   bool stopped = false;
@@ -319,7 +319,7 @@ CbcAnswer run_cbc(const std::string& cbc, const PlacementProgram& program, const
       cbc, problem, "-timeMode", "elapsed", "-sec", number(std::max(seconds, 0.05)), "-allowableGap", number(gap)};
   if (!start.empty()) arguments.insert(arguments.end(), {"-mipstart", begin});
   arguments.insert(arguments.end(), {"-solve", "-solution", solution, "-quit"});
-  // It looks at its clock between nodes and rounds of cuts alone, and later where others take the processor.
+  // CBC looks at its clock only between nodes and rounds of cuts, and later if others take the processor.
   const double grace = std::max(1.0, 0.1 * seconds);
   Watch::Clock::time_point ask = later(begun, seconds + grace), kill = later(begun, seconds + 3 * grace);
   if (left) {

@@ -1,4 +1,4 @@
-// Merges batch by batch, then makes the problem of what stands together.
+// Merges operations batch by batch, then builds the coarse problem of the vertices.
 #include "partita/device_placement/coarsen.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Load {
   bool within(const Load& b) const { return ns <= b.ns && bytes <= b.bytes; }
 };
 
-// A time and memory of its own, without its group's.
+// Its own time and memory, without its group's.
 Load load_of(const PlacedOp& op) {
   int64_t least = INT64_MAX;
   for (int64_t ns : op.ns)
@@ -36,7 +36,7 @@ Load load_of(const PlacedOp& op) {
   return {least, op.bytes};
 }
 
-// Vertices that stay together: those of a group, or one of none.
+// Vertices that stay together: those of a group, or a single one without a group.
 struct Class {
   Load load;
   int parent = 0;
@@ -64,7 +64,7 @@ class DeviceSets {
   std::vector<std::vector<char>> sets_;
 };
 
-// Latency and ns a byte, in the mean over the ways between two devices of a set; where it has none, over all ways.
+// Mean latency and ns a byte of the ways between two devices of a set; over all ways if the set has none.
 struct MeanWay {
   double latency_ns = 0, ns_per_byte = 0;
 };
@@ -86,7 +86,7 @@ MeanWay mean_way(const PlacementProblem& p, const std::vector<char>& set) {
   return {sum.latency_ns / count, sum.ns_per_byte / count};
 }
 
-// What is merged so far. Vertices are numbered by their first operation.
+// Merges vertices, which are numbered by their first operation.
 class Coarsener {
  public:
   Coarsener(const PlacementProblem& fine, const CoarsenOptions& options);
@@ -124,7 +124,7 @@ class Coarsener {
   std::vector<int> vertex_;  // by operation
   // By vertex.
   std::vector<Load> load_;
-  std::vector<int> devices_, class_, placed_;  // placed_: what is merged has the same
+  std::vector<int> devices_, class_, placed_;  // placed_: only vertices of equal number merge
   // Values that leave their vertex, by producer: from made_[v] on.
   struct Value {
     int producer, first, last;  // of readers_
@@ -132,7 +132,7 @@ class Coarsener {
   };
   std::vector<Value> values_;
   std::vector<int> made_, readers_;
-  // Of the longest path; 0: there is none yet.
+  // The limit of the longest path; 0: none yet.
   int64_t limit_ns_ = 0, all_ns_ = 0;
   std::vector<int64_t> ns_;     // by vertex; used by:
   std::optional<Slack> slack_;  // for the batch
@@ -189,7 +189,7 @@ void Coarsener::read_values() {
   renumber_values(vertex_);
 }
 
-// Drops what stays inside, and readers that are one now.
+// Drops values that stay inside a vertex, and readers that became one.
 void Coarsener::renumber_values(const std::vector<int>& number) {
   std::vector<int> readers, last_value(load_.size(), -1);
   readers.reserve(readers_.size());
@@ -217,8 +217,7 @@ void Coarsener::renumber_values(const std::vector<int>& number) {
   join_single();
 }
 
-// Makes one of the values with the same producer and the same one reader: an edge weighs the same, and passes are
-// short.
+// Joins the values of one producer and one single reader. An edge weighs the same, and passes are short.
 void Coarsener::join_single() {
   std::vector<int> value_to(load_.size(), -1);  // by reader, of this producer
   int count = 0;
@@ -294,7 +293,7 @@ Coarsener::Pairs Coarsener::of_edges(const MergeGraph& g, size_t most) {
   return edge_batch(g, heights(g), most, [&](int u, int v) { return merge(u, v); });
 }
 
-// By vertex a number that those which stay together anyway have in common; the highest where it is alone.
+// A number by vertex that vertices which stay together share; single ones have the highest.
 std::vector<int> Coarsener::together() const {
   std::vector<int> members(classes_.size(), 0), number(load_.size(), INT32_MAX);
   for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
@@ -303,8 +302,8 @@ std::vector<int> Coarsener::together() const {
   return number;
 }
 
-// By height and devices; then those that stay together anyway; then those whose heaviest edge from below (of roots: up)
-// is with the same vertex.
+// Orders by height and devices; then those that stay together anyway; then those whose heaviest edge from below (for
+// roots: up) is with the same vertex.
 std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<int>& height) const {
   std::vector<double> heaviest(load_.size(), -1);
   std::vector<int> partner(load_.size(), -1), order(load_.size());
@@ -325,7 +324,7 @@ std::vector<int> Coarsener::height_order(const MergeGraph& g, const std::vector<
   return order;
 }
 
-// By devices; then those that stay together anyway; then by where they stand.
+// Orders by devices, then those that stay together anyway, then by start.
 std::vector<int> Coarsener::room_order() const {
   std::vector<int> order(load_.size());
   const std::vector<int> same = together();
@@ -335,16 +334,16 @@ std::vector<int> Coarsener::room_order() const {
   return order;
 }
 
-// Of vertices of one height, or of any for which there is room, the order's neighbours are candidates; one that may not
-// be merged waits for a later one, if it is the lightest, or the lightest of those that stay together anyway. The half
-// of the candidates that takes least time is merged.
+// Candidates are the order's neighbours: vertices of one height, or of any if the path's limit allows. A vertex that
+// may not merge waits for a later one, if it is the lightest, or the lightest of those that stay together anyway. The
+// half of the candidates that takes least time is merged.
 Coarsener::Pairs Coarsener::of_neighbours(const MergeGraph& g, Batch kind, size_t most) {
   std::vector<int> height;
   if (kind == Batch::kHeight) height = heights(g);
   else height.assign(load_.size(), 1);
   const std::vector<int> same = together();
   Pairs candidates, batch;
-  int any = -1, own = -1;  // what waits
+  int any = -1, own = -1;  // vertices that wait
   const auto lighter = [&](int v, int than) { return than < 0 || load_[at(v)].ns < load_[at(than)].ns; };
   for (int v : kind == Batch::kHeight ? height_order(g, height) : room_order()) {
     if (any >= 0 && (height[at(any)] != height[at(v)] || devices_[at(any)] != devices_[at(v)])) any = own = -1;
@@ -391,7 +390,7 @@ void Coarsener::apply(const Pairs& pairs) {
   renumber_values(number);
 }
 
-// The limit starts at twice as parallel as the devices are, which costs nothing, and ends at all one after another.
+// The limit starts at twice as parallel as the devices are, which costs nothing. It ends at all one after another.
 void Coarsener::set_slack(const MergeGraph& g) {
   slack_.reset();
   if (!options_.keep_parallel || limit_ns_ > 2 * all_ns_) return;
@@ -403,8 +402,8 @@ void Coarsener::set_slack(const MergeGraph& g) {
 }
 
 void Coarsener::down_to(int target) {
-  // A batch below this share counts as few. Vertices with thousands of neighbours, of which a batch takes one, would
-  // make thousands of batches.
+  // A batch below this share counts as few. A batch takes one of a vertex's thousands of neighbours, which would make
+  // thousands of batches.
   constexpr size_t kFew = 20;
   constexpr double kGrow = 1.1;
   Batch kind = Batch::kEdges;
@@ -432,7 +431,7 @@ void Coarsener::down_to(int target) {
   }
 }
 
-// By vertex its place in a topological order: of those whose predecessors are there, the one of the first operation.
+// The place of each vertex in a topological order; among ready ones that with the first operation goes first.
 std::vector<int> Coarsener::topological_numbers() const {
   const MergeGraph g = graph();
   std::vector<int> missing(load_.size(), 0), number(load_.size(), -1);
@@ -452,7 +451,7 @@ std::vector<int> Coarsener::topological_numbers() const {
   return number;
 }
 
-// By vertex its group, -1 for none.
+// The group of each vertex, -1 for none.
 std::vector<int> Coarsener::groups() const {
   std::vector<int> members(classes_.size(), 0), group(load_.size(), -1), number(classes_.size(), -1);
   for (int v = 0; v < vertices(); ++v) ++members[at(class_of(v))];
@@ -466,7 +465,7 @@ std::vector<int> Coarsener::groups() const {
   return group;
 }
 
-// The operations as vertices, without what they read.
+// The operations as vertices, without their inputs.
 std::vector<PlacedOp> merged_ops(const PlacementProblem& fine, const std::vector<int>& vertex, int vertices) {
   std::vector<PlacedOp> ops(at(vertices));
   std::vector<int> members(at(vertices), 0);
@@ -487,8 +486,8 @@ std::vector<PlacedOp> merged_ops(const PlacementProblem& fine, const std::vector
   return ops;
 }
 
-// Adds the results that leave their vertex, and what a vertex holds of others while its operations run one after
-// another in the framework's order.
+// Adds the results that leave their vertex, and a vertex's peak of other results while its operations run in the
+// framework's order.
 class MemoryOfVertices {
  public:
   MemoryOfVertices(const PlacementProblem& fine, const std::vector<int>& vertex)
@@ -512,7 +511,7 @@ class MemoryOfVertices {
   }
   void add_scratch(std::vector<PlacedOp>& vertices) const {
     std::vector<std::vector<int>> makes(fine_.ops.size()), ends(fine_.ops.size());
-    std::vector<int64_t> live(vertices.size(), 0);  // of this, what leaves is there all the while
+    std::vector<int64_t> live(vertices.size(), 0);  // results that leave count all the while
     for (size_t i = 0; i < last_.size(); ++i) {
       const int producer = fine_.results[i].producer;
       makes[at(producer)].push_back(static_cast<int>(i));
@@ -535,8 +534,8 @@ class MemoryOfVertices {
   std::vector<int> last_;  // the operation that reads it last, or makes it
 };
 
-// Adds the values that leave their vertex; join: one of those with the same producer and readers. Of what moves nothing
-// one says as much as many. `result`: by result of the fine problem its number.
+// Adds the values that leave their vertex; `join` makes one of those with the same producer and readers. Values of
+// order alone need one only. `result`: the coarse number of each fine result.
 void add_values(Coarse& c, const PlacementProblem& fine, bool join, const std::vector<int>& result) {
   std::map<std::pair<int, std::vector<int>>, int> known;
   std::vector<size_t> last_value(c.problem.ops.size(), SIZE_MAX);

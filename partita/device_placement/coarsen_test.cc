@@ -1,4 +1,4 @@
-// Coarse problems by hand, and of random problems: merged as the header says, and expanded to schedules of the fine
+// Tests coarse problems by hand and of random problems: merges as the header says, and schedules expanded to the fine
 // one.
 #include "partita/device_placement/coarsen.h"
 
@@ -59,7 +59,7 @@ TEST(Coarsen, TheExample) {
   EXPECT_EQ(first_come(fine, expanded_placement(two, {1, 0}), {1, 0, 2, 3}).end, 5);  // b, its value 2, c, d
 }
 
-// Values weigh as the seed draws: the merges of a seed are the same, those of others are not.
+// Values weigh as the seed draws: equal seeds merge alike, others do not.
 TEST(Coarsen, SeedsDrawMerges) {
   constexpr uint64_t kSeed = 49;
   SCOPED_TRACE(kSeed);
@@ -146,7 +146,7 @@ TEST(Coarsen, ValuesThatGoTheSameWayAreJoined) {
 struct Load {
   int64_t ns = 0, bytes = 0;
   int ops = 0;
-  std::set<int> classes;  // of the fine problem: groups, and operations of none
+  std::set<int> classes;  // of the fine problem: groups, and single operations
   void add(const PlacementProblem& p, int op) {
     const PlacedOp& o = p.ops[static_cast<size_t>(op)];
     int64_t least = INT64_MAX;
@@ -198,11 +198,11 @@ void check_vertices(const PlacementProblem& fine, const Coarse& c, const Coarsen
   }
 }
 
-// Which cross, from where and to where; and that no vertex is before one that it reads, so that there is no cycle.
+// Checks which values cross, from and to; and that no vertex is before one that it reads, so that there is no cycle.
 void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
   std::vector<int64_t> bytes(c.problem.values.size(), kOrderAlone);
   std::set<std::pair<int, std::vector<int>>> ways,
-      orders;  // of what moves, where values are joined of all; of the rest
+      orders;  // orders; joined over all if values are
   int leave = 0;
   for (size_t i = 0; i < fine.values.size(); ++i) {
     const PlacedValue& value = fine.values[i];
@@ -337,8 +337,8 @@ int64_t longest_path(const PlacementProblem& p) {
   return *std::max_element(end.begin(), end.end());
 }
 
-// As printed: nothing without an edge between is merged, so vertices of one height stay apart; what is connected
-// becomes one vertex, however long it is (Corollary 3.6), if no cap is in the way.
+// As printed: without an edge between, nothing merges, so vertices of one height stay apart. Connected vertices become
+// one, however long it is (Corollary 3.6), if no cap is in the way.
 TEST(Coarsen, OfEdgesAlone) {
   PlacementProblem p = figure6();
   p.ops[2].reads = {0}, p.ops[3].reads = {1};  // a-c and b-d
@@ -349,7 +349,7 @@ TEST(Coarsen, OfEdgesAlone) {
   options.edges_alone = true;
   EXPECT_EQ(names(coarsen(p, 1, options).problem), (std::vector<std::string>{"a+1", "b+1"}));
   EXPECT_EQ(coarsen(figure6(), 1, options).problem.ops.size(), 1U);
-  // One value read by five: of a vertex with many neighbours a batch takes one, and batches follow until none has any.
+  // Five read one value: a batch takes one of a vertex's many neighbours, and batches follow until none has any.
   p.ops.assign(6, {"a", {1, 1}, 10, -1, {0}});
   p.ops[0].reads = {};
   p.values = {{100, 0, {1, 2, 3, 4, 5}}};

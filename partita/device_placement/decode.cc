@@ -1,4 +1,4 @@
-// Serves queues in the order of events.
+// Decodes a placement into a schedule by serving queues in the order of events.
 #include "partita/device_placement/decode.h"
 
 #include <algorithm>
@@ -134,7 +134,7 @@ class FirstCome {
     for (int reader : value.readers)
       if (device_[static_cast<size_t>(reader)] == t.to) read(reader);
   }
-  // What a device that is free takes of what is ready.
+  // Picks the next ready operation of a free device.
   std::set<Ready>::iterator next_on(size_t device) {
     std::set<Ready>& ready = ready_[device];
     const auto limit = frees_from_ * static_cast<double>(p_.devices[device].memory_bytes);

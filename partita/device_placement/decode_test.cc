@@ -1,4 +1,4 @@
-// Schedules by hand, and of random problems: checked by the independent checker, and against all there are.
+// Tests schedules by hand and of random problems, with the independent checker and against all that exist.
 #include "partita/device_placement/decode.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Placement, TheExample) {
   EXPECT_EQ(tails(p, {0, 0, 1}), (std::vector<int64_t>{10, 4, 5}));
 }
 
-// The example of decode.h, where the first op sends nothing and takes no gap.
+// The example of decode.h; there the first op sends nothing and takes no gap.
 TEST(Placement, TheOrderDecidesWhatWaits) {
   PlacementProblem p = example();
   p.ops = {{"a", {4, 4}, 0, -1, {}}, {"b", {2, 2}, 0, -1, {}}, {"c", {5, 5}, 0, -1, {}}, {"d", {1, 1}, 0, -1, {0}}};
@@ -67,7 +67,7 @@ TEST(Placement, TheCheckerNamesWhatIsWrong) {
   EXPECT_EQ(why_not(grouped, right), "op 'c' is apart from its group");
 }
 
-// Every schedule of every maker is one, and moving it to the left makes it no longer.
+// Every maker's schedules are valid, and moving one to the left makes it no longer.
 TEST(Placement, SchedulesOfRandomProblems) {
   constexpr uint64_t kSeed = 37;
   SCOPED_TRACE(kSeed);

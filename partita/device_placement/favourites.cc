@@ -1,4 +1,4 @@
-// Writes the linear program and rounds what the solver finds.
+// Writes the linear program of favourite children and rounds the solver's answer.
 #include "partita/device_placement/favourites.h"
 
 #include <algorithm>
@@ -14,13 +14,13 @@ namespace partita {
 
 namespace {
 
-constexpr double kFavourite = 0.1;                  // what is below is rounded to 0
-constexpr double kLargest = 1000;                   // of the numbers that the solver gets
-constexpr double kNotAtAll = 0.5 / kLargest / 1e3;  // a gap that no two vertices of the program are apart
+constexpr double kFavourite = 0.1;                  // values below are rounded to 0
+constexpr double kLargest = 1000;                   // of the numbers in the solver's program
+constexpr double kNotAtAll = 0.5 / kLargest / 1e3;  // a gap smaller than any between two vertices of the program
 
 struct Edge {
   int from = 0, to = 0;
-  int64_t cost = 0;      // of its values on the fastest way
+  int64_t cost = 0;      // to move its values on the fastest way
   bool chooses = false;  // whether it may be spared
 };
 
@@ -109,7 +109,7 @@ class LinearProgram {
   }
 
   const std::vector<Edge>& edges_;
-  std::vector<int> paid_;  // by edge: its column; -1: it does not choose
+  std::vector<int> paid_;  // by edge: its column; -1: it has no choice
   PlacementProgram lp_;
 };
 

@@ -1,4 +1,4 @@
-// Favourite children by hand and beside every choice of them, and schedules that keep devices for them.
+// Tests favourite children by hand and against every choice of them, and schedules that keep devices for them.
 #include "partita/device_placement/favourites.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ PlacementProblem two_devices(int64_t latency_ns) {
   return p;
 }
 
-// Of which each result is one value.
+// Adds an operation; each result is one value.
 int add(PlacementProblem& p, const std::string& name, int64_t ns, const std::vector<int>& reads) {
   const int op = static_cast<int>(p.ops.size());
   p.ops.push_back({name, {ns, ns}, 10, -1, reads});
@@ -46,7 +46,7 @@ TEST(FavouriteChildren, TheExample) {
   const FavouriteChildren found = favourite_children(p, kSeconds, {});
   EXPECT_EQ(found.child, (std::vector<int>{b, -1, -1}));
   EXPECT_NEAR(found.relaxed_ns, 8, 1e-4);
-  p.ops[1].ns = {2, -1};  // and what is bound to gpu1 is paid
+  p.ops[1].ns = {2, -1};  // and the one bound to gpu1 is paid
   p.ops[0].ns = {-1, 2};
   EXPECT_EQ(favourite_children(p, kSeconds, {}).child, (std::vector<int>{2, -1, -1}));
   p.ops[0].ns = {2, 2}, p.ops[1].ns = {6, 6};
@@ -74,13 +74,13 @@ TEST(FavouriteChildren, ADeviceIsKeptForThem) {
   EXPECT_EQ(sct->start[static_cast<size_t>(k)], 5);
 }
 
-// By parent and child: what is paid where they are apart; and whether that can be spared.
+// By parent and child: the cost if they are apart, and whether it can be spared.
 struct Costs {
   std::map<std::pair<int, int>, int64_t> cost;
   std::map<std::pair<int, int>, bool> spared;
 };
 
-// All devices but a host, which is the last, are equal, and so are their ways; what runs on a host runs nowhere else.
+// All devices but a host, which is the last, are equal, and so are their ways. A host's operations run nowhere else.
 Costs costs_of(const PlacementProblem& p) {
   Costs costs;
   for (const PlacedValue& v : p.values)
@@ -125,8 +125,8 @@ int64_t shortest(const PlacementProblem& p, const Costs& costs, size_t op, std::
   return least;
 }
 
-// No operation is the favourite of two. The relaxed end is no more than that of the best choice, and the rounded one is
-// a choice, at most ten times as long: what is paid whole had a tenth of it paid at least. Schedules are ones.
+// No operation is the favourite of two. The relaxed end is no more than that of the best choice. The rounded one is a
+// choice, at most ten times as long: each edge paid whole had a tenth of it paid at least. Schedules are valid.
 TEST(FavouriteChildren, RandomProblems) {
   if (!has_cbc()) GTEST_SKIP() << "there is no program 'cbc'";
   constexpr uint64_t kSeed = 57;

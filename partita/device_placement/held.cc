@@ -1,4 +1,4 @@
-// Counts what is still to be used.
+// Counts the uses left of each result and copy, to know when a device frees it.
 #include "partita/device_placement/held.h"
 
 namespace partita {
@@ -85,7 +85,7 @@ int64_t HeldNow::more_bytes(int op) const {
   for (size_t i = 0; i < reads.size(); ++i) {
     const int item = item_read(op, reads[i]);
     if (item < 0) continue;
-    int earlier = 0, all = 0;  // its reads of the same
+    int earlier = 0, all = 0;  // its reads of the same result
     for (size_t k = 0; k < reads.size(); ++k)
       if (item_read(op, reads[k]) == item) {
         ++all;

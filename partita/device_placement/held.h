@@ -1,4 +1,4 @@
-// How much each device holds now, while a schedule is made event by event (PlacedResult, problem.h).
+// Tracks how much memory each device holds while a schedule is made event by event (PlacedResult, problem.h).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,7 +9,7 @@ namespace partita {
 
 class HeldNow {
  public:
-  // `device`: by operation, of all that will come.
+  // `device`: by operation, for all to come.
   HeldNow(const PlacementProblem& problem, const std::vector<int>& device);
 
   void start(int op);
@@ -18,11 +18,11 @@ class HeldNow {
   void arrived(int value, int to);
 
   int64_t bytes(int device) const { return held_[static_cast<size_t>(device)]; }
-  // By how many bytes its device holds more when it has run than before it starts.
+  // Returns by how many bytes its device holds more after it has run than before it starts.
   int64_t more_bytes(int op) const;
 
  private:
-  // Of a result where it is made, or of a value elsewhere: bytes there, and uses that are not over.
+  // A result on its producer's device, or a value elsewhere: bytes there, and uses that are not over.
   struct Item {
     int device = 0;
     int64_t bytes = 0;
@@ -34,7 +34,7 @@ class HeldNow {
 
   const PlacementProblem& p_;
   const std::vector<int>& device_;
-  std::vector<Item> items_;                // results, then what crosses
+  std::vector<Item> items_;                // results, then values that cross
   std::vector<int> copy_;                  // by value and device: item; -1: none
   std::vector<std::vector<int>> results_;  // by operation
   std::vector<int64_t> held_;              // by device

@@ -1,4 +1,4 @@
-// Late acceptance over placements and orders.
+// Searches placements and orders by late acceptance.
 #include "partita/device_placement/improve.h"
 
 #include <algorithm>
@@ -12,8 +12,7 @@ namespace partita {
 
 namespace {
 
-// What a device lacks of memory counts as time: twice as much after each such part of the changes at which it lacked
-// some, up to so many times as much.
+// A memory deficit counts as time. The price doubles after each such part of the moves with a deficit, up to a limit.
 constexpr int64_t kPart = 20;
 constexpr double kMostTimes = 1 << 20;
 
@@ -33,7 +32,7 @@ class Walk {
     take();
     std::fill(late_.begin(), late_.end(), current_);
   }
-  // Whether the best fits, and takes no longer.
+  // Whether the best fits, and takes no longer than `ns`.
   bool enough(int64_t ns) const { return best_over_ == 0 && best_.end <= ns; }
   PlacedSchedule&& best() && { return std::move(best_); }
 
@@ -58,7 +57,7 @@ class Walk {
   int64_t cost(int64_t end, int64_t over) const {
     return end + std::llround(times_ * ns_per_byte_ * static_cast<double>(over));
   }
-  // The decoder's schedule is the current one.
+  // Makes the decoder's schedule the current one.
   void take() {
     end_ = decoder_.last().end;
     current_ = cost(end_, over_);
@@ -77,9 +76,9 @@ class Walk {
   PlacedMemory memory_;
   PlacedSchedule best_;
   int64_t best_over_ = 0;
-  int64_t end_ = 0, over_ = 0, current_ = 0;  // ns, bytes, and what both cost
-  int64_t over_for_ = 0, patience_;           // changes
-  double times_ = 1, ns_per_byte_ = 0;        // what a byte costs that is lacking
+  int64_t end_ = 0, over_ = 0, current_ = 0;  // ns, bytes, and the cost of both
+  int64_t over_for_ = 0, patience_;           // moves
+  double times_ = 1, ns_per_byte_ = 0;        // the price of a byte of deficit
   std::vector<int64_t> late_;
 };
 
@@ -101,8 +100,8 @@ PlacedSchedule walked(const PlacementProblem& problem, const PlacedSchedule& sta
   return std::move(walk).best();
 }
 
-// From a start that lacks memory walks end far apart, by how their first changes free some: the best of a few short
-// ones goes on.
+// Walks from a start with a deficit end far apart, by how their first moves free memory. The best of a few short ones
+// goes on.
 PlacedSchedule fitted(const PlacementProblem& problem, const PlacedSchedule& start, ImproveOptions options, Rng& rng,
                       const Watch& watch) {
   constexpr int kWalks = 8, kLate = 5;

@@ -1,4 +1,4 @@
-// Changes that make schedules shorter, and what no schedule can be below.
+// Tests that moves make schedules shorter, and never below the bounds.
 #include "partita/device_placement/improve.h"
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ TEST(Improve, AChainComesToOneDevice) {
   EXPECT_EQ(improved(p, start, {.changes = 300, .enough_ns = 23}, rng, {}).end, 23);
 }
 
-// What comes back is a schedule, no longer than the start, no shorter than the bounds; of the best placements in all
-// orders of small problems it finds nearly all.
+// The result is valid, no longer than the start, no shorter than the bounds. It finds nearly all best placements in all
+// orders of small problems.
 TEST(Improve, RandomProblems) {
   constexpr uint64_t kSeed = 40;
   SCOPED_TRACE(kSeed);
@@ -53,7 +53,7 @@ TEST(Improve, RandomProblems) {
   EXPECT_GT(at_bound, 10);
 }
 
-// From starts that lack memory: what comes back lacks less, mostly nothing where some placement fits in some order.
+// From starts with a memory deficit: the result has a smaller one, mostly none if some placement fits in some order.
 TEST(Improve, LessMemory) {
   constexpr uint64_t kSeed = 41;
   SCOPED_TRACE(kSeed);
@@ -61,7 +61,7 @@ TEST(Improve, LessMemory) {
   int over = 0, fits = 0;
   for (int round = 0; round < 200; ++round) {
     PlacementProblem p = random_problem(rng, {.ops = 4 + static_cast<int>(rng.below(20)), .results = true});
-    // As much as one of some random schedules needs at its fullest: so there is one that fits.
+    // The peak of one of some random schedules: so there is one that fits.
     std::vector<int64_t> least;
     for (int i = 0; i < 20; ++i) {
       const std::vector<int> device = random_placement(rng, p);

@@ -1,4 +1,4 @@
-// The order of latest starts, by list scheduling from the end.
+// Computes latest starts by list scheduling from the end of the step.
 #include "partita/device_placement/justify.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class FromTheEnd {
         on_(problem.devices.size()),
         queues_(static_cast<size_t>(problem.queues)) {}
 
-  // Operations by their latest start, taken from the end of a topological order.
+  // Returns operations by latest start, taken from the end of a topological order.
   std::vector<int> order(std::vector<int> order) {
     std::reverse(order.begin(), order.end());
     for (int op : order) add(op);

@@ -1,22 +1,24 @@
-// Shorter schedules of a placement by another order: all as late as it can be, then all as early (double justification:
-// Valls, Ballestin and Quintanilla 2005).
+// Shortens schedules of a placement by double justification: all as late as possible, then all as early (Valls,
+// Ballestin and Quintanilla 2005).
 //
-// From the last operation to end to the first each one, and each transfer, takes the latest gap of its queue; then from
-// the first to start to the last the earliest. What nothing waits for so leaves its early place to others.
+// From the last operation to end to the first, each one and each transfer takes the latest gap of its queue. Then, from
+// the first to start to the last, each takes the earliest. Operations that nothing waits for so leave their early
+// places to others.
 //
 // Example: on gpu0 a (3 ns) and b (2 ns), whose value takes 1 ns to gpu1, where c (4 ns) reads it. In the order a, b, c
-// c starts at 6 and the step takes 10. As late as can be a ends at 10 and b at 5: b goes first, and the step takes 7.
+// c starts at 6 and the step takes 10. As late as possible, a ends at 10 and b at 5: b goes first, and the step takes
+// 7.
 #pragma once
 #include "partita/device_placement/problem.h"
 
 namespace partita {
 
-// Operations by latest start. `order`: a topological one, whose last operation is the first to take its gap; `made`:
+// Returns the operations by latest start. `order` is topological; its last operation takes its gap first. `made` is
 // made_by(problem).
 std::vector<int> by_latest_start(const PlacementProblem& problem, const std::vector<std::vector<int>>& made,
                                  const std::vector<int>& device, const std::vector<int>& order);
 
-// A schedule of the same placement that is no longer; again while this makes it shorter. Memory does not count.
+// Returns a schedule of the same placement that is no longer; repeats while this shortens it. Memory does not count.
 PlacedSchedule justified(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Double justification keeps a placement, and makes schedules no longer.
+// Tests that double justification keeps the placement, and lengthens no schedule.
 #include "partita/device_placement/justify.h"
 
 #include <gtest/gtest.h>

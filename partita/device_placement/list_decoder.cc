@@ -1,4 +1,4 @@
-// Fills the queues operation by operation.
+// Implements the list decoder: fills the queues operation by operation.
 #include "partita/device_placement/list_decoder.h"
 
 #include <algorithm>
@@ -140,7 +140,7 @@ int64_t ListDecoder::add(int op) {
     if (there >= 0) ready = std::max(ready, there);
     else missing_.emplace_back(made, v);
   }
-  if (missing_.size() > 1) std::sort(missing_.begin(), missing_.end());  // what is made first is sent first
+  if (missing_.size() > 1) std::sort(missing_.begin(), missing_.end());  // values made first are sent first
   for (const auto& [made, v] : missing_)
     ready = std::max(ready, send(v, s_.device[static_cast<size_t>(producer_[static_cast<size_t>(v)])], home, made));
   Timeline& on = on_[static_cast<size_t>(home)];

@@ -1,7 +1,7 @@
-// List scheduling of one problem again and again (list_schedule(), decode.h), for searches that try many placements.
+// Schedules placements of one problem again and again (list_schedule(), decode.h), for searches that try many.
 //
-// Example: with a limit of 10 ns, a placement whose first operation cannot end before 4 ns, and behind which a path of
-// 7 ns follows, is given up at that operation: decode() is nothing.
+// Example: the limit is 10 ns. If a placement's first operation cannot end before 4 ns and a path of 7 ns follows it,
+// decode() gives up there and returns nothing.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace partita {
 
-// When a queue is busy: intervals by start, none touching the next.
+// The busy intervals of a queue, by start, none touching the next.
 class Timeline {
  public:
   void clear() { busy_.clear(); }
-  // The first time from `from` on at which so long is free; without gaps behind all that there is.
+  // Returns the first time from `from` on with `ns` free; without gaps, behind all intervals.
   int64_t earliest(int64_t from, int64_t ns, bool gaps) const;
   void take(int64_t start, int64_t ns);
 
@@ -28,11 +28,11 @@ class ListDecoder {
  public:
   ListDecoder(const PlacementProblem& problem, bool gaps);
 
-  // Operations are taken in `order`, each after the producers of what it reads. The step's end; nothing where that is
-  // known to be later than `limit`. `device` and `order` are by operation, and by place.
+  // Takes operations in `order`, each after the producers of its inputs. Returns the step's end; nothing if that is
+  // known to be later than `limit`. `device` is by operation, `order` by place.
   std::optional<int64_t> decode(const std::vector<int>& device, const std::vector<int>& order,
                                 int64_t limit = INT64_MAX);
-  // Of the last decode() that had an end; its transfers are in the order of what reads them.
+  // The schedule of the last decode() that had an end; transfers are in the order of their readers.
   const PlacedSchedule& last() const { return s_; }
   PlacedSchedule schedule() const;  // the same, with transfers by start
 
@@ -50,7 +50,7 @@ class ListDecoder {
   std::vector<int> first_read_;  // by operation, and one more: into reads_
   std::vector<int> reads_;       // values
   std::vector<int> producer_;    // by value
-  std::vector<int64_t> behind_;  // by operation: the longest path behind it, each operation where it is fastest
+  std::vector<int64_t> behind_;  // by operation: the longest path behind it, each operation on its fastest device
   std::vector<int> way_class_;   // by device and device: equal ways have one; -1: there is no way
   int classes_ = 0;
   std::vector<int64_t> transfer_ns_;  // by value and class; -1: it moves nothing

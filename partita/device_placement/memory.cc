@@ -1,4 +1,4 @@
-// Adds up what comes and goes.
+// Computes memory peaks of schedules by adding up allocations and frees over time.
 #include "partita/device_placement/memory.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ void PlacedMemory::find_changes(const PlacedSchedule& s) {
 
 int64_t PlacedMemory::peak(size_t device) {
   std::vector<Change>& changes = changes_[device];
-  // What ends makes room for what begins at the same time.
+  // Frees come before allocations of the same time.
   std::sort(changes.begin(), changes.end(),
             [](const Change& a, const Change& b) { return a.time != b.time ? a.time < b.time : a.bytes < b.bytes; });
   int64_t bytes = stays_[device], most = bytes;

@@ -1,4 +1,4 @@
-// What devices hold at their fullest, beside the checker, which adds it up by itself.
+// Tests devices' memory peaks against the checker, which adds them up by itself.
 #include "partita/device_placement/memory.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(PlacedMemory, TheExample) {
   EXPECT_EQ(why_not(p, s), "");
 }
 
-// What frees memory goes first: e frees a's result, c makes more.
+// Operations that free memory go first: e frees a's result, c makes more.
 TEST(PlacedMemory, WhatFreesGoesFirst) {
   PlacementProblem p;
   p.devices = {{"gpu0", 40}};
@@ -61,8 +61,7 @@ TEST(PlacedMemory, WhatFreesGoesFirst) {
   EXPECT_EQ(PlacedMemory(p).peaks(frees), std::vector<int64_t>{31});
 }
 
-// The checker takes just as much, and not a byte less. What is held event by event is never more than the peak, and is
-// it at some time.
+// The checker accepts exactly the peak, and not a byte less. HeldNow never exceeds the peak, and reaches it.
 TEST(PlacedMemory, OfRandomSchedules) {
   constexpr uint64_t kSeed = 44;
   SCOPED_TRACE(kSeed);
@@ -101,7 +100,7 @@ TEST(PlacedMemory, OfRandomSchedules) {
   EXPECT_GT(less, 3 * more);
 }
 
-// Event by event, as it is added up at once.
+// The bytes held event by event equal those added up at once.
 TEST(HeldNow, IsWhatIsHeldAtEachTime) {
   constexpr uint64_t kSeed = 45;
   SCOPED_TRACE(kSeed);

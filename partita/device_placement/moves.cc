@@ -1,4 +1,4 @@
-// Draws changes, and takes them back.
+// Draws moves, and takes them back.
 #include "partita/device_placement/moves.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace partita {
 
 namespace {
 
-constexpr double kLeastWeight = 0.02, kForgets = 0.02;  // of a kind of change: at least, and of what was with each try
+constexpr double kLeastWeight = 0.02, kForgets = 0.02;  // of a kind of move: the least weight, and the share of its
+                                                        // past that each try forgets
 
 // Small numbers as often as large ones: 1 .. most.
 size_t drawn_size(size_t most, Rng& rng) {
@@ -58,7 +59,7 @@ void Moves::find_neighbours() {
   for (const PlacedValue& value : p_.values)
     for (int reader : value.readers) {
       const int a = unit_[static_cast<size_t>(value.producer)], b = unit_[static_cast<size_t>(reader)];
-      // What many read crosses once for all of them.
+      // A value that many read crosses once for all of them.
       if (a != b && value.moves()) bytes[std::minmax(a, b)] += value.bytes / static_cast<int64_t>(value.readers.size());
     }
   for (const auto& [pair, exchanged] : bytes)
@@ -165,7 +166,7 @@ bool Moves::apply(Kind kind, Rng& rng) {
   return true;
 }
 
-// As many of those that are alike as are drawn, from the unit on or up to it.
+// Moves a drawn number of alike units, from the unit on or up to it.
 bool Moves::move_alike(int unit, int to, Rng& rng) {
   const auto [list, place] = place_alike_[static_cast<size_t>(unit)];
   const std::vector<int>& alike = alike_[static_cast<size_t>(list)];
@@ -197,7 +198,7 @@ bool Moves::move_cluster(int unit, int to, Rng& rng) {
   return moved_.size() > 1;
 }
 
-// What stands behind the unit in the order, on its device.
+// Moves the operations behind the unit in the order, on its device.
 bool Moves::move_window(int unit, int to, Rng& rng) {
   const int from = at(unit), first = units_[static_cast<size_t>(unit)].ops.back();
   const auto begin = std::find(order_.begin(), order_.end(), first);

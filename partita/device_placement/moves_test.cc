@@ -1,4 +1,4 @@
-// Changes are of the placement that they say, and are taken back whole.
+// Tests that moves change the placement as they say, and are taken back whole.
 #include "partita/device_placement/moves.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(Moves, RandomChangesKeepTheRulesAndAreTakenBack) {
       const PlacedSchedule schedule = decoder.schedule();
       ASSERT_EQ(why_not(p, schedule), "") << round;
       ASSERT_EQ(schedule.end, end);
-      // A limit gives up what is above it, and nothing else.
+      // A limit gives up longer schedules only.
       ASSERT_EQ(decoder.decode(moves.device(), moves.order(), *end), end);
       ASSERT_EQ(decoder.decode(moves.device(), moves.order(), *end - 1), std::nullopt);
       if (rng.below(2) == 0) {

@@ -1,4 +1,4 @@
-// Checks problems and schedules.
+// Validates placement problems and checks schedules.
 #include "partita/device_placement/problem.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ void verify(const PlacementProblem& p) {
 
 namespace {
 
-// A device or link is busy from `start` to `end`.
+// A device or link that is busy from `start` to `end`.
 struct Busy {
   int64_t start, end;
   std::string what;

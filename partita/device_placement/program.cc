@@ -13,9 +13,9 @@ namespace partita {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Times are scaled to a horizon of this, where it is longer.
+// Times are scaled to this horizon, if theirs is longer.
 constexpr double kLongestHorizon = 1000;
-// Of heads and tails, for the rows that say what devices and links have to do.
+// Thresholds of heads and tails, for the rows of the work of devices and links.
 constexpr size_t kThresholds = 6;
 
 void add(Affine& to, const Affine& what, double factor = 1) {
@@ -31,7 +31,7 @@ Affine number(double constant) { return {constant, {}}; }
 Affine column(int c) { return {0, {{c, 1}}}; }
 bool is(const Affine& a, double constant) { return a.terms.empty() && a.constant == constant; }
 
-// What takes a device or link for a while. It takes `queue` where the slack is 0; elsewhere that is 1 or more.
+// The use of a device or link for a while. It takes `queue` if the slack is 0; otherwise that is 1 or more.
 struct Use {
   int queue = 0;  // devices, then links
   Affine slack;
@@ -40,7 +40,7 @@ struct Use {
 struct Item {
   Affine start, end;
   double earliest = 0, latest_end = 0;
-  int rule = 4, together = -1;  // items with the same number, if they meet at all, meet wherever they are
+  int rule = 4, together = -1;  // items with equal numbers, if they meet at all, meet on any device
   std::vector<Use> uses;
 };
 
@@ -159,7 +159,7 @@ class ProgramMaker {
     }
   }
 
-  // What a value needs from its producer to a reader wherever they are: 0 where they can be together.
+  // The least time of a value from its producer to a reader on any devices: 0 if they can be together.
   int64_t least_way_ns(const PlacedValue& value, int reader) const {
     if (!value.moves() || one_unit(value.producer, reader)) return 0;
     int64_t least = INT64_MAX;
@@ -194,8 +194,8 @@ class ProgramMaker {
     for (const std::vector<int>& devices : device_sets_) longest = std::max(longest, load_ns(devices));
     out_.columns[static_cast<size_t>(c_)].lower = std::min(horizon_, time(longest));
   }
-  // What these devices need for the operations that run on no other ones, shared equally, before the first and after
-  // the last of them included: the most of all windows.
+  // The time that these devices need for the operations that no others can run, shared equally. It includes the time
+  // before the first and after the last of them: the most of all windows.
   int64_t load_ns(const std::vector<int>& devices) const {
     std::vector<size_t> ops;  // late ones first
     for (size_t o = 0; o < p_.ops.size(); ++o) {
@@ -276,7 +276,7 @@ class ProgramMaker {
     item.start = t.start;
     item.end = t.end;
     item.rule = 7;
-    // Where both come from one unit and go to one device, they share the link.
+    // If both come from one unit and go to one device, they share the link.
     item.together = out_.unit_of_op[static_cast<size_t>(value.producer)] * static_cast<int>(p_.devices.size()) + to;
     make_uses(value, origins, t, item);
     at_least(1, sum(t.start, op_items_[static_cast<size_t>(value.producer)].end, -1), 0);
@@ -291,7 +291,7 @@ class ProgramMaker {
           if (may(r, to) && !one_unit(r, value.producer))
             row(7, sum(on(value.producer, from), on(r, to)), -kInfinity, 1);
   }
-  // (5): 1 where a reader is at `to` and the producer is not.
+  // (5): 1 if a reader is at `to` and the producer is not.
   void make_moves(const PlacedValue& value, int to, const std::string& name, ProgramTransfer& t) {
     std::set<int> readers;  // units
     for (int r : value.readers)
@@ -399,7 +399,7 @@ class ProgramMaker {
       }
   }
   bool reaches(size_t a, size_t b) const { return (reach_[a][b / 64] >> (b % 64) & 1) != 0; }
-  // Whoever waits for a transfer is before the producer of the other.
+  // An item that waits for a transfer is before the producer of the other.
   bool comes_before(size_t a, size_t b) const {
     const ProgramTransfer& t = out_.transfers[a];
     const PlacedValue& value = p_.values[static_cast<size_t>(t.value)];
@@ -439,7 +439,7 @@ class ProgramMaker {
       if (a_first) wait(rule, b, a, sum(slack, before));
     };
     if (a.together == b.together) {
-      Affine slack;  // of transfers: that both are made
+      Affine slack;  // for transfers: whether both are made
       if (a.rule == 7) slack = sum(a.uses.front().slack, b.uses.front().slack);
       if (a.rule == 7 && a.uses.size() > 1) slack = sum(number(2), sum(moves(a_number), moves(b_number)), -1);
       double a_least = kInfinity, b_least = kInfinity;
@@ -452,14 +452,14 @@ class ProgramMaker {
         if (x.queue == y.queue) meet(sum(x.slack, y.slack), x.least, y.least);
   }
   const Affine& moves(int item) const { return out_.transfers[static_cast<size_t>(item) - p_.ops.size()].moves; }
-  // What is later starts after what is before has ended, unless the slack is 1 or more.
+  // The later item starts after the earlier has ended, unless the slack is 1 or more.
   void wait(int rule, const Item& later, const Item& before, const Affine& slack) {
     Affine a = sum(later.start, before.end, -1);
     add(a, slack, std::max(0.0, before.latest_end - later.earliest));
     at_least(rule, a, 0);
   }
 
-  // A device or link works one after another on all that starts and ends within a window.
+  // A device or link works one after another on items that start and end within a window.
   void make_loads(const std::vector<Item>& items) {
     struct Part {
       double head, tail;

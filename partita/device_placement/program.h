@@ -1,18 +1,18 @@
-// The integer program of placement and schedule (Pesto, section 3.2.2): its rows (1) to (10) as plain data.
+// Defines the integer program of placement and schedule (Pesto, section 3.2.2): its rows (1) to (10) as plain data.
 //
-// What the paper leaves open or prints wrong, and what is done here:
+// The paper leaves these points open or prints them wrong. The program has:
 // - (2) and (6) are no rows: an end is its start plus a time, and is written so wherever it is needed.
 // - (10) has - M delta (printed: +, under which no two operations can share a device).
-// - A value that crosses has one vertex for each device that it can go to, with z = 1 where it does: that is one
-//   transfer for each (value, destination), as in PlacedSchedule, where the paper has one for each edge.
-// - A unit's place is one bit x where two devices are possible, the pair (x, y) where four are, with the product w of
-//   the two as a column of its own, otherwise one bit a device. So "u is on d" is linear, `on`, and rows of (10) end in
-//   M (2 - on(u, d) - on(v, d)) for any number of devices.
+// - A value that crosses has one vertex for each device that it can go to, with z = 1 if it does: that is one transfer
+//   for each (value, destination), as in PlacedSchedule, where the paper has one for each edge.
+// - A unit's place is one bit x if two devices are possible, the pair (x, y) if four are, with the product w of the two
+//   as a column of its own, otherwise one bit a device. So "u is on d" is linear, `on`, and rows of (10) end in M (2 -
+//   on(u, d) - on(v, d)) for any number of devices.
 // - M is as small as the horizon allows: the latest end of the one less the earliest start of the other.
-// - Rows of (4), (7) and (10) are there for pairs that no path orders and that can meet on one device or link; where
-//   the horizon leaves one order alone, no bit is needed.
-// - Rows of rule 0 follow from the others in whole numbers but not in fractions: the end is at least what each device
-//   and link has to do, and an edge between devices takes time.
+// - Rows of (4), (7) and (10) are there for pairs that no path orders and that can meet on one device or link; if the
+//   horizon leaves one order alone, no bit is needed.
+// - Rows of rule 0 follow from the others in whole numbers but not in fractions: the end is at least the work of each
+//   device and link, and an edge between devices takes time.
 // - Equal devices are not tried twice (units.h).
 //
 // Example: two operations of 3 ns on one device, horizon 8: columns C, S_0, S_1 and the bit d_0_1, rows of (4)
@@ -53,7 +53,7 @@ struct ProgramRow {
 
 struct ProgramUnit {
   std::vector<int> devices;  // possible ones
-  std::vector<int> bits;     // columns: {x}, {x, y, w}, or one for each device; none where one device is possible
+  std::vector<int> bits;     // columns: {x}, {x, y, w}, or one for each device; none if one device is possible
   std::vector<Affine> on;    // by device of the problem
 };
 
@@ -64,7 +64,7 @@ struct ProgramTransfer {
   Affine start, moves, end;                                  // end = start + moves * time
 };
 
-// The bit is 1 where the first ends before the second starts. Operations, then transfers.
+// The bit is 1 if the first ends before the second starts. Operations, then transfers.
 struct ProgramOrder {
   int column = 0, first = 0, second = 0;
 };
@@ -73,7 +73,8 @@ struct PlacementProgram {
   std::vector<ProgramColumn> columns;  // the first is C, the end of the step, which is minimised
   std::vector<ProgramRow> rows;
   std::vector<ProgramTerm> terms;
-  double unit_ns = 1;  // of all times: numbers stay below about 1000, so that a solver's tolerances do not matter
+  double unit_ns = 1;  // ns in a unit of the program's times: numbers stay below about 1000, so that a solver's
+                       // tolerances do not matter
   bool congestion = true;
   std::vector<ProgramUnit> units;
   std::vector<int> unit_of_op, start_column;  // by operation
@@ -81,36 +82,38 @@ struct PlacementProgram {
   std::vector<ProgramOrder> orders;
 };
 
-// All schedules that end at `horizon_ns` or before, up to the exchange of equal devices. Without congestion transfers
-// of one queue may be at the same time. Throws where the watch ends; `rows`, where given, is how many there were then.
+// Makes the program of all schedules that end at `horizon_ns` or before, up to the exchange of equal devices. Without
+// congestion transfers of one queue may overlap. Throws if the watch ends; `rows`, if given, is then their number so
+// far.
 PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion,
                               const Watch& watch = {}, size_t* rows = nullptr);
 
-// When everything starts in a schedule's order, all as early as that allows; without congestion no transfer waits for
-// another, and the checker may refuse it.
+// Returns the earliest schedule in the order of the given one. Without congestion no transfer waits for another, and
+// the checker may refuse it.
 PlacedSchedule timed(const PlacementProblem& problem, const PlacedSchedule& schedule, bool congestion);
 
-// The values of all columns for a timed() schedule, narrowed (units.h).
+// Returns the values of all columns for a timed() schedule, narrowed (units.h).
 std::vector<double> program_values(const PlacementProblem& problem, const PlacementProgram& program,
                                    const PlacedSchedule& schedule);
 
-// The schedule in the order of the values, timed() with congestion.
+// Returns the schedule in the order of the values, timed() with congestion.
 PlacedSchedule schedule_of(const PlacementProblem& problem, const PlacementProgram& program,
                            const std::vector<double>& values);
 
-// The number of a row or column that the values violate by more than the tolerance, in words; empty: none.
+// Checks values: returns in words the first row or column violated by more than the tolerance; empty: none.
 std::string violated(const PlacementProgram& program, const std::vector<double>& values, double tolerance);
 
-// The same without the columns whose bounds are equal (the first stays) and the rows that the bounds imply. Throws
-// where the watch ends.
+// The program without the columns whose bounds are equal (the first stays) and the rows that the bounds imply. Throws
+// if the watch ends.
 struct ReducedProgram {
   PlacementProgram program;  // columns, rows and terms alone
   std::vector<int> column;   // of the whole, by column of it
 };
 ReducedProgram reduced(const PlacementProgram& program, const Watch& watch = {});
 
-// With devices' memory so small that a placement is balanced (the paper's memory rows): those that the most operations
-// can run on get an equal share of all bytes that could be there, and (1 - 1 / their number) of the largest unit more.
+// Returns the problem with so little memory that a placement is balanced (the paper's memory rows). The devices that
+// the most operations can run on get an equal share of all bytes that could be there, and (1 - 1 / their number) of the
+// largest unit more.
 PlacementProblem balanced(const PlacementProblem& problem);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The integer program against schedules, against all schedules there are, and by hand.
+// Tests the integer program against schedules, against all schedules of small problems, and by hand.
 #include "partita/device_placement/program.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@
 namespace partita {
 namespace {
 
-// A random problem of all the kinds there are; the placement is one that memory allows.
+// A random problem with all kinds of properties; memory allows the placement.
 struct Case {
   PlacementProblem problem;
   std::vector<int> placement;
@@ -78,7 +78,7 @@ PlacedSchedule start_of(const Case& c) {
   return *start;
 }
 
-// What a schedule gives the columns satisfies all rows, with and without congestion, and gives the schedule back.
+// A schedule's column values satisfy all rows, with and without congestion, and give the schedule back.
 TEST(PlacementProgram, HoldsEverySchedule) {
   constexpr uint64_t kSeed = 39;
   SCOPED_TRACE(kSeed);
@@ -105,7 +105,7 @@ TEST(PlacementProgram, HoldsEverySchedule) {
   }
 }
 
-// With columns fixed, what is left holds the rest of the values; with all fixed no row is left but for C.
+// With columns fixed, the reduced program holds the other values. With all fixed no row is left but for C.
 TEST(PlacementProgram, IsReducedToWhatIsFree) {
   constexpr uint64_t kSeed = 43;
   SCOPED_TRACE(kSeed);
@@ -133,7 +133,7 @@ TEST(PlacementProgram, IsReducedToWhatIsFree) {
   }
 }
 
-// How many of the random cases were of each kind.
+// Counts the random cases of each kind.
 struct Kinds {
   int better = 0, pairs = 0, hosts = 0, groups = 0, memory = 0;
 };
@@ -220,7 +220,7 @@ TEST(PlacementProgram, IsWhatThePaperSays) {
             "(10) +8 x_1 +1 S_0 -1 S_1 +8 d_0_1 in 3 .. inf\n"
             "(10) +8 x_1 -1 S_0 +1 S_1 -8 d_0_1 in -5 .. inf\n"
             "(0) +1 C +3 x_1 in 6 .. inf\n");
-  // A horizon under which they cannot be on one device.
+  // Under this horizon they cannot be on one device.
   EXPECT_NE(text(make_program(equal_devices_problem(2, 2, 3), 5, true)).find("(10) +1 x_1 in 1 .. inf\n"),
             std::string::npos);
 }
@@ -263,7 +263,7 @@ TEST(PlacementProgram, BeatsListSchedulesJointly) {
   const PlacedSchedule naive = first_come(p, device, in_operations);
   EXPECT_EQ(naive.end, 8);
   EXPECT_GE(first_come(p, device, critical_ranks(p, device)).end, 8);
-  // With G elsewhere it also waits for F's value.
+  // With G on the other device it also waits for F's value.
   EXPECT_EQ(first_come(p, {0, 1, 0, 1, 0, 1, 0}, in_operations).end, 9);
   const ProgramResult best = solve_program(p, naive, {}, {});
   EXPECT_EQ(best.schedule.end, 6);
@@ -414,7 +414,7 @@ TEST(Cbc, IsKilledWhenTheWatchIsStopped) {
   EXPECT_TRUE(run_cbc("/nowhere/cbc", program, {}, 0.9, 60, watch).values.empty()) << "begun after it was stopped";
 }
 
-// Deaf to the request to end, it is killed at the deadline, also where it was to have longer.
+// A solver deaf to the request to end is killed at the deadline, even if it was to have longer.
 TEST(Cbc, IsKilledAtTheDeadline) {
   const std::string deaf = script("deaf", "trap '' INT\nexec sleep 60");
   const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
@@ -427,8 +427,8 @@ TEST(Cbc, IsKilledAtTheDeadline) {
   }
 }
 
-// Interrupted, or at a deadline, the solver's start is what comes back, and a deadline before the program is made says
-// so by its rows.
+// After an interrupt or a deadline the solver's start comes back. A deadline before the program is made shows in its
+// rows.
 TEST(Cbc, KeepsItsStartWhenItIsToEnd) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   constexpr uint64_t kSeed = 48;
@@ -489,7 +489,7 @@ TEST(Cbc, WhatCannotBeStartedIsTold) {
   }
 }
 
-// The solver's process is gone soon after ours was killed, which has no chance to end it.
+// The solver's process is gone soon after ours is killed, which has no chance to end it.
 TEST(Cbc, DiesWithItsParent) {
   const std::string folder = testing::TempDir() + "partita_orphan_of_" + std::to_string(getpid());
   const std::string file = folder + "/pid";
@@ -499,7 +499,7 @@ TEST(Cbc, DiesWithItsParent) {
   const PlacementProgram program = make_program(equal_devices_problem(2, 3, 3), 8, true);
   const pid_t ours = fork();
   if (ours == 0) {
-    setenv("TMPDIR", folder.c_str(), 1);  // what it leaves there is removed below
+    setenv("TMPDIR", folder.c_str(), 1);  // files left there are removed below
     run_cbc(sleeper, program, {}, 0.9, 60, {});
     _exit(0);
   }
@@ -513,7 +513,7 @@ TEST(Cbc, DiesWithItsParent) {
   ASSERT_TRUE(begun);
   pid_t solver = 0;
   ASSERT_TRUE(std::ifstream(file) >> solver);
-  // Where nobody waits for orphans, it stays as a zombie.
+  // If nobody waits for orphans, it stays as a zombie.
   EXPECT_TRUE(within_seconds([&] {
     std::ifstream in("/proc/" + std::to_string(solver) + "/stat");
     std::string word;
@@ -585,7 +585,7 @@ TEST(Cbc, ImprovesWindows) {
   EXPECT_GE(better, 1);
 }
 
-// More than CBC solves in a second: what comes back is a schedule that is no worse, with a bound.
+// More than CBC solves in a second: it returns a schedule no worse than the start, with a bound.
 TEST(Cbc, StopsInTime) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   constexpr uint64_t kSeed = 42;

@@ -1,4 +1,4 @@
-// From schedules to values of the program's columns, and back.
+// Converts schedules to values of the program's columns, and back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace partita {
 
 namespace {
 
-constexpr double kNothing = 1e-9;  // rounding, where numbers are below about 1000
+constexpr double kNothing = 1e-9;  // rounding, for numbers below about 1000
 
 int64_t op_ns(const PlacementProblem& p, const PlacedSchedule& s, size_t op) {
   return p.ops[op].ns[static_cast<size_t>(s.device[op])];
@@ -118,7 +118,7 @@ PlacedSchedule schedule_of(const PlacementProblem& p, const PlacementProgram& pr
       return value_of(unit.on[static_cast<size_t>(a)], values) < value_of(unit.on[static_cast<size_t>(b)], values);
     }));
   }
-  // Operations and transfers in the order of their starts, each after what it waits for, whatever was rounded.
+  // Operations and transfers in the order of their starts, each after all that it waits for, despite rounding.
   std::vector<std::vector<int>> then(p.ops.size() + program.transfers.size());
   std::vector<int> missing(then.size(), 0);
   std::map<std::pair<int, int>, int> sent;  // value, device: transfer

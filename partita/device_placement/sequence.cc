@@ -1,4 +1,4 @@
-// Branches on the order of two on a device or queue.
+// Branches on the order of two items of a device or queue.
 #include "partita/device_placement/sequence.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ class Sequencer {
       }
     }
   }
-  // Row i: what comes before i on any path.
+  // Row i: the items before i on any path.
   Relation paths() const {
     Relation before(items_.size());
     for (size_t i : topological(before))
@@ -98,7 +98,7 @@ class Sequencer {
       }
     return before;
   }
-  // In which what is before something on its queue, or is read by it, stands before it; short where there is none.
+  // A topological order by queues and inputs; short if there is none.
   std::vector<size_t> topological(const Relation& before) const {
     std::vector<int> missing(items_.size(), 0);
     for (size_t i = 0; i < items_.size(); ++i) {
@@ -117,7 +117,7 @@ class Sequencer {
     }
     return order;
   }
-  // One after another, each after its own head.
+  // When all have ended, one after another, each after its own head.
   int64_t finished(std::vector<std::pair<int64_t, int64_t>>& items) const {
     std::sort(items.begin(), items.end());
     int64_t end = 0;
@@ -148,7 +148,7 @@ class Sequencer {
   int64_t length(size_t first, size_t second) const {
     return head_[first] + items_[first].ns + items_[second].ns + tail_[second];
   }
-  // Decides what leaves no choice. `pair`: of what is left the one with the least room, {0, 0} if nothing is.
+  // Decides pairs with no choice. `pair`: the undecided pair with the least time to spare, {0, 0} if there is none.
   bool narrow(Relation& before, std::pair<size_t, size_t>& pair) {
     for (bool changed = true; changed;) {
       changed = false;
@@ -177,7 +177,8 @@ class Sequencer {
     }
     return true;
   }
-  // What can start first is next, in the decided orders; of the same start what has the longest way to the end.
+  // The item that can start first is next, in the decided orders; among equal starts that with the longest way to the
+  // end.
   PlacedSchedule schedule(const Relation& before) const {
     std::vector<int> missing(items_.size(), 0);
     std::vector<int64_t> ready(items_.size(), 0), free(on_.size(), 0);
@@ -211,7 +212,7 @@ class Sequencer {
     }
     return s;
   }
-  // Whether it ends: with a schedule, or because it has to.
+  // Whether the search is over: with a schedule, or because it has to stop.
   bool search(Relation& before) {
     if (++result_.nodes > most_nodes_ || watch_.ended()) {
       result_.complete = false;

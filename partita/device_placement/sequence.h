@@ -1,8 +1,8 @@
-// Orders of operations on devices and of transfers on queues, for one placement: whether any ends early enough.
+// Decides whether any order of operations and transfers of one placement ends early enough, for branch and bound.
 //
-// Of two on a device or queue one is first. Heads and tails follow from the graph and from the orders that are decided,
-// those on one device one after another (Carlier and Pinson 1989). Where the one order is too long the other is
-// decided; where both are there is none. Branches are on a pair that leaves the least room.
+// One of any two items on a device or queue is first. Heads and tails follow from the graph and from the decided
+// orders, those on one device one after another (Carlier and Pinson 1989). If one order is too long the other is
+// decided; if both are there is none. Branches are on the pair with the least time to spare.
 //
 // Example: on one device a (4 ns) and b (2 ns), on another c (5 ns) and then d (1 ns), which reads b, 1 ns away. With a
 // first d ends at 8: to end at 7 or before, b is first, and all ends at 6.
@@ -17,12 +17,12 @@
 namespace partita {
 
 struct SequenceResult {
-  std::optional<PlacedSchedule> schedule;  // that ends at the limit or before
-  bool complete = true;                    // without a schedule: whether there is none
+  std::optional<PlacedSchedule> schedule;  // ends at the limit or before
+  bool complete = true;                    // without a schedule: whether it is proved that there is none
   int64_t nodes = 0;
 };
 
-// Of a placement that is allowed. Looks at so many nodes at most, and until the watch ends.
+// Searches orders of a valid placement. Looks at `nodes` nodes at most, and until the watch ends.
 SequenceResult sequenced(const PlacementProblem& problem, const std::vector<int>& device, int64_t limit_ns,
                          int64_t most_nodes, const Watch& watch);
 

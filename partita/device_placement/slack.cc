@@ -1,4 +1,4 @@
-// Keeps a schedule beside the merges of a batch.
+// Keeps a relaxed schedule beside the merges of a batch.
 #include "partita/device_placement/slack.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// By vertex the longest path to it, without it, and the one from it on, with it.
+// By vertex the longest path to it without it, and the one from it on with it.
 struct Paths {
   std::vector<int64_t> head, tail;
   int64_t longest = 0;
@@ -48,7 +48,7 @@ Slack::Slack(const MergeGraph& graph, const std::vector<int64_t>& ns, int64_t li
   }
 }
 
-// What a vertex's neighbours but one leave.
+// Narrows a vertex's interval by all its neighbours but one.
 bool Slack::narrow(int v, int other, int64_t& from, int64_t& until) {
   for (int e = before_.first[at(v)]; e < before_.first[at(v) + 1]; ++e) {
     const int p = before_.from[at(e)];

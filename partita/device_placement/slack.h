@@ -1,11 +1,12 @@
-// Merges for which a schedule has room, so that the longest path of a graph stays within a limit however many are made.
+// Allows merges that a relaxed schedule has time for, so that a graph's longest path stays within a limit, for
+// coarsening.
 //
 // Vertices stand as if each had a device of its own and transfers took no time: in the middle between the earliest and
-// the latest start that the longest path allows, all drawn out to the limit. Two are merged if both can run one after
-// the other between all that they need and all that needs them, where these stand; there they stand from then on. So
-// what is merged has a schedule, and no cycle.
+// the latest start that the longest path allows, all drawn out to the limit. Two merge if both can run one after the
+// other between their predecessors and their successors as these stand. They stand there from then on. So the merged
+// graph has a schedule, and no cycle.
 //
-// Example: a, and b and c, which need it, all of 2 ns. With 4 ns nothing has room. With 6 ns b and c stand at 3: a and
+// Example: a, and b and c, which need it, all of 2 ns. With 4 ns no two can merge. With 6 ns b and c stand at 3: a and
 // b would take 0 to 4; b and c take 2 to 6. With 8 ns b and c stand at 4, and a and b take 0 to 4.
 #pragma once
 #include <cstdint>
@@ -15,17 +16,17 @@
 
 namespace partita {
 
-// The longest path (ns).
+// Returns the length of the longest path (ns).
 int64_t longest_path(const MergeGraph& graph, const std::vector<int64_t>& ns);
 
 class Slack {
  public:
-  // A limit below the longest path is this path.
+  // A limit below the longest path is raised to it.
   Slack(const MergeGraph& graph, const std::vector<int64_t>& ns, int64_t limit_ns);
 
-  // Whether there is room to merge two vertices, neither of which is merged. If so they are.
+  // Merges two unmerged vertices if there is time, and returns whether it did.
   bool take(int u, int v);
-  // Where it stands (ns).
+  // Returns its start (ns).
   int64_t start(int v) const { return start_[static_cast<size_t>(v)]; }
 
  private:
@@ -35,7 +36,7 @@ class Slack {
   const std::vector<int64_t>& ns_;
   Predecessors before_;
   int64_t limit_;
-  std::vector<int64_t> start_, end_;  // of what the vertex is merged to
+  std::vector<int64_t> start_, end_;  // of the merged vertex
   int64_t looks_;                     // at neighbours that are left: vertices with thousands would take long
 };
 

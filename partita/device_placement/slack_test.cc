@@ -1,4 +1,4 @@
-// Room by hand, and that random merges of random graphs keep the limit.
+// Tests slack by hand, and that random merges of random graphs keep the limit.
 #include "partita/device_placement/slack.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ MergeGraph graph_of(int vertices, const Edges& edges) {
   return g;
 }
 
-// Of what is merged: by relaxing as often as there are vertices; -1 for a cycle.
+// The longest path after merging, by relaxing as often as there are vertices; -1 for a cycle.
 int64_t path_of(const Edges& edges, const std::vector<int64_t>& ns, const std::vector<int>& into) {
   std::vector<int64_t> own(ns.size(), 0), end;
   for (size_t v = 0; v < ns.size(); ++v) own[into[v]] += ns[v];

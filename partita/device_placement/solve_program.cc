@@ -1,4 +1,4 @@
-// A start, the solver, and the better of the two.
+// Solves the integer program: finds a start, runs the solver, and keeps the better of the two.
 #include "partita/device_placement/solve_program.h"
 
 #include <fmt/format.h>
@@ -20,11 +20,11 @@ namespace partita {
 namespace {
 
 // The solver rarely improves a start of some hundred operations: it comes through few nodes. So it first gets windows
-// of so many operations, for a part of the time in all and for one.
+// of these sizes, each with a part of the time, and all with a part.
 constexpr size_t kWindows[] = {8, 16, 32};
 constexpr double kWindowsPart = 0.6, kWindowPart = 1. / 30;
 
-// Units where `device` has room for them and they can run there, otherwise on the first device that has.
+// Puts units on `device` if it can run them and has memory, otherwise on the first device that does.
 std::vector<int> all_on(const PlacementProblem& p, const std::vector<PlacementUnit>& units, int device) {
   std::vector<int> placement(p.ops.size(), -1);
   std::vector<int64_t> left;
@@ -40,7 +40,7 @@ std::vector<int> all_on(const PlacementProblem& p, const std::vector<PlacementUn
   return placement;
 }
 
-// Whether there is a way for all that crosses.
+// Whether all values that cross have a way.
 bool has_ways(const PlacementProblem& p, const std::vector<int>& device) {
   return std::all_of(p.values.begin(), p.values.end(), [&](const PlacedValue& v) {
     const auto from = static_cast<size_t>(device[static_cast<size_t>(v.producer)]);
@@ -93,8 +93,7 @@ struct Window {
   size_t begin = 0, end = 0;
 };
 
-// What is outside stays where it is; only two of the window's operations, or transfers of what they make, may change
-// their order.
+// Fixes all outside the window. Only two of its operations, or transfers of their values, may change their order.
 void keep_outside(const PlacementProblem& p, PlacementProgram& program, const std::vector<double>& values,
                   const PlacedSchedule& s, const Window& window) {
   std::vector<size_t> order(p.ops.size());
@@ -128,7 +127,7 @@ size_t free_bits(const PlacementProgram& program) {
                                            [](const ProgramColumn& c) { return c.whole && c.lower < c.upper; }));
 }
 
-// Makes the program of the best schedule so far and solves it, from there and in parts.
+// Makes the program of the best schedule so far and solves it, from there and by windows.
 class ProgramSolver {
  public:
   ProgramSolver(const PlacementProblem& problem, const ProgramOptions& options, const Watch& watch,
@@ -153,8 +152,8 @@ class ProgramSolver {
   double passed() const { return std::chrono::duration<double>(Watch::Clock::now() - begun_).count(); }
 
  private:
-  static constexpr double kMade = 0.5, kKilled = 1.1;  // of the time, at most
-  static constexpr double kHanded = 10;                // times its making: to be written and read by CBC, measured
+  static constexpr double kMade = 0.5, kKilled = 1.1;  // shares of the time, at most
+  static constexpr double kHanded = 10;  // times the time of its making: CBC writes and reads it so long, measured
 
   Watch until(Watch watch, double seconds) const {
     const auto end =
@@ -179,7 +178,7 @@ class ProgramSolver {
     result_.bits = free_bits(program_);
   }
 
-  // From the result's schedule, the whole or a window of it; puts what is better in its place.
+  // Solves the whole or a window from the result's schedule; a better schedule takes its place.
   void solve(const std::optional<Window>& window, double seconds) {
     if (made_from_ != result_.objective_ns) make(watch_);
     std::vector<double> values = program_values(problem_, program_, start_);
@@ -202,7 +201,7 @@ class ProgramSolver {
     result_.proved = static_cast<double>(result_.objective_ns - result_.bound_ns) <= 2 * tolerance;
   }
 
-  // The values become the answer's, where it has any.
+  // Runs CBC; the answer's values, if any, replace `values`.
   CbcAnswer run(const std::optional<Window>& window, double seconds, std::vector<double>& values) {
     ReducedProgram part;
     if (window) {
@@ -215,14 +214,14 @@ class ProgramSolver {
     }
     std::vector<double> start;
     for (int column : part.column) start.push_back(values[static_cast<size_t>(column)]);
-    // Ends are whole ns: a solution that is better is better by one.
+    // Ends are whole ns: a better solution is better by one.
     CbcAnswer answer = run_cbc(cbc_, part.program, start, 0.9 / program_.unit_ns, seconds, watch_);
     if (!answer.values.empty())
       for (size_t c = 0; c < part.column.size(); ++c) values[static_cast<size_t>(part.column[c])] = answer.values[c];
     return answer;
   }
 
-  // Windows of one size after another, each half of the one before further on, as long as any is better.
+  // Solves windows of one size after another, each starting half a window further, as long as any improves.
   void solve_windows() {
     const size_t n = problem_.ops.size();
     for (size_t size : kWindows) {
@@ -246,9 +245,9 @@ class ProgramSolver {
   const Watch::Clock::time_point begun_;
   const Watch watch_;  // until the solver is killed
   ProgramResult& result_;
-  PlacedSchedule start_;  // the program's horizon
+  PlacedSchedule start_;  // sets the program's horizon
   PlacementProgram program_;
-  int64_t made_from_ = 0;  // the objective of the schedule then
+  int64_t made_from_ = 0;  // the objective of the schedule when the program was made
   double made_seconds_ = 0;
 };
 
@@ -267,7 +266,7 @@ ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedul
   ProgramSolver solver(problem, options, watch, result);
   try {
     solver.solve();
-  } catch (const Error& error) {  // the time was over, or the watch ended, while the program was made
+  } catch (const Error& error) {  // time was over, or the watch ended, while the program was made
     if (error.code() != ExitCode::kTimeLimit && error.code() != ExitCode::kInterrupted) throw;
   }
   result.seconds = solver.passed();

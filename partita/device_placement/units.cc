@@ -1,4 +1,4 @@
-// Finds groups, and the devices that can be exchanged.
+// Finds groups, and devices that can be exchanged.
 #include "partita/device_placement/units.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ PlacedSchedule narrowed(const PlacementProblem& problem, const PlacedSchedule& s
   std::vector<int> becomes(problem.devices.size());
   std::iota(becomes.begin(), becomes.end(), 0);
   for (const std::vector<int>& set : equal_devices(problem)) {
-    std::vector<int> order;  // as the units come upon them
+    std::vector<int> order;  // as the units meet them
     for (size_t u : by_length(problem, units)) {
       const int d = schedule.device[static_cast<size_t>(units[u].ops.front())];
       if (std::find(set.begin(), set.end(), d) != set.end() && std::find(order.begin(), order.end(), d) == order.end())

@@ -1,7 +1,7 @@
-// What is placed as one (a group, or an operation of none), and which devices can be told apart.
+// Finds the units of a placement (a group, or an operation of none), and devices that searches need not try twice.
 //
 // Example: gpu0 and gpu1 are equal, with equal ways to each other and to the host. Every schedule has a mirror image
-// that ends at the same time, so the largest unit need be tried on gpu0 alone. Of three equal devices the next unit
+// that ends at the same time, so the largest unit need be tried on gpu0 alone. With three equal devices the next unit
 // need be tried on the first two.
 #pragma once
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace partita {
 
 struct PlacementUnit {
   std::vector<int> ops;
-  std::vector<int> devices;  // where all of them can run and fit, ascending
+  std::vector<int> devices;  // devices that all of them can run on and fit, ascending
   int64_t bytes = 0;
 };
 
-// By first operation. A unit may have no device.
+// Returns the units by first operation. A unit may have no device.
 std::vector<PlacementUnit> placement_units(const PlacementProblem& problem);
-// By operation.
+// Returns each operation's unit.
 std::vector<int> unit_of_op(const PlacementProblem& problem, const std::vector<PlacementUnit>& units);
 
-// Sets of two or more devices, any two of which can be exchanged: with equal times, memory and ways, where what shares
-// a queue before shares one after.
+// Returns sets of two or more devices, any two of which can be exchanged: with equal times, memory and ways, and ways
+// that share a queue before share one after.
 std::vector<std::vector<int>> equal_devices(const PlacementProblem& problem);
 
-// Takes from the units the devices that need not be tried: of equal devices the k-th unit, by length of its operations,
-// keeps the first k.
+// Takes from the units the devices that need not be tried: among equal devices the k-th unit, by length of its
+// operations, keeps the first k.
 void narrow(const PlacementProblem& problem, std::vector<PlacementUnit>& units);
-// The same schedule with equal devices exchanged, so that it is among what narrow() leaves.
+// Returns the schedule with equal devices exchanged, so that it is among those that narrow() leaves.
 PlacedSchedule narrowed(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

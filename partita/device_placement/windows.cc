@@ -1,4 +1,4 @@
-// Heads, tails, and what they leave.
+// Computes heads and tails, and narrows devices by them.
 #include "partita/device_placement/windows.h"
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace partita {
 
 namespace {
 
-constexpr size_t kMostSets = 64;          // of devices or queues, whose work is shared out
+constexpr size_t kMostSets = 64;          // of devices or queues that share work
 constexpr size_t kMostClosedOften = 512;  // operations, with the work of all before and after in each round
-constexpr size_t kThresholds = 24;        // of heads, that a device's first operations are looked at from
+constexpr size_t kThresholds = 24;        // of heads, from which a device's first operations are looked at
 
 bool has(uint64_t set, size_t d) { return (set >> d) & 1; }
 
-// The most, over places that are taken, of a place's own number and all that is taken there or behind.
+// The most, over taken places, of a place's own number and all taken there or behind.
 class Most {
  public:
   explicit Most(const std::vector<int64_t>& own) {
@@ -48,7 +48,7 @@ class Most {
   std::vector<int64_t> most_, more_;
 };
 
-// The least over how many of the devices are used: work and what each of them does not use, shared out.
+// The least over how many devices are used of the work and those devices' idle time, shared out.
 int64_t shared_out_with_idle(int64_t work, std::vector<int64_t>& idle) {
   std::sort(idle.begin(), idle.end());
   int64_t least = INT64_MAX;
@@ -130,7 +130,8 @@ void PlacementWindows::close() {
     for (int e : out_[o]) add(after_, o, static_cast<size_t>(edges_[static_cast<size_t>(e)].to));
 }
 
-// To where the work of all that comes before ends, on its devices in all, and on each of what is there for sure.
+// Raises the head to the end of all work before it: on its devices together, and on each device of work that is there
+// for sure.
 void PlacementWindows::raise(const PlacementState& state, size_t op, bool heads) {
   const uint64_t* others = (heads ? before_ : after_).data() + op * words_;
   const int machines = std::popcount(can_run_[op]);
@@ -176,7 +177,7 @@ PlacementState PlacementWindows::start() const {
   return state;
 }
 
-// Heads by what comes before, in the framework's order; tails by what comes after, in reverse.
+// Heads follow from predecessors, in the framework's order; tails from successors, in reverse.
 bool PlacementWindows::find(const PlacementState& state, bool closed) {
   class_.resize(p_.ops.size());
   for (size_t o = 0; o < p_.ops.size(); ++o) class_[o] = state.first_of(static_cast<int>(o));
@@ -221,7 +222,7 @@ bool PlacementWindows::find_one(const PlacementState& state, size_t op, bool hea
       else choices_.push_back({away, start, ns(other, d)});
     }
     if (least >= kNever) continue;
-    // What would come last from elsewhere is here first.
+    // The values that would come last from other devices have producers here first.
     std::sort(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) { return a.away > b.away; });
     const auto finished = [&] {
       std::sort(here_.begin(), here_.end());
@@ -256,8 +257,8 @@ int64_t PlacementWindows::path_ns(const PlacementState& state) const {
 
 namespace {
 
-// The most of any set: of items that are in such sets, those in a set and its subsets are shared out over it. Of two
-// sets without a common member each alone is as much as both.
+// The most of any set: items of a set and its subsets are shared out over it. Two sets without a common member are each
+// as large as both.
 int64_t most_of_sets(const std::map<uint64_t, std::vector<WindowItem>>& items) {
   std::vector<uint64_t> sets;
   for (const auto& [set, of] : items) sets.push_back(set);
@@ -296,8 +297,8 @@ int64_t PlacementWindows::work_ns(const PlacementState& state) const {
   return most_of_sets(items);
 }
 
-// A device begins with none of a set's operations before the least of their heads there, and after the last of them the
-// least of their tails there passes. So on the devices that are used are work and these: the most over thresholds.
+// A device begins with none of a set's operations before their least head there. The least of their tails passes after
+// the last of them. So used devices have the work and these: the most over thresholds.
 int64_t PlacementWindows::begun_and_ended_ns(const PlacementState& state) const {
   struct Timed {
     size_t op;
@@ -336,7 +337,7 @@ int64_t PlacementWindows::begun_and_ended_ns(const PlacementState& state) const 
   return most;
 }
 
-// A value crosses to each of readers that can be neither with its producer nor with one another.
+// A value crosses to each of the readers that can be neither with its producer nor with one another.
 int64_t PlacementWindows::crossings_ns(const PlacementState& state) const {
   if (p_.queues > 64) return 0;
   std::map<uint64_t, std::vector<WindowItem>> items;
@@ -385,7 +386,7 @@ int64_t PlacementWindows::least_crossing(const PlacementState& state, const Edge
   return least;
 }
 
-// What is together runs where all of it can.
+// Operations that are together run on a device that all of them can use.
 bool PlacementWindows::agree(PlacementState& state, bool& changed) const {
   std::vector<int> first(state.parent.size());
   for (size_t o = 0; o < first.size(); ++o) {
@@ -445,7 +446,8 @@ void PlacementWindows::join(PlacementState& state, int64_t limit_ns, bool& chang
   }
 }
 
-// What is together takes its time on one device, one after another; thorough: with all that is there for sure.
+// Operations that are together take their time on one device, one after another; thorough: with all that is there for
+// sure.
 bool PlacementWindows::classes_fit(PlacementState& state, int64_t limit_ns, bool thorough, bool& changed) const {
   std::vector<std::vector<int>> members(p_.ops.size());
   std::vector<std::vector<WindowItem>> there(devices_);
@@ -472,7 +474,7 @@ bool PlacementWindows::classes_fit(PlacementState& state, int64_t limit_ns, bool
         items.push_back(item(static_cast<size_t>(m), d));
         more += items.back().ns;
       }
-      // Any set is no longer by its part of the class than what that takes.
+      // No set exceeds the class's time by its own part of the class.
       if (more <= left[d] && items.size() == 1) continue;
       if (thorough && more > left[d]) items.insert(items.end(), there[d].begin(), there[d].end());
       if (shared_out_ns(std::move(items), 1) <= limit_ns) continue;
@@ -484,7 +486,7 @@ bool PlacementWindows::classes_fit(PlacementState& state, int64_t limit_ns, bool
   return true;
 }
 
-// Where neither of two can be before the other on a device, what is not there for sure is elsewhere.
+// If neither of two can be before the other on a device, the one that is not there for sure is elsewhere.
 void PlacementWindows::part(PlacementState& state, int64_t limit_ns, bool& changed) const {
   for (size_t d = 0; d < devices_; ++d)
     for (size_t a = 0; a < p_.ops.size(); ++a) {

@@ -1,12 +1,12 @@
-// When operations can run in schedules that end at a limit or before, and on which devices: what follows from heads,
-// tails, loads and crossings without a search.
+// Computes when and on which devices operations can run in schedules that end by a limit, for bounds and branching. It
+// follows from heads, tails, loads and crossings without a search.
 //
-// A head is the earliest start on a device: of what an operation reads, each producer is on the device too, and takes
-// its time there after its own head, one after another; or on another one, and a value crosses. The best division of
-// the producers counts. A tail is the same from an end to the end of the step. Values between two operations cross one
-// after another on one queue, so that their times add up. All that has to come before, the work of which is shared out
-// over devices after thresholds of heads, is behind a head too (where it is asked for, of at most kMostClosed
-// operations: it takes the square of their number).
+// A head is the earliest start on a device. Each producer of an input is on the device too, and takes its time there
+// after its own head, one after another; or it is on another one, and a value crosses. The best division of the
+// producers counts. A tail is the same from an end to the end of the step. Values between two operations cross one
+// after another on one queue, so their times add up. A head may also follow all work that has to come before, shared
+// out over devices after thresholds of heads. It takes the square of the operations' number, so it is done on request,
+// for at most kMostClosed.
 //
 // Example: a and b (3 ns each) are read by c, 2 ns away from any other device. With both on c's device c begins at 6,
 // with one of them at 5: c's head is 5.
@@ -18,17 +18,17 @@
 
 namespace partita {
 
-// Takes as long as work with heads and tails on so many equal machines, any part of it on any of them: the most over
-// thresholds of head + work of what has at least this head and tail, shared out evenly, + tail.
+// An item of work with its head and tail. Items take as long as on so many equal machines, any part of any on each: the
+// most over thresholds of head + work of items with at least this head and tail, shared out evenly, + tail.
 struct WindowItem {
   int64_t head = 0, ns = 0, tail = 0;
 };
 int64_t shared_out_ns(std::vector<WindowItem> items, int machines);
 
-// What is known of a schedule.
+// The known facts of a schedule.
 struct PlacementState {
-  std::vector<uint64_t> runs;  // by operation: bit d, where it may run on device d
-  std::vector<int> parent;     // by operation: another one that is on its device; itself: the first of those
+  std::vector<uint64_t> runs;  // by operation: bit d if it may run on device d
+  std::vector<int> parent;     // by operation: another one on its device; itself: the first of those
   int first_of(int op) const {
     while (parent[static_cast<size_t>(op)] != op) op = parent[static_cast<size_t>(op)];
     return op;
@@ -41,27 +41,27 @@ class PlacementWindows {
   static constexpr size_t kMostClosed = 2500;
   static constexpr int64_t kNever = INT64_MAX / 4;
 
-  // Of at most kMostDevices devices.
+  // Has at most kMostDevices devices.
   explicit PlacementWindows(const PlacementProblem& problem);
 
-  // Groups together, each where all of it can run.
+  // Returns the state with groups together, each on devices that all of it can use.
   PlacementState start() const;
-  // Heads and tails; `closed`: with the work of all before and after. False: what reads and what is read have no way to
-  // each other.
+  // Computes heads and tails; `closed`: with the work of all before and after. False: a reader and its producer have no
+  // way to each other.
   bool find(const PlacementState& state, bool closed);
-  // Takes away devices and puts operations together, where a schedule that ends at the limit or before leaves no
-  // choice; in so many rounds at most. False: there is none. `thorough`: also what single pairs on a device, and
-  // devices' operations with each that may come to them, leave.
+  // Takes away devices and puts operations together if a schedule within the limit leaves no choice, in at most
+  // `rounds` rounds. False: there is no such schedule. `thorough`: also by single pairs on a device, and devices'
+  // operations with each that may join them.
   bool narrow(PlacementState& state, int64_t limit_ns, int rounds, bool thorough);
 
-  // Of what find() or narrow() saw last; kNever: it cannot run there.
+  // The head of the last find() or narrow(); kNever: it cannot run there.
   int64_t head(size_t op, size_t d) const { return head_[op * devices_ + d]; }
   int64_t tail(size_t op, size_t d) const { return tail_[op * devices_ + d]; }
-  // The longest way from the begin of the step to its end through any operation.
+  // Returns the longest way from the begin of the step to its end through any operation.
   int64_t path_ns(const PlacementState& state) const;
-  // The most that operations of any set of devices take, and what crosses for sure on any set of queues.
+  // Returns the most work of operations on any set of devices, and of sure crossings on any set of queues.
   int64_t work_ns(const PlacementState& state) const;
-  // Work, with what each device that is used waits for the first of it and has to do after the last.
+  // Returns the work and, for each used device, the wait before its first operation and the time after its last.
   int64_t begun_and_ended_ns(const PlacementState& state) const;
   int64_t crossings_ns(const PlacementState& state) const;
 
@@ -69,7 +69,7 @@ class PlacementWindows {
   struct Edge {
     int from = 0, to = 0;
     bool moves = false;
-    size_t cost = 0;  // of costs_: [from][to], kNever where there is no way
+    size_t cost = 0;  // in costs_: [from][to], kNever if there is no way
   };
   int64_t ns(size_t op, size_t d) const { return p_.ops[op].ns[d]; }
   int64_t cost(const Edge& e, size_t from, size_t to) const { return costs_[e.cost + from * devices_ + to]; }
@@ -88,15 +88,15 @@ class PlacementWindows {
   const PlacementProblem& p_;
   size_t devices_;
   std::vector<Edge> edges_;
-  std::vector<std::vector<int>> in_, out_;  // by operation: of edges_
+  std::vector<std::vector<int>> in_, out_;  // by operation: edges_
   std::vector<int64_t> costs_, head_, tail_;
   std::vector<uint64_t> can_run_;  // by operation: devices, of the problem
-  // By operation: bits of all that comes before and after on any path; none of large problems.
+  // By operation: bits of all before and after on any path; none for large problems.
   size_t words_ = 0;
   std::vector<uint64_t> before_, after_;
   std::vector<std::pair<int64_t, size_t>> found_;  // least heads or tails so far, ascending
   std::vector<int64_t> on_;                        // by device
-  std::vector<int> class_;                         // of the state that find() sees
+  std::vector<int> class_;                         // of the state of find()
   struct Choice {
     int64_t away, start, ns;
   };

@@ -1,4 +1,4 @@
-// Algorithm 2, corrected to a fixed point.
+// Implements Algorithm 2, corrected to a fixed point.
 #include "partita/task_graph/algorithm2.h"
 
 #include <algorithm>
@@ -28,10 +28,10 @@ struct Update {
   Algorithm2::Times times;
   int64_t queued_ns = -1;  // the ready time with which it stands in the update queue; -1: it does not
   int link = 0;            // its first; it has one for each of its queues
-  bool fresh = false;      // what waits for it has not seen its end
+  bool fresh = false;      // tasks that wait for it have not seen its end
 };
 
-// What a proposal has changed, as it was.
+// The entries that a proposal has changed, as they were.
 template <typename T>
 struct Log {
   std::vector<std::pair<int, T>> was;
@@ -49,10 +49,10 @@ struct Algorithm2State : ProposedTasks {
   Log<Update> was_update;
   Log<Link> was_link;
   std::vector<std::pair<int, ProposedTasks::Edges>> was_edges;
-  std::vector<int> was_first;  // by exchange: of its slot
+  std::vector<int> was_first;  // by exchange: the first cell of its slot before
   int was_tasks = 0, was_cells = 0, was_edge_count = 0, was_links = 0, was_live_edges = 0;
   bool can_undo = false;
-  std::optional<TaskGraph> was_graph;  // where the proposal was simulated from nothing
+  std::optional<TaskGraph> was_graph;  // set if the proposal was simulated from nothing
   std::vector<int> pushed;             // scratch: tasks whose start may have changed
   std::vector<int> near;               // scratch: by queue, a link in or out of its list
 };
@@ -61,7 +61,7 @@ namespace {
 
 using State = Algorithm2State;
 
-// Before an entry changes. Entries that the proposal has added need no log.
+// Logs an entry before it changes. Entries that the proposal has added need no log.
 template <typename T>
 void keep(const State& s, Log<T>& log, const std::vector<T>& of, int entry, int old_count) {
   if (entry >= old_count) return;
@@ -92,7 +92,7 @@ void push(State& s, int task) {
   s.queue.push({update.times.ready_ns, s.tasks[at(task)].key, task});
 }
 
-// When it can start as things are.
+// Its earliest start now.
 int64_t start_of(const State& s, int task) {
   const Update& update = s.updates[at(task)];
   int64_t start_ns = update.times.ready_ns;
@@ -120,7 +120,7 @@ bool before(const State& s, int a, int b) {
   return a_ns != b_ns ? a_ns < b_ns : s.tasks[at(a)].key < s.tasks[at(b)].key;
 }
 
-// Out of the lists; tasks that stood behind it are pushed later.
+// Takes the task out of the lists; tasks behind it are pushed later.
 void leave(State& s, int task) {
   for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) {
     const Link link = s.links[at(s.updates[at(task)].link + q)];
@@ -130,8 +130,8 @@ void leave(State& s, int task) {
   }
 }
 
-// Into the list of its q-th queue, by (ready time, key), from the link `near` on: swaps with neighbours, forward or
-// back.
+// Puts the task into the list of its q-th queue, by (ready time, key), from the link `near` on: swaps with neighbours,
+// forward or back.
 void enter(State& s, int task, int q, int near) {
   const int link = s.updates[at(task)].link + q;
   int next = near;
@@ -156,7 +156,7 @@ void push_pushed(State& s) {
   s.pushed.clear();
 }
 
-// UpdateTask: its ready time by what it waits for, its places in the lists, and whether it starts at another time.
+// UpdateTask: sets its ready time and its places in the lists; returns whether it starts at another time.
 void update_task(State& s, int task) {
   const int64_t ready_ns = ready_of(s, task);
   if (ready_ns != s.updates[at(task)].times.ready_ns) {
@@ -169,7 +169,7 @@ void update_task(State& s, int task) {
   push_if_moved(s, task);
 }
 
-// Until nothing changes; false if that takes more than `limit` updates.
+// Updates until nothing changes; false if that takes more than `limit` updates.
 bool settle(State& s, int64_t limit) {
   while (!s.queue.empty()) {
     const ReadyTask top = s.queue.top();
@@ -195,7 +195,7 @@ bool settle(State& s, int64_t limit) {
 
 int edges_of(const State& s, int task) { return s.tasks[at(task)].edges.end - s.tasks[at(task)].edges.after; }
 
-// Edges of touched slots, and links of new tasks, which stand in no list yet.
+// Adds edges of touched slots, and links of new tasks, which stand in no list yet.
 void add_links_and_edges(State& s) {
   s.updates.resize(s.tasks.size());
   for (const int task : s.removed) s.live_edges -= edges_of(s, task);
@@ -220,7 +220,7 @@ void add_links_and_edges(State& s) {
   for (int link = s.was_links; link < s.link_count; ++link) s.links[at(link)] = {};
 }
 
-// In `near`, by queue, a link of a task that has left it.
+// Removes tasks; `near` gets, by queue, a link of a task that has left it.
 void remove_tasks(State& s) {
   for (const int task : s.removed) {
     leave(s, task);
@@ -233,7 +233,7 @@ void remove_tasks(State& s) {
   }
 }
 
-// New tasks take places in the lists by when they would be ready if no queue were taken, near those that went.
+// Inserts new tasks by their ready time without queues, near removed ones.
 void insert_tasks(State& s) {
   for (size_t i = s.touched.size(); i-- > 0;)
     for (int j = 0; j < s.size_now(s.touched[i]); ++j) {
@@ -277,7 +277,7 @@ void begin(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) 
   add_links_and_edges(s);
 }
 
-// The timeline of the graph, in lists.
+// Puts the graph's timeline into lists.
 void start(State& s, TaskGraph graph) {
   const int64_t taken = s.taken;
   s = {};
@@ -301,7 +301,7 @@ void start(State& s, TaskGraph graph) {
   commit_tasks(s);
 }
 
-// The task graph as the proposal has it, and its tasks where they are to be looked at.
+// Makes the proposal's task graph, with tasks that may have changed pushed.
 void update_tasks(State& s) {
   remove_tasks(s);
   insert_tasks(s);
@@ -314,8 +314,8 @@ void update_tasks(State& s) {
   commit_tasks(s);
 }
 
-// Where most tasks have changed, times that are not final are passed on again and again: that has been seen to take
-// more than a thousand updates a task. Such a proposal is simulated from nothing.
+// If most tasks have changed, times that are not final are passed on again and again: more than a thousand updates a
+// task have been seen. Such a proposal is simulated from nothing.
 constexpr int64_t kMostUpdates = 16;  // a task
 
 void start_again(State& s) {

@@ -1,18 +1,17 @@
-// The delta simulation of FlexFlow, section 5.3, Algorithm 2, as a baseline: the timeline is updated in place, and what
-// may have changed is pushed until nothing does.
+// Simulates proposals by FlexFlow's delta simulation (section 5.3, Algorithm 2), as a baseline for replay.h. The
+// timeline is updated in place, and tasks that may have changed are pushed until nothing changes.
 //
 // As printed it gives a wrong timeline. A swap in a device's list changes when three tasks start, and only one of them
-// is pushed; what waited for tasks that went is forgotten; and ready times change of tasks that stand in the queue that
-// is sorted by them. Here every task is pushed whose start may have changed: those on either side of a task that leaves
-// a place in a list or comes to one, what waits for a task whose end has changed, and what waited for one that went. In
-// the end each task is ready when all it waits for has ended, the lists are in the order of (ready time, key), and each
-// task starts when it is ready and the one before it has ended, on each of its queues. One timeline alone is so: that
-// of first_come.h.
+// is pushed. Tasks that waited for a removed one are forgotten. Ready times change while tasks stand in the queue
+// sorted by them. Here every task is pushed whose start may have changed: both neighbours of a task that leaves or
+// enters a list, tasks that wait for a task whose end has changed, and tasks that waited for a removed one. In the end
+// each task is ready when all it waits for has ended, the lists are in the order of (ready time, key), and each task
+// starts when it is ready and its predecessor on each of its queues has ended. Only the timeline of first_come.h is so.
 //
 // A proposal that changes most tasks, or takes many updates a task, is simulated by first_come.h instead.
 //
-// Example: a (3 ns), b (2 ns) and c (4 ns) on one queue, all ready at 0. If a is exchanged for one of 1 ns, it ends at
-// 1, and b is pushed, the next in the list; then c, after it.
+// Example: a (3 ns), b (2 ns) and c (4 ns) on one queue, all ready at 0. If a is exchanged for a task of 1 ns, it ends
+// at 1, and b, the next in the list, is pushed; then c.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -30,9 +29,9 @@ class Algorithm2 {
   explicit Algorithm2(TaskGraph graph);
   ~Algorithm2();
 
-  // Exchanges the fragments of these slots, and returns the makespan. The proposal before is accepted by that.
+  // Exchanges the fragments of these slots, and returns the makespan (ns). This accepts the proposal before.
   int64_t propose(const std::vector<std::pair<int, FragmentPtr>>& exchanges);
-  // Takes the last proposal back: sets what it changed to what it was.
+  // Takes the last proposal back.
   void undo();
 
   int64_t makespan_ns() const;

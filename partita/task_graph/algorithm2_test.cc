@@ -1,4 +1,4 @@
-// Algorithm 2, corrected, beside the full simulation.
+// Tests Algorithm 2, corrected, against the full simulation.
 #include "partita/task_graph/algorithm2.h"
 
 #include <gtest/gtest.h>

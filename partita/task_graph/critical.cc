@@ -1,4 +1,4 @@
-// Follows a timeline back from its end.
+// Follows a timeline back from its end to find the critical path.
 #include "partita/task_graph/critical.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Critical paths of small timelines, and of random ones.
+// Tests critical paths of small timelines, and of random ones.
 #include "partita/task_graph/critical.h"
 
 #include <gtest/gtest.h>

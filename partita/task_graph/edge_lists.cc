@@ -1,4 +1,4 @@
-// Sorts edges into lists, and finds lists that are known.
+// Sorts edges into lists, and finds equal lists again.
 #include "partita/task_graph/edge_lists.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ using Edges = EdgeLists::Edges;
 
 constexpr size_t kMost = size_t{1} << 21;  // edges that are remembered; lists in use stay where they are used
 
-// Sorted by the first of each pair, or by the second, and otherwise in the order in which they are. `offsets`: by
-// party, the number of its first task; and of all.
+// Sorts by the first of each pair, or by the second, stably. `offsets`: by party, the number of its first task; and of
+// all.
 void sort_by(const Edges& edges, bool first, const std::vector<int>& offsets, std::vector<int>& begins, Edges& out) {
   const auto number = [&](const Edge& edge) {
     const TaskOf& task = first ? edge.first : edge.second;
@@ -46,7 +46,7 @@ std::vector<TaskLists> lists_of(const Edges& sorted, bool first, const std::vect
   return lists;
 }
 
-// Whether lists_of() makes this of the edges.
+// Whether `lists` equals lists_of() of the edges.
 bool is_made_of(const PartyLists& lists, const Edges& sorted, const std::vector<int>& sizes) {
   if (lists.size() != sizes.size()) return false;
   auto at = sorted.begin();

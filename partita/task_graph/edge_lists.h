@@ -1,5 +1,5 @@
-// Internal to sim/: the edges of fragments as lists by party. Fragments with equal edges share them: most are like
-// those of another tensor, of other bytes or on other devices.
+// Internal to task_graph/: turns edges of fragments into lists by party. Fragments with equal edges share them: most
+// differ from another's only in bytes or devices.
 //
 // Example: of the edges {1, 0} -> {0, 0} and {0, 0} -> {2, 0}, `after` has {0, 0} for party 1, {2, 0} for party 0 and
 // nothing for party 2; `before` has {1, 0} for party 0 and {0, 0} for party 2.
@@ -15,11 +15,11 @@ namespace partita {
 
 class EdgeLists {
  public:
-  using Edges = std::vector<std::pair<TaskOf, TaskOf>>;  // from what ends first
+  using Edges = std::vector<std::pair<TaskOf, TaskOf>>;  // from the task that ends first
   struct Lists {
     PartyLists after, before;  // as Fragment has them
   };
-  // Edges in any order, some of them perhaps several times. `sizes`: tasks by party.
+  // Returns the lists of `edges`, in any order, perhaps with duplicates. `sizes`: tasks by party.
   const Lists& of(const Edges& edges, const std::vector<int>& sizes);
 
  private:

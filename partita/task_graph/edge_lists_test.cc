@@ -12,7 +12,7 @@ namespace {
 
 using Edge = std::pair<TaskOf, TaskOf>;
 
-// The edges that the lists say.
+// The edges in the lists.
 std::set<Edge> edges_of(const PartyLists& lists, bool after) {
   std::set<Edge> edges;
   for (size_t p = 0; p < lists.size(); ++p)

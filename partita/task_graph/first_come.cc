@@ -1,4 +1,4 @@
-// Algorithm 1: a task graph in arrays, and its timeline.
+// Flattens task graphs and computes their timeline by Algorithm 1.
 #include "partita/task_graph/first_come.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-// All but edges.
+// Adds all but edges.
 void add_tasks(const TaskGraph& graph, FlatTasks& flat) {
   size_t count = 0, queues = 0;
   for (const FragmentPtr& fragment : graph.fragments) {
@@ -41,7 +41,8 @@ void flatten(const TaskGraph& graph, FlatTasks& flat) {
   flat.queue_count = graph.queue_count;
   add_tasks(graph, flat);
   const size_t count = static_cast<size_t>(flat.size());
-  // `after` of a task counts its edges, then says where they end, and, as they are put there from the back, begin.
+  // A task's `after` first counts its edges, then is their end, and then, as they are filled from the back, their
+  // begin.
   for_each_edge(graph, flat.first, [&](int from, int to) {
     ++flat.tasks[static_cast<size_t>(from)].after;
     ++flat.tasks[static_cast<size_t>(to)].waits;

@@ -1,9 +1,10 @@
-// The full simulation of a local task graph: FlexFlow section 5.2, Algorithm 1.
+// Simulates a local task graph in full (FlexFlow section 5.2, Algorithm 1), for searches and as the reference of
+// replay.h.
 //
 // A task is ready when all it waits for has ended, at 0 if it waits for nothing. Tasks are taken in increasing order of
 // (ready time, key). A task starts when it is ready and the last task taken on each of its queues has ended, and holds
-// all of them for its duration. Times are whole nanoseconds, and a task takes at least one, so what waits for a task is
-// ready later than it: the order is final, and the timeline unique.
+// all of them for its duration. Times are whole nanoseconds, and a task takes at least one, so a task is ready later
+// than all it waits for: the order is final, and the timeline unique.
 //
 // Example: a (3 ns, queue 0), b (2 ns, queue 0) and c (4 ns, queue 1), which waits for a; the key of a is the lowest. a
 // runs from 0 to 3, b, ready at 0, from 3 to 5, and c from 3 to 7: the makespan is 7 ns.
@@ -21,7 +22,7 @@ struct FlatTasks {
   struct Task {
     int64_t duration_ns = 0;
     uint64_t key = 0;
-    int waits = 0;  // how many edges lead to it
+    int waits = 0;  // number of edges that lead to it
     int after = 0;  // where those that wait for it begin; they end where the next task's begin
     int queue = 0;  // where its queues begin
   };
@@ -33,10 +34,10 @@ struct FlatTasks {
   int size() const { return static_cast<int>(tasks.size()) - 1; }
 };
 
-// Edges of a tensor's fragment run from what makes the tensor to its own tasks and to readers, and from its own tasks
-// to its own and to readers.
+// Flattens a graph. Edges of a tensor's fragment run from the tensor's producer to its own tasks and to readers, and
+// from its own tasks to its own and to readers.
 FlatTasks flatten(const TaskGraph& graph);
-// The same, into memory that is there.
+// The same, into existing memory.
 void flatten(const TaskGraph& graph, FlatTasks& flat);
 
 // Calls edge(from, to) for every edge; `first` as in FlatTasks.
@@ -62,7 +63,7 @@ void for_each_edge(const TaskGraph& graph, const std::vector<int>& first, auto&&
 struct Timeline {
   struct Times {
     int64_t ready_ns = 0, start_ns = 0, end_ns = 0;
-    int waits = 0;  // while it is made: how many edges from tasks not taken lead to the task
+    int waits = 0;  // while it is made: number of edges from tasks not taken that lead to the task
   };
   std::vector<Times> of;   // by task
   std::vector<int> order;  // the tasks as taken

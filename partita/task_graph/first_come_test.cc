@@ -1,4 +1,4 @@
-// The full simulation: by hand, and beside one that looks through all tasks for the next.
+// Tests the full simulation by hand, and against one that looks through all tasks for the next.
 #include "partita/task_graph/first_come.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ struct SlowTask {
   int64_t ready_ns = 0, start_ns = 0, end_ns = -1;
 };
 
-// Looks at all tasks for each that it takes, and at what they wait for in the fragments' other lists of edges.
+// Looks at all tasks for each that it takes, and reads the other of the fragments' lists of edges.
 std::vector<std::vector<SlowTask>> slow(const TaskGraph& graph) {
   std::vector<std::vector<SlowTask>> of;
   for (const FragmentPtr& fragment : graph.fragments) of.emplace_back(fragment->duration_ns.size());
@@ -143,7 +143,7 @@ TEST(FirstCome, IsWhatLookingAtAllTasksEachTimeFinds) {
   }
 }
 
-// What the generator makes is varied: tasks that are kept, collectives, direct edges, shared transfers.
+// The generator's graphs vary: tasks that are kept, collectives, direct edges, shared transfers.
 TEST(RandomTaskGraphs, HaveEveryKindOfTask) {
   int shared = 0, direct = 0, wide = 0, written_keys = 0, empty = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {

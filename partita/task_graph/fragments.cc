@@ -1,4 +1,4 @@
-// Puts tasks that were lowered alone into a fragment: their times, queues and keys, and who waits for whom.
+// Puts tasks that were lowered alone into a fragment: their times, queues, keys and edges.
 #include "partita/task_graph/fragments.h"
 
 #include <algorithm>
@@ -132,7 +132,7 @@ void add_own_edges(FragmentDraft& draft, const PhysicalGraph& graph) {
 
 Fragment finished(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes) {
   const EdgeLists::Lists& known = lists.of(draft.edges, sizes);
-  Fragment made = draft.fragment;  // without the room that the draft keeps
+  Fragment made = draft.fragment;  // without the spare capacity of the draft
   made.after = known.after;
   made.before = known.before;
   return made;

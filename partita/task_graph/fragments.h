@@ -1,4 +1,4 @@
-// Internal to sim/: from tasks and registers that were lowered alone to a fragment of the local task graph.
+// Internal to task_graph/: makes a fragment of the local task graph from tasks and registers that were lowered alone.
 //
 // Worked example: the registers "h@gpu1" (party 1's task 0 writes it) and "h>y.0@gpu0", and a transfer that reads the
 // first and writes the second. add_tasks() makes it own task 0, add_own_edges() the edge {1, 0} -> {0, 0}; with
@@ -14,7 +14,7 @@
 
 namespace partita {
 
-// Tasks by register, each register's in the order in which they were added.
+// Tasks by register, in the order in which they were added.
 class TasksOfRegisters {
  public:
   void clear() { lists_.clear(), entries_.clear(); }
@@ -40,7 +40,7 @@ class TasksOfRegisters {
   std::vector<Entry> entries_;
 };
 
-// It is used again for the next fragment, for its memory.
+// A fragment in the making. It is used again for the next one, for its memory.
 struct FragmentDraft {
   Fragment fragment;
   TasksOfRegisters writers;      // of this step
@@ -48,20 +48,20 @@ struct FragmentDraft {
   EdgeLists::Edges edges;
 
   void clear();
-  // A task of an op reads this register; `fresh` as in Access.
+  // Notes that a task of an op reads this register; `fresh` as in Access.
   void reads(const PhysicalGraph& graph, RegisterId reg, bool fresh, TaskOf reader);
 };
 
-// The graph's tasks as own tasks; the participants of a collective, which follow each other, are one. `party_of`: of
-// the op that a task belongs to. Writers that are other parties' are there already.
+// Adds the graph's tasks as own tasks. The participants of a collective, which follow each other, become one.
+// `party_of`: of the op that a task belongs to. Writers of other parties are there already.
 void add_tasks(FragmentDraft& draft, const Draft& lowered, TaskTimes& times, const std::function<int(OpId)>& party_of);
-// Sums by number, ascending.
+// Adds to the sum of a number; sums are ascending by number.
 void add_to(std::vector<std::pair<int, int64_t>>& sums, int at, int64_t value);
 // Call it when all writers are there.
 void add_own_edges(FragmentDraft& draft, const PhysicalGraph& graph);
-// Of registers from the first on.
+// Adds the bytes of registers from `first` on.
 void add_bytes(FragmentDraft& draft, const PhysicalGraph& graph, size_t first);
-// `sizes`: tasks by party.
+// Returns the finished fragment. `sizes`: tasks by party.
 Fragment finished(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Numbers layouts, and remembers what was asked of two.
+// Numbers layouts, and remembers their comparisons and conversions.
 #include "partita/task_graph/known_layouts.h"
 
 namespace partita {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kManyConversions = 4096, kManyPairs = size_t{1} << 18;
 
-// Of numbers, one after another.
+// Hashes numbers, one after another.
 struct Sum {
   uint64_t h = 0;
   void add(int64_t value) {

@@ -1,5 +1,4 @@
-// Internal to sim/: the layouts of tensors by number, so that what is asked of two layouts again and again is looked at
-// once: whether they are the same placement, and what converts one into the other.
+// Internal to task_graph/: numbers tensors' layouts, so that each pair is compared and converted once.
 //
 // Example: rows on gpu0 and gpu1, as a producer leaves them and as eight readers want them, have one number: nothing is
 // compared, and nothing is converted.
@@ -24,11 +23,11 @@ class KnownLayouts {
   bool same_radices(int a, int b) const {
     return layouts_[static_cast<size_t>(a)].radices == layouts_[static_cast<size_t>(b)].radices;
   }
-  // It is there until the next call of forget_many().
+  // Returns the conversion between two layouts; it stays until the next call of forget_many().
   const Conversion& conversion(int from, int to, int64_t element_bytes);
-  // Forgets conversions that are many.
+  // Forgets conversions if they are many.
   void forget_many();
-  // And all layouts: numbers begin anew.
+  // Forgets all layouts too: numbers begin anew.
   void forget();
 
  private:

@@ -28,9 +28,9 @@ struct NumbersHash {
   }
 };
 
-// All that an op's tasks depend on but for the configuration.
+// All that an op's tasks depend on, but the configuration.
 using OpKind = std::tuple<const tdl::Bound*, std::string, tdl::Attributes, std::vector<int>>;
-// All that a tensor's depend on but for the fragments of its parties.
+// All that a tensor's tasks depend on, but its parties' fragments.
 using TensorKind = std::tuple<Shape, std::vector<int>>;
 // A configuration without its devices: kind, extents, strategies.
 using OpConfiguration = std::tuple<int, std::vector<int>, std::vector<tdl::AxisStrategy>>;
@@ -56,7 +56,7 @@ struct LocalTasks::Memory {
   const Graph& graph;
   const Cluster& cluster;
   std::vector<std::vector<TensorId>> family;  // by tensor
-  Resolved resolved;                          // of what is being lowered
+  Resolved resolved;                          // of the op or tensor being lowered
   LocalLowering local;
   TaskTimes times;
   std::vector<std::vector<Reader>> read_by;
@@ -79,7 +79,7 @@ struct LocalTasks::Memory {
   Counters counters;
   FragmentDraft draft;
   EdgeLists lists;
-  std::vector<int> key;  // of the tensor that is asked for
+  std::vector<int> key;  // of the requested tensor
 
   Memory(const Graph& g, const CostModel& c, int64_t bucket_bytes)
       : graph(g),
@@ -119,8 +119,7 @@ struct LocalTasks::Memory {
   TensorKind tensor_kind(TensorId id) const;
   void forget();
   using Ops = std::vector<const OpFragment*>;  // by OpId
-  // What was asked of ops last, by party and by reader of each tensor: of tensors that are read by hundreds, few
-  // change.
+  // The ops of the last request, by party and by reader of each tensor: if hundreds read a tensor, few change.
   struct Party {
     const OpFragment* of = nullptr;
     int number = kLeftOut, size = 0;
@@ -175,7 +174,7 @@ TensorKind LocalTasks::Memory::tensor_kind(TensorId id) const {
                           ? static_cast<int>(party - parties.begin())
                           : -1 - static_cast<int>(std::ranges::find(others, reader.op.value) - others.begin()));
       flags.push_back(reader.operand);
-      // In whose place its conversion is: updates' are as soon as they are ready. The kinds of ops say the rest.
+      // The phase decides the order of updates, which come as soon as they are ready. The kinds of ops say the rest.
       flags.push_back(static_cast<int>(op.phase));
     }
   }
@@ -189,7 +188,7 @@ const LocalTasks::Memory::Party& LocalTasks::Memory::party(TensorId t, size_t p,
   return known;
 }
 
-// Of an op that is not left out.
+// The layout in which an op that is not left out reads the tensor.
 int LocalTasks::Memory::read_as(TensorId t, size_t reader, const Ops& ops) {
   Read& known = read_of[t.index()][reader];
   const Reader& at = read_by[t.index()][reader];
@@ -198,7 +197,7 @@ int LocalTasks::Memory::read_as(TensorId t, size_t reader, const Ops& ops) {
   return known.layout;
 }
 
-// Others may come to lie where they lay.
+// New ops may lie at the addresses of old ones.
 void LocalTasks::Memory::forget_ops() {
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     party_of[t].assign(wired.wires[graph.ops.size() + t].parties.size(), {});
@@ -206,7 +205,7 @@ void LocalTasks::Memory::forget_ops() {
   }
 }
 
-// Whatever the last op or tensor has left.
+// Drops the remains of the last op or tensor.
 void LocalTasks::Memory::forget() {
   Draft& lowered = local.draft;
   lowered.graph.tasks.clear();
@@ -224,7 +223,7 @@ void LocalTasks::Memory::forget() {
 
 namespace {
 
-// The tasks of the registers of all positions.
+// Adds the tasks of the registers of all positions.
 void add_tasks_of(const Placed& placed, const TasksOfRegisters& by_register, TasksAt& at) {
   std::vector<int> tasks;
   for (const auto& [p, reg] : placed.regs) {
@@ -234,9 +233,9 @@ void add_tasks_of(const Placed& placed, const TasksOfRegisters& by_register, Tas
   }
 }
 
-// About so many bytes.
+// Its memory, about.
 int64_t bytes_of(const Fragment& f) {
-  constexpr size_t kOwn = 64;  // of the pointer to it, and of what is shared
+  constexpr size_t kOwn = 64;  // for the pointer to it, and for shared data
   return static_cast<int64_t>(sizeof(Fragment) + kOwn + f.duration_ns.size() * 24 + f.queues.size() * 4 +
                               (f.load_ns.size() + f.bytes.size()) * 16);
 }
@@ -292,7 +291,7 @@ OpFragment LocalTasks::Memory::made(OpId id, ResolvedOp resolved_op) {
   return out;
 }
 
-// The same on other devices, of the same types.
+// Returns the op's fragment on other devices of the same types.
 OpFragment LocalTasks::Memory::moved(const OpForm& form, const Mesh& mesh) {
   const OpFragment& of = form.first;
   const auto device = [&](int p) { return mesh.devices[static_cast<size_t>(p)]; };
@@ -360,14 +359,14 @@ void LocalTasks::Memory::number_layouts(OpFragment& op) {
   for (const Layout& layout : op.resolved.layouts.results) op.leaves_as.push_back(known.number(layout));
 }
 
-// Of a tensor that is kept somewhere.
+// The layout of a tensor that is kept somewhere.
 int LocalTasks::Memory::home(TensorId keeper, int kept) {
   const auto [found, fresh] = homes.try_emplace({kept, kind_of_tensor[keeper.index()]});
   if (fresh) found->second = known.number(layout_of(placements[static_cast<size_t>(kept)], graph.tensor(keeper).shape));
   return found->second;
 }
 
-// Those by ops that are not left out: all of them, or else in `read_here`.
+// The readers whose ops are not left out: all, or else those in `read_here`.
 const std::vector<Reader>& LocalTasks::Memory::readers_here(TensorId t, const Ops& ops) {
   const std::vector<Reader>& all = read_by[t.index()];
   const auto is_here = [&](const Reader& reader) { return ops[reader.op.index()] != nullptr; };
@@ -377,7 +376,7 @@ const std::vector<Reader>& LocalTasks::Memory::readers_here(TensorId t, const Op
   return read_here;
 }
 
-// Of what a tensor's family has no home where its ops are left out: -1, and it needs nothing.
+// A family's tensor has no kept layout if its ops are left out: -1, and it needs nothing.
 LocalTasks::Memory::NumberedNeeds LocalTasks::Memory::needs(const std::vector<TensorId>& of, int kept, const Ops& ops) {
   NumberedNeeds out;
   for (const TensorId t : of) {
@@ -407,7 +406,7 @@ LocalTasks::Memory::NumberedNeeds LocalTasks::Memory::needs(const std::vector<Te
   return out;
 }
 
-// As common_axes() chooses them: where all that the tensor takes has the same, these.
+// Sets axes as common_axes() chooses them: if all layouts of the tensor have the same axes, these.
 void LocalTasks::Memory::set_axes(const std::vector<TensorId>& of, const NumberedNeeds& all, const Ops& ops) {
   std::vector<int> taken;
   for (size_t i = 0; i < of.size(); ++i) {
@@ -440,7 +439,7 @@ void LocalTasks::Memory::set_axes(const std::vector<TensorId>& of, const Numbere
   }
 }
 
-// The tensor in its home. The first register that no other fragment has.
+// Places the tensor in its kept layout. Returns the first register that no other fragment has.
 size_t LocalTasks::Memory::place(TensorId id, const Needs<int>& needs, const Ops& ops) {
   const Tensor& tensor = graph.tensor(id);
   if (!tensor.producer.valid()) {
@@ -473,7 +472,7 @@ size_t LocalTasks::Memory::place(TensorId id, const Needs<int>& needs, const Ops
   return own;
 }
 
-// The edges to the tensor's readers: from where it is converted for them, or else from its home.
+// Adds the edges to the tensor's readers: from its conversion for them, or else from its kept layout.
 void LocalTasks::Memory::add_readers(TensorId id, const std::vector<Placed>& brought, const Needs<int>& needs,
                                      const Ops& ops) {
   const std::vector<Reader>& all = read_by[id.index()];
@@ -488,7 +487,7 @@ void LocalTasks::Memory::add_readers(TensorId id, const std::vector<Placed>& bro
   for (size_t i = 0; i < all.size(); ++i) {
     if (!ops[all[i].op.index()]) continue;
     const PositionRegisters& regs = at[i]->regs;
-    // Where nothing of this step writes what it reads, there is no edge.
+    // If nothing of this step writes the registers it reads, there is no edge.
     if (std::ranges::none_of(regs, [&](const auto& of) { return draft.writers.has(of.second); })) continue;
     const TasksAt& tasks = ops[all[i].op.index()]->reads;
     for (const auto& [p, reg] : regs)

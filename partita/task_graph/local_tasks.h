@@ -1,13 +1,14 @@
-// Makes the fragments of the local task graph (task_graph.h) by lowering one op, or one tensor's conversions, alone,
-// with the functions that lower a whole plan (partita/physical/lower_op.h) and the times of the cost model. A fragment
-// is made once for all ops and tensors that are alike: those of all time steps of a cell, of all copies of a layer.
+// Makes the fragments of the local task graph (task_graph.h), for searches that simulate many plans. It lowers one op,
+// or one tensor's conversions, alone, with the functions that lower a whole plan (partita/physical/lower_op.h) and the
+// times of the cost model. Ops and tensors that are alike share a fragment: all time steps of a cell, all copies of a
+// layer.
 //
 // Worked example: relu in two configurations, [i] on gpu0 and gpu1, and whole on gpu0. op() makes two tasks for the
-// first and one for the second. If what it reads comes as rows on gpu0 and gpu1, the tensor's fragment is empty for the
+// first and one for the second. If its input comes as rows on gpu0 and gpu1, the tensor's fragment is empty for the
 // first, with an edge from each producer to the kernel on its device; for the second it is one transfer gpu1 -> gpu0.
 //
-// What it leaves out: order, registers' bytes that are shared, control edges, buckets, and that kernels are slower
-// beside collectives.
+// It leaves out order, registers' bytes that are shared, control edges, buckets, and that kernels are slower beside
+// collectives.
 #pragma once
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@
 
 namespace partita {
 
-// For each of an op's operands, or of its results, some of its tasks by mesh position.
+// For each operand, or each result, of an op, some of its tasks by mesh position.
 class TasksAt {
  public:
   explicit TasksAt(int positions = 0) : positions_(positions) {}
@@ -37,7 +38,7 @@ class TasksAt {
     const int from = p == 0 ? 0 : ends_[p - 1];
     return std::span(tasks_).subspan(static_cast<size_t>(from), static_cast<size_t>(ends_[p] - from));
   }
-  // Those of all positions.
+  // The tasks of all positions of an operand or result.
   std::span<const int> of(size_t which) const {
     const size_t first = which * static_cast<size_t>(positions_), last = first + static_cast<size_t>(positions_);
     const int from = first == 0 ? 0 : ends_[first - 1];
@@ -49,45 +50,47 @@ class TasksAt {
   std::vector<int> ends_, tasks_;
 };
 
-// An op's tasks in one configuration, and what tensors' fragments need to know of it.
+// An op's tasks in one configuration, and the facts that tensors' fragments need of it.
 struct OpFragment {
-  int number = 0;  // ops that are alike have the same in the same configuration
+  int number = 0;  // alike ops have the same in the same configuration
   FragmentPtr tasks;
   ResolvedOp resolved;
-  TasksAt reads, writes;                 // which tasks read operand k, and which write result r
+  TasksAt reads, writes;                 // tasks that read operand k, and that write result r
   std::vector<int> reads_as, leaves_as;  // numbers of the layouts of operands and results
-  std::vector<bool> in_place;  // by result: no inner step makes it anew, so that it may lie on what it replaces
+  std::vector<bool> in_place;  // by result: no inner step makes it anew, so that it may lie on the tensor that it
+                               // replaces
 };
 
-// A step in parts (micro-batches) is refused.
+// Makes and remembers fragments. A step in micro-batches is refused.
 class LocalTasks {
  public:
-  // With buckets (Plan::bucket_bytes), a small collective of parameters takes its part of what a full bucket takes: in
-  // the whole graph it is done together with others. 0: each by itself.
+  // With buckets (Plan::bucket_bytes), a small collective of parameters takes its share of a full bucket's time, since
+  // the whole graph bundles it with others. 0: each by itself.
   LocalTasks(const Graph& graph, const CostModel& cost, int64_t bucket_bytes = 0);
   ~LocalTasks();
 
   // Queues and wires, without fragments. Slot i is op i, slot ops + t tensor t.
   const TaskGraph& wired() const;
   int slot(TensorId t) const;
-  // The slots of tensors whose fragments depend on the op's configuration.
+  // Returns the slots of tensors whose fragments depend on the op's configuration.
   std::vector<int> tensors_of(OpId op) const;
 
-  // Bad input where the op has no such strategies. It is there until forget_others().
+  // Returns the fragment; it stays until forget_others(). Bad input if the op has no such strategies.
   const OpFragment& op(OpId id, const OpChoice& choice);
-  // Tensors' placements by number; equal ones have the same.
+  // Returns a placement's number; equal ones have the same.
   int kept(const Placement& placement);
-  // Where a tensor that no op makes is kept if its first reader decides: as that reads it, else whole on its mesh.
+  // Returns the placement of a tensor that no op makes if its first reader decides: the reader's, else whole on its
+  // mesh.
   int kept_as_read(TensorId t, const std::vector<const OpFragment*>& ops);
-  // The conversions of a tensor. `ops`: by OpId, of its parties at least; `kept`: a number, -1: as it is made. Inputs,
-  // constants, parameters and states have one; a replacement has that of what it replaces. Where an entry of `ops` is
-  // null, the tensor is as if that op did not read it; it must not be its writer's.
+  // Returns the conversions of a tensor. `ops`: by OpId, of its parties at least. `kept`: a placement's number; -1: as
+  // it is made. Inputs, constants, parameters and states have one; a replacement has that of the tensor it replaces. If
+  // an entry of `ops` is null, the tensor is as if that op did not read it; it must not be its writer's.
   const FragmentPtr& tensor(TensorId t, int kept, const std::vector<const OpFragment*>& ops);
 
-  // Fragments of tensors are made anew when they are asked for again. Those that others hold stay.
+  // Fragments of tensors are made anew at the next request. Those that others hold stay.
   void forget_tensors();
-  // What is remembered takes about so many bytes. Where that is too much, all can be forgotten that is not among these
-  // ops, and of tensors what nobody else holds.
+  // Memory of all remembered fragments takes about `bytes`. If that is too much, all can be forgotten but these ops,
+  // and all tensors' fragments that nobody else holds.
   int64_t bytes() const;
   void forget_others(const std::vector<const OpFragment*>& ops);
 
@@ -103,11 +106,11 @@ class LocalTasks {
   std::unique_ptr<Memory> memory_;
 };
 
-// A whole plan's.
+// Returns the task graph of a whole plan.
 TaskGraph local_task_graph(const Graph& graph, const Plan& plan, LocalTasks& tasks);
 
-// TaskKey as a number below 2^kKeyBits. Bad input where it has more positions, or a transfer more parts, than that has
-// room for.
+// Packs a TaskKey into a number below 2^kKeyBits. Bad input if it has more positions, or a transfer more shards, than
+// fit.
 uint64_t packed(const TaskKey& key);
 
 }  // namespace partita

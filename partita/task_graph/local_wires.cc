@@ -1,4 +1,4 @@
-// Wires ops and tensors.
+// Wires ops and tensors of a model's local task graph.
 #include "partita/task_graph/local_wires.h"
 
 #include <algorithm>

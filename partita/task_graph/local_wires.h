@@ -1,9 +1,9 @@
-// Internal to sim/: what the local task graph of a model has whatever the configurations: its wires, and on which ops a
-// tensor's fragment depends.
+// Internal to task_graph/: finds the parts of a model's local task graph that no configuration changes: its wires, and
+// the ops on which a tensor's fragment depends.
 //
 // Example: y = relu(h), h = linear(x, w), with training. The parties of h are itself, linear, relu and relu's gradient.
-// w and what replaces it, w', are a family: where w is kept, w' is. So the fragment of w' depends on linear as well,
-// which reads w, beside its own parties.
+// w and its replacement w' are a family: w' is kept where w is. So the fragment of w' depends on linear as well, which
+// reads w, beside its own parties.
 #pragma once
 #include <vector>
 
@@ -12,15 +12,15 @@
 
 namespace partita {
 
-// The list's size where it is not there.
+// Returns the value's index; the list's size if it is absent.
 int place_in(const std::vector<int>& list, int value);
-// By tensor: it and what it replaces, or what replaces it; first what is replaced. They have one buffer, and so one
-// place to be kept and one set of axes.
+// Returns by tensor its family: it and the tensor that it replaces, or that replaces it; the replaced one first. They
+// share one buffer, and so one placement and one set of axes.
 std::vector<std::vector<TensorId>> families(const Graph& graph);
-// Without fragments.
+// Returns the graph without fragments.
 TaskGraph wired_graph(const Graph& graph, const std::vector<std::vector<Reader>>& read_by, int queues);
-// By tensor: the ops on whose configurations its tasks depend, without edges to or from them. They read or write what
-// has one buffer with it.
+// Returns by tensor the ops on whose configurations its tasks depend, without edges to or from them. They read or write
+// a tensor that shares its buffer.
 std::vector<std::vector<int>> ops_of_families(const Graph& graph, const TaskGraph& wired,
                                               const std::vector<std::vector<TensorId>>& families,
                                               const std::vector<std::vector<Reader>>& read_by);

@@ -1,4 +1,4 @@
-// A task graph in arrays of which fragments can be exchanged.
+// Implements the task graph in arrays: exchanges, touched slots, commits.
 #include "partita/task_graph/proposed_tasks.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// By slot: what makes a tensor before it, what reads it after it.
+// The rank of each slot: a tensor's producer before it, its readers after it.
 std::vector<int> ranks(const TaskGraph& graph) {
   std::vector<int> waits(graph.wires.size()), free, rank(graph.wires.size(), -1);
   for (size_t slot = 0; slot < graph.wires.size(); ++slot) {
@@ -45,8 +45,8 @@ bool has_edges(const Fragment& fragment, size_t party) {
   return fragment.after.has(party) || fragment.before.has(party);
 }
 
-// The slots beside an exchanged one that have edges to its tasks, or that it has edges between, in either graph. A
-// tensor that every op reads, where it is on all devices, has none.
+// Touches the slots beside an exchanged one that have edges to its tasks, or between which it has edges, in either
+// graph. A tensor that every op reads and that is on all devices has none.
 void touch_beside(ProposedTasks& p, int slot) {
   const TaskGraph::Wires& wires = p.graph.wires[at(slot)];
   const Fragment &before = *p.graph.fragments[at(slot)], &now = *p.slots[at(slot)].fragment;

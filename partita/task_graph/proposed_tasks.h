@@ -1,10 +1,10 @@
-// A task graph in arrays of which fragments can be exchanged: the tasks and edges that a proposal adds stand behind the
-// committed ones, until it is committed or the next one takes their place. For replay and algorithm2.
+// Keeps a task graph in arrays with exchangeable fragments, for replay and algorithm2. A proposal's tasks and edges
+// stand behind the committed ones, until it is committed or the next one takes their place.
 //
-// A slot's tasks stand in cells in a row, and a cell says which task it is. Tasks are numbered as they come: numbers
+// A slot's tasks stand in cells in a row, and a cell has its task's number. Tasks are numbered as they come: numbers
 // below `task_count` are committed or out of use, a proposal's new tasks have those from there to `new_count`. A task
-// of an exchanged slot whose key, duration and queues are those of a task before is that task, and keeps its number;
-// what it waits for may differ. A proposal touches the slots that it exchanges, and those beside them.
+// of an exchanged slot whose key, duration and queues are those of a task before is that task, and keeps its number.
+// The tasks that it waits for may differ. A proposal touches the slots that it exchanges, and those beside them.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace partita {
 
 struct ProposedTasks {
-  // Of a task: from `after` on those that wait for it, from `before` on those it waits for; both in `edges` below.
+  // A task's edges: those that wait for it from `after` on, those it waits for from `before` on; both in `edges` below.
   struct Edges {
     int after = 0, before = 0, end = 0;
   };
@@ -38,11 +38,11 @@ struct ProposedTasks {
     int first = 0;  // cell
     const Fragment* fragment = nullptr;
   };
-  // Where some of the edges of a slot's tasks are: in the fragment of `slot`.
+  // Locates some of the edges of a slot's tasks: in the fragment of `slot`.
   struct Source {
     int slot = 0;
     const TaskLists* lists = nullptr;
-    int party = -1, first = 0;  // that was looked at last, and its first cell
+    int party = -1, first = 0;  // the party of the last look-up, and its first cell
   };
 
   // Tasks of exchanged slots by their keys: places in `old_tasks`.
@@ -52,7 +52,7 @@ struct ProposedTasks {
     uint32_t epoch = 0;
   };
 
-  // What is committed.
+  // The committed state.
   TaskGraph graph;
   std::vector<int> first;    // by slot: its first cell
   std::vector<int> task_at;  // by cell
@@ -64,7 +64,7 @@ struct ProposedTasks {
 
   // The proposal.
   uint32_t epoch = 0;
-  std::vector<std::pair<int, FragmentPtr>> exchanges;  // once it is committed, what was there before
+  std::vector<std::pair<int, FragmentPtr>> exchanges;  // after a commit, the fragments that were there before
   std::vector<int> touched;                            // slots, in falling rank
   std::vector<Slot> slots;
   int new_count = 0, new_cells = 0;
@@ -76,7 +76,7 @@ struct ProposedTasks {
   std::vector<KeyPlace> keys;
 
   bool is_touched(int slot) const { return slots[static_cast<size_t>(slot)].epoch == epoch; }
-  // Of a slot that is touched: its number of tasks, and its i-th task.
+  // For a touched slot: its number of tasks, and its i-th task.
   int size_now(int slot) const { return slots[static_cast<size_t>(slot)].fragment->size(); }
   int task_now(int slot, int i) const {
     return task_at[static_cast<size_t>(slots[static_cast<size_t>(slot)].first) + static_cast<size_t>(i)];
@@ -87,19 +87,19 @@ struct ProposedTasks {
   }
 };
 
-// The slots of this graph, all without tasks; returns what is to be exchanged to have it.
+// Makes this graph's slots, all without tasks. Returns the exchanges that lead to the graph.
 std::vector<std::pair<int, FragmentPtr>> set_slots(ProposedTasks& p, TaskGraph graph);
-// A proposal: exchanges. Slots that get what they have are left out.
+// Begins a proposal. Slots that keep their fragments are left out.
 void begin_proposal(ProposedTasks& p, const std::vector<std::pair<int, FragmentPtr>>& exchanges);
-// Its touched slots, and which tasks are new and which removed.
+// Adds the tasks of touched slots, and finds those that are new and removed.
 void add_proposed_tasks(ProposedTasks& p);
-// The edges of a touched slot's tasks in the proposal: sets `gathered`.
+// Sets `gathered` to the edges of a touched slot's tasks in the proposal.
 void gather_edges(ProposedTasks& p, int slot);
-// The exchanged slots, and the tasks and edges that were added, are committed; Task::edges are set by the caller.
+// Commits the exchanged slots, and the tasks and edges that were added. The caller sets Task::edges.
 void commit_tasks(ProposedTasks& p);
-// Tells the tasks of a slot where its fragment has their queues.
+// Points the tasks of a slot at their queues in its fragment.
 void set_queues(ProposedTasks& p, int slot);
-// Whether more is out of use than in use.
+// Whether unused cells outnumber used ones.
 bool is_sparse(const ProposedTasks& p);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The tasks that are ready and have not been popped, in increasing order of (ready time, key).
+// Keeps the ready tasks in increasing order of (ready time, key), for the simulators.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@ struct ReadyTask {
   int64_t ready_ns = 0;
   uint64_t key = 0;  // of all in a heap different
   int task = 0;
-  // Times are not negative. As one number, for the comparison to have no branch.
+  // Times are not negative. Both are one number, so that the comparison has no branch.
   bool before(const ReadyTask& other) const { return order() < other.order(); }
 
  private:
@@ -49,7 +49,7 @@ class ReadyHeap {
   void replace_top(const ReadyTask& task) { sink(task); }
 
  private:
-  // Of `count` children, or of the first four. Which one it is cannot be foreseen, so that there is no branch for four.
+  // The least of `count` children, or of the first four. The outcome is unpredictable, so four have no branch.
   static size_t least_of(const ReadyTask* children, size_t count) {
     if (count >= 4) {
       const size_t a = children[1].before(children[0]), b = 2 + children[3].before(children[2]);
@@ -61,7 +61,7 @@ class ReadyHeap {
     return least;
   }
 
-  // Puts the task where the top was, and lets it sink to its place.
+  // Puts the task at the top, and lets it sink to its place.
   void sink(const ReadyTask& task) {
     const size_t size = tasks_.size();
     ReadyTask* const tasks = tasks_.data();

@@ -1,4 +1,4 @@
-// Exact simulation of proposals: how a proposal is evaluated, and what is committed.
+// Evaluates proposals by sweep or replay, and commits them.
 #include "partita/task_graph/replay.h"
 
 #include <algorithm>
@@ -46,10 +46,10 @@ int64_t most_load(const ReplayState& s) {
   return most_ns;
 }
 
-// The makespan, beside its threshold, by the sweep or by the replay.
+// Computes the makespan within its threshold, by the sweep or by the replay.
 bool simulate(ReplayState& s, int64_t threshold_ns) {
   constexpr double kOfTheLast = 1.0 / 64;
-  constexpr double kTasksAnEvent = 2;  // that take as long
+  constexpr double kTasksAnEvent = 2;  // that take as long as an event
   const auto add = [](double& of, double value) { of += kOfTheLast * (value - of); };
   replay::SweepRecord& sweeps = s.sweeps;
   const bool sweeps_now = sweeps.saved >= sweeps.spent || ++sweeps.proposals >= s.options.sweep_every;

@@ -1,18 +1,19 @@
-// Exact simulation of proposals to a local task graph: what first_come.h says of the graph with some fragments
-// exchanged, from the timeline of the graph without.
+// Simulates proposals to a local task graph exactly, for local searches. It returns the makespan that first_come.h
+// gives for the graph with some fragments exchanged, starting from the timeline without the exchange.
 //
-// Tasks are taken in the order of (ready time, key). All below K stays as it is, K being the lowest (ready time, key)
-// among tasks that go and among new tasks that wait for old ones only. A task that keeps its key but changes its
-// duration, its queues or what it waits for goes and is new. So each queue is cut at K, and what comes after is
-// simulated again, beside the committed timeline: who rejects a proposal undoes nothing. Where that has become the
-// committed timeline again, so much later, it is not simulated up to the next change (replay_rejoin.cc).
+// Tasks are taken in the order of (ready time, key). All below K stays as it is, where K is the lowest (ready time,
+// key) among removed tasks and among new tasks that wait for old ones only. A task that keeps its key but changes its
+// duration, its queues or the tasks it waits for counts as removed and new. So each queue is cut at K, and everything
+// after is simulated again beside the committed timeline: a rejected proposal undoes nothing. If that becomes the
+// committed timeline again, only later, it is not simulated up to the next change (replay_rejoin.cc).
 //
-// A threshold ends that as soon as a lower bound of the makespan is above it, the cheapest first: what is to be done on
-// a queue; the time that the queue had lost before K added; for each task taken, its end and the longest chain of tasks
-// that wait for it; the end of a queue and what it has still to do.
+// A threshold stops as soon as a lower bound of the makespan is above it. The bounds, cheapest first: the work of a
+// queue; with the time that the queue had lost before K; for each task taken, its end and the longest chain of tasks
+// that wait for it; the end of a queue and its work left.
 //
-// Example: of a chain of tasks on one queue, 10 ns each, the third is exchanged for one of 15 ns. K is when the third
-// was ready, at 20 ns; the first two stay. With a threshold of 30 ns and four tasks the first bound, 45 ns, says no.
+// Example: of a chain of tasks on one queue, 10 ns each, the third is exchanged for a task of 15 ns. K is the ready
+// time of the third, 20 ns; the first two stay. With a threshold of 30 ns and four tasks the first bound, 45 ns, says
+// no.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -32,24 +33,23 @@ struct ReplayState;  // replay_state.h
 // How proposals ended, and the tasks that were taken for them.
 struct ReplayCounts {
   int64_t by_loads = 0;   // above the threshold by the queues' loads
-  int64_t by_cut = 0;     // and by what was lost before K
+  int64_t by_cut = 0;     // with the time lost before K
   int64_t by_tails = 0;   // while tasks were taken, by the chain behind one
-  int64_t by_queues = 0;  // and by what a queue had still to do
+  int64_t by_queues = 0;  // by the work that a queue had left
   int64_t exact = 0;
   int64_t swept = 0;  // events of affected tasks
   int64_t taken = 0;  // tasks simulated again from the cut on
   int64_t skips = 0;  // parts of the timeline that were only shifted
 };
 
-// A proposal is first looked at through the tasks alone that it affects, in the order of time (replay_sweep.cc): few,
-// if much of the graph stays as it is, or a bound is soon above the threshold. Where these become many, all that comes
-// after is replayed; and where that has mostly been so, at once. The numbers change how long that takes, and nothing
-// else.
+// A proposal is first looked at through its affected tasks alone, in the order of time (replay_sweep.cc). They are few
+// if much of the graph stays as it is, or a bound is soon above the threshold. If they become many, all later tasks are
+// replayed; if that was mostly so, at once. These numbers change the time taken, and nothing else.
 struct ReplayOptions {
-  int64_t least_events = 64;  // are looked at,
-  int tasks_an_event = 10;    // and as many as are passed while they take as long as the replay of what they pass
-  int least_skip = 32;        // tasks that are only shifted, where the replay looks whether there are any
-  int sweep_every = 16;       // proposals, where looking at affected tasks alone has not been worth it
+  int64_t least_events = 64;  // are looked at at least,
+  int tasks_an_event = 10;    // and further ones while they take no longer than the replay of the tasks they pass
+  int least_skip = 32;        // tasks only shifted, from which the replay looks for them
+  int sweep_every = 16;       // proposals, if looking at affected tasks alone has not paid
 };
 
 class Replay {
@@ -62,19 +62,19 @@ class Replay {
   static constexpr int64_t kNoThreshold = std::numeric_limits<int64_t>::max();
   using Exchanges = std::vector<std::pair<int, FragmentPtr>>;  // slots, each once, and the fragments that they get
 
-  // The makespan with these fragments; nothing if it is above the threshold.
+  // Returns the makespan (ns) with these fragments; nothing if it is above the threshold.
   std::optional<int64_t> evaluate(const Exchanges& exchanges, int64_t threshold_ns = kNoThreshold);
-  // Takes the proposal that was evaluated last, and was not above its threshold.
+  // Commits the proposal that was evaluated last; it was not above its threshold.
   void commit();
 
-  // A lower bound of the makespan if these slots get fragments with these loads (Fragment::load_ns).
+  // Returns a lower bound of the makespan (ns) if these slots get fragments with these loads (Fragment::load_ns).
   struct Load {
     int slot = 0;
     std::span<const std::pair<int, int64_t>> load_ns;
   };
   int64_t lower_bound_of_loads(std::span<const Load> loads);
 
-  // Of what is committed.
+  // The committed graph.
   const TaskGraph& graph() const;
   int64_t makespan_ns() const;
   struct Times {

@@ -1,4 +1,4 @@
-// A proposal beside the committed timeline: its tasks and edges, which of them are old, the cut, tails.
+// Builds a proposal beside the committed timeline: its tasks and edges, the old ones among them, the cut, tails.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -29,7 +29,7 @@ void gather(ReplayState& s, int slot) {
 
 const Edges& edges_now(const ReplayState& s, int task) { return s.touched_tasks[at(s.now[at(task)].touched)].edges; }
 
-// Whether a task waits in the proposal for what it waits for in the committed graph.
+// Whether a task waits for the same tasks in the proposal as in the committed graph.
 bool waits_are_same(ReplayState& s, int task) {
   const Edges &old_edges = s.tasks[at(task)].edges, &new_edges = edges_now(s, task);
   const auto old_before = s.edges.begin() + old_edges.before, old_end = s.edges.begin() + old_edges.end;
@@ -43,7 +43,7 @@ bool waits_are_same(ReplayState& s, int task) {
   return s.scratch_old == s.scratch_new;
 }
 
-// The lowest (ready time, key) of what is cut.
+// The lowest (ready time, key) of all cut tasks.
 struct Lowest {
   int64_t ready_ns = std::numeric_limits<int64_t>::max();
   uint64_t key = 0;
@@ -56,8 +56,8 @@ void add_old(const ReplayState& s, Lowest& lowest, int task) {
   lowest.add(s.done[at(task)].ready_ns, s.tasks[at(task)].key);
 }
 
-// If it waits for new tasks it is later than them. If it waits for tasks that go and are new, these were ready before
-// its time here.
+// A task that waits for new tasks is later than them. If it waits for tasks that are removed and new, these were ready
+// before its time here.
 void add_new(const ReplayState& s, Lowest& lowest, int task) {
   int64_t ready_ns = 0;
   const Edges& edges = edges_now(s, task);
@@ -106,7 +106,7 @@ int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key) {
 void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
   begin_proposal(s, exchanges);
   s.exact = s.has_run = false;
-  s.skips.clear();  // queues that are looked at before a run know of none
+  s.skips.clear();  // queues that are looked at before a run know no skips
   for (const int queue : s.changed_queues) s.change_ns[at(queue)] = 0;
   s.changed_queues.clear();
   for (const auto& [slot, fragment] : s.exchanges) {
@@ -129,7 +129,7 @@ void build(ReplayState& s) {
 
 namespace {
 
-// Of a late task of a touched slot, when all slots of higher rank have theirs.
+// Bounds the tail of a late task of a touched slot, when all slots of higher rank have theirs.
 int64_t bound_tail(ReplayState& s, int task) {
   const size_t mine = at(s.now[at(task)].touched);
   if (s.touched_tasks[mine].bounded) return s.touched_tasks[mine].tail_ns;
@@ -150,7 +150,7 @@ int64_t bound_tail(ReplayState& s, int task) {
 }  // namespace
 
 // On a chain of tasks of untouched slots nothing has changed up to the first task of a touched slot. So no tail there
-// is less by more than one of those, and it is one of a slot of higher rank.
+// shrinks by more than one of those, and it is one of a slot of higher rank.
 void bound_tails(ReplayState& s) {
   int64_t decrease_ns = 0;
   auto end = s.decrease_ns.end();

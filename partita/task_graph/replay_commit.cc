@@ -1,4 +1,4 @@
-// A proposal becomes what is committed.
+// Commits a proposal: it becomes the committed timeline.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// The places of what a task waits for, which was taken before it.
+// Sets the places of the tasks it waits for, which were taken before it.
 void set_places(ReplayState& s, int place, int t) {
   const Edges& edges = s.tasks[at(t)].edges;
   int first = std::numeric_limits<int>::max(), last = -1;
@@ -27,7 +27,7 @@ void set_places(ReplayState& s, int place, int t) {
   s.last_before[at(place)] = last;
 }
 
-// Puts what was skipped among the tasks that were taken.
+// Puts skipped tasks among the taken ones.
 void take_skips(ReplayState& s) {
   if (s.skips.empty()) return;
   std::vector<Taken>& all = s.scratch_taken;
@@ -107,7 +107,7 @@ void exchange(ReplayState& s) {
   for (const int queue : s.changed_queues) s.load_ns[at(queue)] += std::exchange(s.change_ns[at(queue)], 0);
 }
 
-// Tails of tasks of touched slots, and of those for which that changes theirs, the last taken first.
+// Sets tails of tasks of touched slots, and of all that these change, the last taken first.
 void set_tails(ReplayState& s) {
   s.dirty.assign(s.order.size() / 64 + 1, 0);
   const auto mark = [&](int task) {
@@ -137,7 +137,7 @@ void set_tails(ReplayState& s) {
     }
 }
 
-// All tasks from the cut on, where the proposal has been evaluated by less.
+// Takes all tasks from the cut on, if the proposal has been evaluated by less.
 void run_from_cut(ReplayState& s) {
   ++s.epoch;
   for (const int task : s.removed) s.now[at(task)].epoch = s.now[at(task)].changed = s.epoch;

@@ -1,17 +1,16 @@
-// Where the proposal is the committed timeline again, only later.
+// Detects when the proposal becomes the committed timeline again, only later, and skips to the next change.
 //
-// Let the run be about to take a task that was ready `shift_ns` before. If the tasks taken are those that were taken
-// before this one then, but for those that are new and removed, and all of them that end later end `shift_ns` later
-// than they did, then what follows is what followed, `shift_ns` later: ready times are the later of what has ended
-// already, which is no later than now, and of ends that are all shifted; and so are the ends of queues. That holds
-// until the first removed task was ready, or the first new task is that waits for nothing new. Everything up to there
-// is skipped.
+// Let the run be about to take a task that was ready `shift_ns` before. Suppose the tasks taken are those taken before
+// this one then, but for new and removed ones, and all of them that end later end `shift_ns` later than they did. Then
+// the committed continuation follows, `shift_ns` later. A ready time is the later of ends before now and of shifted
+// ends, and so are the ends of queues. That holds until the first removed task was ready, or until the first new task
+// that waits for nothing new. Everything up to there is skipped.
 //
 // Example: every device computes ten layers, one after another, and the second takes 5 ns more on all of them. The
-// third is ready 5 ns later on all devices, and so is the end. Of 40 tasks on four devices four have been taken.
+// third is ready 5 ns later on all devices, and so is the end. By then 4 of 40 tasks on four devices have been taken.
 //
-// Until the tasks with another shift than most have ended, in both timelines, and the removed ones in the committed
-// one, nothing is skipped.
+// Nothing is skipped until tasks with another shift have ended in both timelines, and removed ones in the committed
+// one.
 #include <algorithm>
 #include <limits>
 
@@ -23,13 +22,13 @@ namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// Looking for the next change takes all changes in turn: so many as long as one task that is taken, so that it is worth
-// its while only as often as so many tasks are passed.
+// The search for the next change looks at all changes in turn: so many take as long as one task. So it pays only once
+// in so many tasks.
 constexpr size_t kChangesATask = 8;
 
 bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
-// Tasks that the sweep has met are where it has put them.
+// Adds tasks that the sweep has met at their new places.
 void add_swept(ReplayState& s) {
   Beside& beside = s.beside;
   for (const int t : s.met) {
@@ -51,7 +50,7 @@ void add_swept(ReplayState& s) {
   }
 }
 
-// Removed tasks up to the last place that has been taken.
+// Passes removed tasks up to the last place that has been taken.
 void pass_removed(ReplayState& s) {
   Beside& beside = s.beside;
   for (; beside.removed < s.removed.size(); ++beside.removed) {
@@ -61,7 +60,7 @@ void pass_removed(ReplayState& s) {
   }
 }
 
-// The first change that is to come if all that has been taken is shifted.
+// The first change to come if all taken tasks are shifted.
 Start next_change(ReplayState& s, int64_t now_ns) {
   const int64_t shift_ns = s.beside.shift_ns;
   Start change{.place = static_cast<int>(s.order.size()), .ready_ns = std::numeric_limits<int64_t>::max()};

@@ -1,4 +1,4 @@
-// What comes after the cut, simulated again.
+// Simulates everything after the cut again.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ size_t at(int i) { return static_cast<size_t>(i); }
 
 bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
-// Not taken before `from`.
+// Whether it was not taken before `from`.
 bool is_open(const ReplayState& s, int task) {
   if (is_new(s, task)) return s.done[at(task)].end_ns == 0;
   if (s.from.after_sweep && s.swept[at(task)].epoch == s.epoch) {
@@ -26,7 +26,7 @@ bool is_open(const ReplayState& s, int task) {
   return s.tasks[at(task)].place >= s.from.place;
 }
 
-// Of a task that is not open. What was over when the run rejoined is no later than `from.earliest_ns`.
+// The end of a task that is not open. An end before the run rejoined is no later than `from.earliest_ns`.
 int64_t end_of(const ReplayState& s, int task) {
   if (is_new(s, task)) return s.done[at(task)].end_ns;
   const Swept& swept = s.swept[at(task)];
@@ -34,7 +34,7 @@ int64_t end_of(const ReplayState& s, int task) {
   return s.done[at(task)].end_ns + s.from.shift_ns;
 }
 
-// What an open task waits for, and when it is ready if that is nothing open.
+// Counts the open tasks that it waits for, and sets when it is ready by the others.
 void wait(ReplayState& s, Waiting& waiting, const Edges& edges) {
   waiting.round = s.round;
   waiting.waits = 0;
@@ -46,8 +46,8 @@ void wait(ReplayState& s, Waiting& waiting, const Edges& edges) {
   }
 }
 
-// An open task that has not changed and that the sweep has not met, when it is met first. What it waits for is where it
-// was.
+// Meets an open task first that has not changed and that the sweep has not met. The tasks it waits for are in their
+// committed places.
 inline void meet(ReplayState& s, Waiting& waiting, int task) {
   if (waiting.first_before < s.from.place) return wait(s, waiting, s.tasks[at(task)].edges);
   waiting.round = s.round;
@@ -64,7 +64,7 @@ void open(ReplayState& s, int task, const Edges& edges) {
   if (waiting.waits == 0) push(s, task, waiting);
 }
 
-// Of committed tasks that nothing has been said of in this round.
+// Pushes committed tasks without news in this round.
 void push_ready_of_place(ReplayState& s, int place) {
   const int task = s.order[at(place)];
   Waiting& waiting = s.waiting[at(task)];
@@ -74,7 +74,7 @@ void push_ready_of_place(ReplayState& s, int place) {
   push(s, task, waiting);
 }
 
-// The open tasks that are ready when the first one is taken.
+// Pushes the open tasks that are ready when the first one is taken.
 void push_ready(ReplayState& s) {
   s.heap.clear();
   ++s.round;
@@ -94,7 +94,7 @@ void push_ready(ReplayState& s) {
   }
 }
 
-// The queue as it is at `from`.
+// Sets the queue as it is at `from`.
 void cut_queue(ReplayState& s, size_t queue, size_t guess) {
   QueueNow& now = s.queues[queue];
   now.epoch = s.epoch;
@@ -113,7 +113,7 @@ void cut_queue(ReplayState& s, size_t queue, size_t guess) {
   now.left_ns = s.load_ns[queue] + s.change_ns[queue] - (now.next == 0 ? 0 : held[now.next - 1].load_ns);
 }
 
-// The queue after what has been skipped since a task was taken on it.
+// Moves the queue past all skips since a task was taken on it.
 void skip_on_queue(ReplayState& s, size_t queue, size_t guess) {
   QueueNow& now = s.queues[queue];
   const std::vector<Held>& held = s.held[queue];
@@ -131,14 +131,14 @@ void skip_on_queue(ReplayState& s, size_t queue, size_t guess) {
   else skip_on_queue(s, queue, guess);
 }
 
-// `guess`: about where on it tasks are that have not been taken.
+// `guess`: the approximate index of its first task not taken.
 inline QueueNow& queue_now(ReplayState& s, int queue, size_t guess) {
   QueueNow& now = s.queues[at(queue)];
   if (now.epoch != s.epoch || now.skips != s.skips.size()) look_at_queue(s, at(queue), guess);
   return now;
 }
 
-// As if its tasks had come at equal intervals.
+// Guesses as if its tasks had come at equal intervals.
 QueueNow& queue_now(ReplayState& s, int queue) {
   const size_t places = std::max<size_t>(s.order.size(), 1);
   return queue_now(s, queue, s.held[at(queue)].size() * at(s.from.place) / places);
@@ -157,7 +157,7 @@ bool cut_queues(ReplayState& s, int64_t threshold_ns) {
 
 namespace {
 
-// Starts the task on all its queues and ends it; returns its end, and what is left to be done on the queue with most.
+// Starts the task on all its queues and ends it. Returns its end, and the most work left on one of its queues.
 std::pair<int64_t, int64_t> hold_queues(ReplayState& s, int t, const Task& task, int64_t ready_ns) {
   if (task.queue_count == 1) {
     const size_t held = at(s.done[at(t)].held);
@@ -182,7 +182,7 @@ std::pair<int64_t, int64_t> hold_queues(ReplayState& s, int t, const Task& task,
 
 namespace {
 
-// What the run is beside the committed timeline once the task is taken.
+// Compares the run with the committed timeline after the task.
 void note(ReplayState& s, int t, int64_t end_ns) {
   Beside& beside = s.beside;
   beside.last_ns = std::max(beside.last_ns, end_ns);
@@ -208,7 +208,7 @@ void note(ReplayState& s, int t, int64_t end_ns) {
   }
 }
 
-// Takes the task at the heap's top; whether what waits for it lets the makespan be within the threshold.
+// Takes the task at the heap's top. Returns whether the chain behind it allows a makespan within the threshold.
 bool take(ReplayState& s, int64_t threshold_ns) {
   const int t = s.heap.top().task;
   const Task& task = s.tasks[at(t)];
@@ -239,8 +239,8 @@ bool take(ReplayState& s, int64_t threshold_ns) {
   return true;
 }
 
-// When all tasks have been taken or skipped, of which a sweep has taken some. A queue that nothing has been said of
-// ends as it did, or as much later as its last task.
+// The end, when all tasks have been taken or skipped; a sweep may have taken some. A queue without news ends as it did,
+// or as much later as its last task.
 int64_t last_end(ReplayState& s) {
   int64_t end_ns = 0;
   for (size_t queue = 0; queue < s.queues.size(); ++queue) {
@@ -256,7 +256,7 @@ int64_t last_end(ReplayState& s) {
   return end_ns;
 }
 
-// Queues on which tasks are elsewhere than they were when the run begins, or are added or removed.
+// Begins queues with tasks that moved before the run begins, or that are added or removed.
 void begin_queues(ReplayState& s) {
   if (s.from.after_sweep)
     for (const int queue : s.changed_queues) s.queues[at(queue)].epoch = 0;  // known at the cut

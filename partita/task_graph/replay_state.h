@@ -1,4 +1,4 @@
-// What Replay holds: the committed timeline, and beside it the proposal that is evaluated. For replay*.cc.
+// Holds Replay's state: the committed timeline, and the proposal beside it. For replay*.cc.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -13,7 +13,7 @@ namespace partita::replay {
 using Task = ProposedTasks::Task;
 using Edges = ProposedTasks::Edges;
 
-// When a task runs in the committed timeline.
+// The times of a task in the committed timeline.
 struct Done {
   int64_t ready_ns = 0, end_ns = 0;
   int held = 0;  // where it is on its first queue
@@ -28,12 +28,12 @@ struct Now {
   uint32_t changed = 0;  // if it is the proposal's, the task is removed, new, or waits for others than before
 };
 
-// All that a run looks at when a task is taken that another one waits for. Half a cache line.
+// The fields that a run reads when it takes a task that another one waits for. Half a cache line.
 struct alignas(32) Waiting {
   int64_t ready_ns = 0;  // by those that have been taken
   uint64_t key = 0;
   uint32_t round = 0;  // if it is the run's, the task has been met in it
-  int waits = 0;       // and so many it waits for have not been taken
+  int waits = 0;       // number of tasks it waits for that have not been taken
   // In the committed timeline.
   int before = 0;        // tasks that it waits for
   int first_before = 0;  // the least place of those; -1: there is none
@@ -49,12 +49,12 @@ struct TouchedTask {
 // A task that has been taken after the cut.
 struct Taken {
   int task = 0;
-  int back = 0;  // where all that it waits for was skipped with it: the last of those is so many places before it
+  int back = 0;  // if all it waits for was skipped with it: the last of those is so many places before it
   int64_t ready_ns = 0, end_ns = 0;
 };
 
-// The proposal and the committed timeline have taken the same tasks, but for those that the proposal adds and removes,
-// and what has not ended yet ends in the proposal `shift_ns` later: so does all that follows, until something that the
+// The proposal and the committed timeline have taken the same tasks, but for those that the proposal adds and removes.
+// Tasks that have not ended yet end `shift_ns` later in the proposal. So does all that follows, until a task that the
 // proposal changes. Tasks of these committed places are as they were, shifted.
 struct Skip {
   size_t taken = 0;  // after so many tasks that have been taken one by one
@@ -62,7 +62,7 @@ struct Skip {
   int64_t shift_ns = 0;
 };
 
-// How far the tasks that were taken are from where they were (replay_rejoin.cc).
+// How far the taken tasks are from their committed times (replay_rejoin.cc).
 struct Beside {
   int64_t shift_ns = 0;  // by which most of the last ones end later than they did
   int trust = 0;
@@ -83,7 +83,7 @@ struct Held {
   int64_t load_ns = 0;  // of the queue's tasks up to it
 };
 
-// In the proposal; of it if `epoch` is the proposal's.
+// A queue in the proposal; valid if `epoch` is the proposal's.
 struct QueueNow {
   int64_t end_ns = 0;
   int64_t left_ns = 0;  // to be done by tasks not taken
@@ -92,9 +92,9 @@ struct QueueNow {
   size_t next = 0;     // in its committed order: no later than the first that neither it nor they have passed
 };
 
-// What the sweep knows of a task; of the proposal if `epoch` is its.
+// The sweep's knowledge of a task; valid if `epoch` is the proposal's.
 struct Swept {
-  int64_t ready_ns = 0;  // if it waits for nothing that is held up
+  int64_t ready_ns = 0;  // if nothing that it waits for is held up
   int64_t end_ns = 0;    // if it has arrived
   uint32_t epoch = 0;
   int waits = 0;           // for new tasks that have not arrived, and those that have departed and not arrived
@@ -103,25 +103,25 @@ struct Swept {
   bool in_place = false;  // arrived at its old place
 };
 
-// And of a queue.
+// The sweep's knowledge of a queue.
 struct SweptQueue {
   size_t next = 0;       // the first in its old order that has not been passed
-  int64_t end_ns = 0;    // of what was taken last
-  int64_t moved_ns = 0;  // what arrived less what departed
+  int64_t end_ns = 0;    // of the last task taken
+  int64_t moved_ns = 0;  // arrivals less departures
   uint32_t epoch = 0;
 };
 
-// What sweeps have been worth, in tasks taken by the replay; the last ones count most.
+// The gain of sweeps, in tasks taken by the replay; the last ones count most.
 struct SweepRecord {
-  double spent = 0, saved = 0;  // where the replay followed, and where it did not
+  double spent = 0, saved = 0;  // if the replay followed, and if it did not
   double taken = 0;             // by a replay
   int proposals = 0;            // since the last sweep
 };
 
 enum class Verdict { kWithin, kAbove, kUndecided };
 
-// Where the replay begins: the first place, and the (ready time, key) below which all stays. After a sweep it is where
-// that has stopped, and tasks that it has met stand elsewhere than in the committed timeline.
+// The point at which the replay begins: the first place, and the (ready time, key) below which all stays. After a sweep
+// it is the sweep's end, and tasks that it has met stand elsewhere than in the committed timeline.
 struct Start {
   int place = 0;
   int64_t ready_ns = 0;
@@ -140,7 +140,7 @@ struct ReplayState : ProposedTasks {
   int64_t makespan_ns = 0;
   std::vector<replay::Done> done;
   std::vector<int> order;                       // by place: the task
-  std::vector<int> last_before;                 // by place: the last place of what it waits for, -1: nothing
+  std::vector<int> last_before;                 // by place: the last place of the tasks it waits for, -1: none
   std::vector<int> least_before;                // by kBlock places: the least of last_before
   std::vector<int64_t> end_ns;                  // by place: the latest end up to it
   std::vector<std::vector<replay::Held>> held;  // by queue
@@ -152,9 +152,9 @@ struct ReplayState : ProposedTasks {
   bool exact = false;              // it was evaluated to its end
   std::vector<int64_t> change_ns;  // by queue: of its load
   std::vector<int> changed_queues;
-  std::vector<int64_t> decrease_ns;  // by rank: by how much tails of untouched slots may be less at most
+  std::vector<int64_t> decrease_ns;  // by rank: an upper bound by how much tails of untouched slots may shrink
   replay::Start cut;                 // K
-  replay::Start from;                // the cut, where the sweep has stopped, or where the last skip ends
+  replay::Start from;                // the cut, the sweep's end, or the end of the last skip
   uint32_t round = 0;                // a run from there
   replay::Beside beside;
   std::vector<replay::Now> now;          // by task
@@ -182,40 +182,36 @@ struct ReplayState : ProposedTasks {
 
 namespace partita::replay {
 
-// In the order of a proposal's life.
-// Which slots it touches, and what it adds to the loads of queues.
+// In the order of a proposal's life. Finds the touched slots and the changes of queues' loads.
 void begin(ReplayState& s, const Replay::Exchanges& exchanges);
-// Its new tasks, the edges of touched slots, and where the committed timeline is cut.
+// Adds its new tasks and the edges of touched slots, and cuts the committed timeline.
 void build(ReplayState& s);
 // Whether the bounds at the cut of the queues whose loads change are within the threshold.
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
-// Lower bounds of tails, of late tasks of touched slots, and how much less others may be.
+// Bounds tails of late tasks of touched slots from below, and how much others may shrink.
 void bound_tails(ReplayState& s);
-// Looks at the tasks alone that the proposal affects, until these are many. Within: new_makespan_ns. Undecided: sets
-// `from` to where it has stopped.
+// Looks at the affected tasks alone, until these are many. Within: new_makespan_ns. Undecided: sets `from` to its end.
 Verdict sweep(ReplayState& s, int64_t threshold_ns);
-// Takes the tasks from `from` on; whether the makespan, new_makespan_ns, is within the threshold.
+// Takes the tasks from `from` on. Returns whether the makespan, new_makespan_ns, is within the threshold.
 bool run(ReplayState& s, int64_t threshold_ns);
-// Where the run is beside the committed timeline when it begins.
+// Compares the run with the committed timeline at its begin.
 void begin_beside(ReplayState& s);
-// If the task, the next one to be taken, is where it was but for a shift, and so is all that follows, goes to the next
-// change, or to the end: `from` is there. Whether it does.
+// If the next task and all that follows are only shifted, skips to the next change, or to the end, and sets `from`.
+// Returns whether it does.
 bool rejoin(ReplayState& s, const ReadyTask& next);
-// False where it does not; whether it does is only asked where this is true.
+// A cheap test that is false only if rejoin() is.
 inline bool may_rejoin(const ReplayState& s, const ReadyTask& next) {
   return s.beside.place + 1 >= s.beside.look_from && next.ready_ns >= s.beside.apart_ns;
 }
 void commit(ReplayState& s);
 
-// The place that a task of this ready time and key would have.
+// Returns the place that a task of this ready time and key would have.
 int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);
-// The queue, as the sweep knows it, just before a task of this ready time and key is taken; and what is left to be done
-// on it then.
+// Returns the sweep's queue just before a task of this ready time and key is taken, and its work left then.
 SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key);
 int64_t left_of(const ReplayState& s, int queue);
 
-// The first on a queue that was taken from a committed place on, of the places there. Soon found where it is near
-// `guess`.
+// Returns the index of the first task on a queue that was taken from a committed place on. Fast if it is near `guess`.
 inline size_t held_from(const std::vector<int>& places, size_t guess, int place) {
   if (places.empty() || places.back() < place) return places.size();
   size_t begin = std::min(guess, places.size()), end = begin;

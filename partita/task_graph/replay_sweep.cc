@@ -1,15 +1,15 @@
-// The tasks that a proposal affects, alone, in the order of time.
+// Simulates only the tasks that a proposal affects, in the order of time.
 //
-// A committed task is affected if what it waits for ends at another time, or one of its queues is free at another time
-// than it was when the task was taken. The sweep goes through events in the order of (ready time, key). At its old
-// place an affected task is taken as before, if it is ready then, or departs from there; where it is ready in the
-// proposal it arrives. A task that has departed and not arrived holds up what waits for it, all of which has its old
-// place later. After each event the next task of the queue, in its old order, is affected if the queue is free at
-// another time for it. So each affected task is met before its old place, every event is final, and tasks that are not
-// met stay as they are.
+// A committed task is affected if a task it waits for ends at another time, or one of its queues is free at another
+// time than it was when the task was taken. The sweep goes through events in the order of (ready time, key). At its old
+// place an affected task is taken as before, if it is ready then, or departs from there. It arrives at its ready time
+// in the proposal. A task that has departed and not arrived holds up all that wait for it, whose old places are later.
+// After each event the next task of the queue, in its old order, is affected if the queue is free at another time for
+// it. So each affected task is met before its old place, every event is final, and tasks that are not met stay as they
+// are.
 //
 // Example: of two branches of ten tasks each, on a queue each, and a last one that waits for both, the first of the
-// shorter branch is exchanged for a longer one. Ten tasks arrive later than they were; if the last one does not,
+// shorter branch is exchanged for a longer task. Ten tasks arrive later than they were; if the last one does not,
 // nothing else has been looked at.
 #include <algorithm>
 
@@ -26,7 +26,7 @@ bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
 }  // namespace
 
-// Tasks between the last event and now stay.
+// The queue before a task of this time and key; tasks between the last event and now stay.
 SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key) {
   SweptQueue& swept = s.swept_queues[at(queue)];
   const std::vector<Held>& held = s.held[at(queue)];
@@ -53,7 +53,7 @@ const Edges& edges_of(const ReplayState& s, int task) {
   return now.epoch == s.epoch ? s.touched_tasks[at(now.touched)].edges : s.tasks[at(task)].edges;
 }
 
-// Until something else is known, it is ready when it was.
+// Meets a task; until there is news, it is ready when it was.
 Swept& meet(ReplayState& s, int task) {
   Swept& swept = s.swept[at(task)];
   if (swept.epoch == s.epoch) return swept;
@@ -68,7 +68,7 @@ void push_old_place(ReplayState& s, int task, Swept& swept) {
   s.heap.push({s.done[at(task)].ready_ns, s.tasks[at(task)].key, task});
 }
 
-// Events for what is known of a task now.
+// Schedules the events that follow from the task's current state.
 void schedule(ReplayState& s, int task, Swept& swept) {
   push_old_place(s, task, swept);
   if (swept.waits > 0) return;
@@ -81,7 +81,7 @@ int64_t end_of(const ReplayState& s, int task) {
   return swept.epoch == s.epoch && swept.arrived ? swept.end_ns : s.done[at(task)].end_ns;
 }
 
-// By all it waits for; none is held up.
+// When all it waits for has ended; none is held up.
 int64_t ready_of(const ReplayState& s, int task) {
   const Edges& edges = edges_of(s, task);
   int64_t ready_ns = 0;
@@ -89,7 +89,7 @@ int64_t ready_of(const ReplayState& s, int task) {
   return ready_ns;
 }
 
-// Whether the next task of the queue finds it free at another time than it did.
+// Whether the next task finds the queue free at another time than it did.
 void look_at_next(ReplayState& s, int queue) {
   const SweptQueue& swept = s.swept_queues[at(queue)];
   const std::vector<Held>& held = s.held[at(queue)];
@@ -100,8 +100,8 @@ void look_at_next(ReplayState& s, int queue) {
   push_old_place(s, next.task, meet(s, next.task));
 }
 
-// `held_up` tells whether what waits for the task has been told to wait. Nothing waits otherwise for a task that is
-// taken where it was, and ends when it did.
+// Tells the tasks that wait for it. `held_up`: whether they were told to wait. They do not wait otherwise for a task
+// that is taken in its old place, and ends when it did.
 void tell_of_end(ReplayState& s, int task, bool held_up) {
   const int64_t end_ns = s.swept[at(task)].end_ns;
   if (s.swept[at(task)].in_place && end_ns == s.done[at(task)].end_ns) return;
@@ -127,7 +127,7 @@ void hold_up(ReplayState& s, int task) {
   }
 }
 
-// False if a bound is above the threshold.
+// Takes a task at its new time. False if a bound is above the threshold.
 bool arrive(ReplayState& s, int t, bool in_place, int64_t threshold_ns) {
   const Task& task = s.tasks[at(t)];
   Swept& swept = s.swept[at(t)];
@@ -153,7 +153,7 @@ bool arrive(ReplayState& s, int t, bool in_place, int64_t threshold_ns) {
   return true;
 }
 
-// From its old place; it may have arrived before.
+// Takes a task from its old place; it may have arrived before.
 void depart(ReplayState& s, int t) {
   const Task& task = s.tasks[at(t)];
   const Swept& swept = s.swept[at(t)];
@@ -201,7 +201,7 @@ int64_t latest_end(const ReplayState& s) {
   return end_ns;
 }
 
-// Whether so many events are more than the replay of what they have passed would have taken.
+// Whether so many events take longer than the replay of all they have passed.
 bool is_dense(const ReplayState& s, int64_t events, int64_t ready_ns) {
   if (events < s.options.least_events) return false;
   const double late = static_cast<double>(s.order.size()) - s.cut.place;

@@ -1,4 +1,4 @@
-// Replay beside the full simulation of the same graph.
+// Tests replay against the full simulation of the same graph.
 #include "partita/task_graph/replay.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::Exchanges;
 using testing::RandomTaskGraph;
 
-// Of the whole graph, from nothing.
+// A full simulation from nothing.
 struct Whole {
   FlatTasks flat;
   Timeline timeline;
@@ -48,7 +48,7 @@ std::vector<int64_t> loads_of(const Whole& whole) {
   return load_ns;
 }
 
-// Event for event.
+// Compares event for event.
 void expect_committed(const Replay& replay, const Whole& whole) {
   const std::vector<int64_t> tail_ns = tails(whole);
   std::vector<int> place(tail_ns.size());
@@ -68,7 +68,7 @@ void expect_committed(const Replay& replay, const Whole& whole) {
   ASSERT_EQ(replay.load_ns(), loads_of(whole));
 }
 
-// No sweeps, short ones, those that end where tasks become many, and all to their end; few tasks or many are skipped.
+// No sweeps, short ones, those that end when tasks become many, and all to their end; few tasks or many are skipped.
 ReplayOptions options_of(uint64_t seed) {
   constexpr int kMany = 1 << 30;
   const ReplayOptions all[] = {{0, kMany}, {static_cast<int64_t>(seed % 23), kMany}, {}, {0, 2}, {kMany, 1}};
@@ -91,7 +91,7 @@ int64_t bound_of_loads(Replay& replay, const Exchanges& exchanges) {
   return replay.lower_bound_of_loads(loads);
 }
 
-// Below the makespan, by a little and by much, nothing is returned, and the makespan from it on.
+// Below the makespan, by a little and by much, nothing is returned; from it on, the makespan.
 void expect_makespan(Replay& replay, const Exchanges& exchanges, const Whole& whole, Rng& rng) {
   const int64_t makespan_ns = whole.timeline.makespan_ns;
   const std::vector<int64_t> load_ns = loads_of(whole);
@@ -140,13 +140,13 @@ void propose(uint64_t seed, int count, ReplayCounts& counts) {
 TEST(Replay, IsTheFullSimulation) {
   ReplayCounts counts;
   for (uint64_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) propose(seed, 20, counts);
-  // Every bound has been used, and all ways to the makespan.
+  // Every bound has been used, and every path to the makespan.
   for (const int64_t count : {counts.by_loads, counts.by_cut, counts.by_tails, counts.by_queues, counts.exact,
                               counts.swept, counts.taken, counts.skips})
     EXPECT_GT(count, 300);
 }
 
-// Where sweeps mostly end because tasks become many, there are fewer of them, and the same makespans.
+// If sweeps mostly end because tasks become many, there are fewer of them, with the same makespans.
 TEST(Replay, SweepsWhereThatIsWorthIt) {
   constexpr uint64_t kSeed = 3;
   SCOPED_TRACE(fmt::format("seed {}", kSeed));

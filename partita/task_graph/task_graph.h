@@ -1,12 +1,12 @@
-// The local task graph (FlexFlow section 5.1): the tasks of ops and of tensors' conversions, without order, memory and
-// control edges. It is what a search asks for hundreds of thousands of times, so it is put together from fragments that
-// are made once: a fragment is the tasks of one op in one configuration, or of one tensor's conversions for the
+// Defines the local task graph (FlexFlow section 5.1): the tasks of ops and of tensors' conversions, without order,
+// memory and control edges. A search asks for it hundreds of thousands of times, so it is built of fragments that are
+// made once. A fragment has the tasks of one op in one configuration, or of one tensor's conversions for the
 // configurations of its writer and its readers. To change a configuration is to exchange a few fragments.
 //
 // Worked example: y = relu(h) on gpu0, h made on gpu1. The op's slot holds a fragment of one task on gpu0's compute
-// queue, the slot of h one of one task on the link gpu1 -> gpu0, whose parties are 0: itself, 1: what makes h, 2: relu.
-// Its edges: {1, 0} -> {0, 0} -> {2, 0}. If relu moves to gpu1, its fragment is another, and that of h has no task, and
-// the edge {1, 0} -> {2, 0}.
+// queue, the slot of h one of one task on the link gpu1 -> gpu0, whose parties are 0: itself, 1: the producer of h, 2:
+// relu. Its edges: {1, 0} -> {0, 0} -> {2, 0}. If relu moves to gpu1, its fragment is another, and that of h has no
+// task, and the edge {1, 0} -> {2, 0}.
 //
 // A task runs on all its queues at once (a collective on several), for its duration, first come first served:
 // first_come.h.
@@ -29,11 +29,11 @@ struct TaskOf {
 
 // Lists of tasks, one for each task of a party.
 struct TaskLists {
-  std::vector<int> ends;  // by task: where its list ends; empty: no task has any
+  std::vector<int> ends;  // by task: the end of its list; empty: no task has any
   std::vector<TaskOf> tasks;
 };
 
-// One TaskLists for each party. Copies share them, and those without tasks take no room.
+// One TaskLists for each party. Copies share them, and those without tasks take no memory.
 class PartyLists {
  public:
   PartyLists() = default;
@@ -42,7 +42,7 @@ class PartyLists {
 
   size_t size() const { return held_ ? held_->places.size() : 0; }
   bool empty() const { return size() == 0; }
-  // Whether any task of the party has some; false where there is no such party.
+  // Whether any task of the party has some; false if there is no such party.
   bool has(size_t party) const {
     if (party < kNoted) return first_ >> party & 1;
     return party < size() && held_->places[party] >= 0;
@@ -61,11 +61,11 @@ class PartyLists {
   };
   static constexpr size_t kNoted = 64;
   std::shared_ptr<const Held> held_;
-  uint64_t first_ = 0;  // of the first kNoted parties: which have any, to be known without a look at `held_`
+  uint64_t first_ = 0;  // bits of the first kNoted parties that have any, to spare a look at `held_`
 };
 
-// Party 0 is the fragment itself, party 1 the op that makes the tensor (of no input or parameter), the others are the
-// ops that read it, in the graph's order. A fragment of an op has party 0 alone.
+// Party 0 is the fragment itself, party 1 the tensor's producer (none for an input or parameter), the others are its
+// readers, in the graph's order. A fragment of an op has party 0 alone.
 struct Fragment {
   // By own task.
   std::vector<int64_t> duration_ns;     // at least 1
@@ -74,8 +74,8 @@ struct Fragment {
   std::vector<int> queue_ends, queues;  // each task's, ascending; at least one
 
   // Each edge is there twice. Fragments with equal edges share them.
-  PartyLists after;   // by party: which tasks wait for its tasks
-  PartyLists before;  // by party: for which tasks its tasks wait
+  PartyLists after;   // by party: the tasks that wait for its tasks
+  PartyLists before;  // by party: the tasks for which its tasks wait
 
   std::vector<std::pair<int, int64_t>> load_ns;  // by queue, what its tasks take there; queues ascending
   std::vector<std::pair<int, int64_t>> bytes;    // by device, of registers; devices ascending
@@ -91,16 +91,17 @@ struct TaskGraph {
   // Fixed by the model.
   struct Wires {
     std::vector<int> parties;                   // of a tensor's slot: slots, by party; [0] itself, [1] -1: no writer
-    std::vector<int> results;                   // of an op's slot: the slots of what it makes; it is their party 1
-    std::vector<std::pair<int, int>> operands;  // of an op's slot: the slots of what it reads, and which party it is
+    std::vector<int> results;                   // of an op's slot: the slots of its results; it is their party 1
+    std::vector<std::pair<int, int>> operands;  // of an op's slot: the slots of its operands, and its party number
+                                                // there
   };
   int queue_count = 0;
   int op_count = 0;
   std::vector<Wires> wires;            // by slot
   std::vector<FragmentPtr> fragments;  // by slot
 
-  // Of equal ready times the task with the lowest key goes first. Keys are unique, and do not depend on how the graph
-  // came to be.
+  // Among equal ready times the task with the lowest key goes first. Keys are unique, and do not depend on how the
+  // graph was built.
   uint64_t key_of(int slot, int task) const {
     const Fragment& fragment = *fragments[static_cast<size_t>(slot)];
     const int op = slot < op_count ? slot

@@ -1,4 +1,4 @@
-// Remembers what the cost model says of tasks.
+// Remembers the cost model's times of tasks.
 #include "partita/task_graph/task_times.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace partita {
 
 namespace {
 
-constexpr size_t kMost = size_t{1} << 18;  // of what is remembered
+constexpr size_t kMost = size_t{1} << 18;  // of remembered entries
 
 bool touches_float64(const Draft& draft, const Task& task) {
   for (const std::vector<Access>* accesses : {&task.reads, &task.writes})
@@ -22,7 +22,7 @@ bool touches_float64(const Draft& draft, const Task& task) {
   return false;
 }
 
-// Whether it is done together with others where a plan has buckets (bundle.h).
+// Whether a plan with buckets bundles it with others (bundle.h).
 bool is_of_a_bucket(const PhysicalGraph& graph, const Task& task) {
   if (graph.queues[task.queue.index()].kind != QueueKind::kParameterCollective) return false;
   switch (std::get<CollectiveWork>(task.work).kind) {
@@ -74,7 +74,7 @@ int64_t TaskTimes::kernel_ns(const Draft& draft, TaskId id, int device_type) {
   return last_.back().ns;
 }
 
-// With buckets a small one takes its part of what a full bucket takes.
+// With buckets a small one takes its share of a full bucket's time.
 TaskTimes::Collective TaskTimes::of_collective(const Draft& draft, std::vector<TaskId> participants) {
   const PhysicalGraph& graph = draft.graph;
   SimNode node = collective_node(graph, cost_, std::move(participants), queue_of_);

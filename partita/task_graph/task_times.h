@@ -1,6 +1,5 @@
-// Internal to sim/: times of tasks that are lowered alone, each asked for once: of transfers by their devices and
-// bytes, of others by what they do and on what type of device. Transfers over links that are alike, between devices
-// that are, take the same time.
+// Internal to task_graph/: remembers times of tasks that are lowered alone: transfers by devices and bytes, others by
+// work and device type. Transfers over alike links between alike devices take the same time.
 //
 // Example: a kernel's eight positions have equal extents, on eight K80: the cost model is asked once.
 #pragma once
@@ -20,15 +19,15 @@ class TaskTimes {
   TaskTimes(const CostModel& cost, const PhysicalGraph& graph, int64_t bucket_bytes);
   // Whether the times need complete drafts (Draft::complete): those of a profile name registers' extents.
   bool need_complete() const { return cost_.cluster().profile != nullptr; }
-  // Of a draft's task that is no collective.
+  // Returns the time of a task that is no collective (ns).
   int64_t of(const Draft& draft, TaskId id);
-  // Of a collective, and on what queues it is.
+  // The time of a collective, and its queues.
   struct Collective {
     int64_t ns = 0;
     std::vector<int> queues;  // ascending
   };
   Collective of_collective(const Draft& draft, std::vector<TaskId> participants);
-  // Whether kernels take as long on the one as on the other, in their order.
+  // Whether kernels take as long on `a` as on `b`, device by device.
   bool same_types(const std::vector<DeviceId>& a, const std::vector<DeviceId>& b) const;
   // Kernels of one op follow each other; forget() parts them from those of the next draft.
   void forget() { last_.clear(); }
@@ -65,7 +64,7 @@ class TaskTimes {
   const int64_t bucket_bytes_;
   std::vector<int> device_types_;      // by device: equal ones have the same
   std::map<Way, int> ways_;            // numbers
-  std::vector<std::vector<int>> way_;  // [from][to]: a number, -1: not known yet; empty: none of these is
+  std::vector<std::vector<int>> way_;  // [from][to]: a number, -1: not known yet; empty: none known from there
   std::unordered_map<Known, int64_t, Hash> known_;
   std::vector<LastKernel> last_;
 };

@@ -1,4 +1,4 @@
-// The shortest schedule of a small problem, of all placements and all orders of operations and transfers.
+// Finds the shortest schedule of a small problem over all placements and orders, for tests.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// Orders are tried as sequences by start: each item starts as soon as what it waits for and its queue allow, and no
-// earlier than the one before it. So each schedule in which nothing can start earlier is met once.
+// Orders are tried as sequences by start. Each item starts as soon as its inputs and its queue allow, and no earlier
+// than the one before it. So each schedule in which nothing can start earlier is met once.
 class BruteForce {
  public:
   BruteForce(const PlacementProblem& problem, bool congestion) : p_(problem), congestion_(congestion) {}
@@ -25,7 +25,7 @@ class BruteForce {
 
  private:
   struct Item {
-    int queue = 0;  // devices, then links; -1: it waits for nothing else there
+    int queue = 0;  // devices, then links; -1: it shares no queue
     int64_t ns = 0;
     std::vector<int> after, before;
   };

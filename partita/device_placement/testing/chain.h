@@ -1,4 +1,4 @@
-// A chain for tests: the examples of baechi.h and improve.h.
+// Makes a chain for tests: the examples of baechi.h and improve.h.
 #pragma once
 #include <string>
 

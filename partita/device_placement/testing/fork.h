@@ -1,11 +1,11 @@
-// A fork for tests: the examples of problem.h and memory.h.
+// Makes a fork for tests: the examples of problem.h and memory.h.
 #pragma once
 #include "partita/device_placement/problem.h"
 
 namespace partita {
 
 // a, and b and c, which read its one value, on either of two devices of 100 bytes. The one way is from gpu0 to gpu1.
-// The caller says what operations take.
+// The caller sets the operations' times.
 inline PlacementProblem fork_of(int64_t value_bytes, const Way& way) {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};

@@ -1,4 +1,4 @@
-// Whether tests that run CBC are to be skipped.
+// Tells tests that run CBC whether to skip.
 #pragma once
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// Random placement problems for tests.
+// Makes random placement problems for tests.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -9,11 +9,11 @@
 namespace partita {
 
 struct RandomShape {
-  int ops = 6, devices = 2;  // of which the last is a host, where `host`
+  int ops = 6, devices = 2;  // the last is a host if `host`
   bool host = false;
   int most_reads = 3, most_ns = 9;
   int groups = 0;
-  bool results = false;  // operations make what they hold while it is needed, of which values are parts
+  bool results = false;  // operations make results that devices hold until their last use; values are parts of them
 };
 
 // `least_ops` operations or up to `more` - 1 more, on two to four devices, half of the time with a host, in up to two
@@ -25,7 +25,7 @@ inline RandomShape drawn_shape(Rng& rng, int least_ops, uint64_t more) {
           .groups = static_cast<int>(rng.below(3))};
 }
 
-// Of each operation up to two; some operations need scratch. A value is of a result, or takes nothing.
+// Up to two results of each operation; some operations need scratch. A value is of a result, or takes nothing.
 inline void draw_results(Rng& rng, PlacementProblem& p) {
   for (size_t o = 0; o < p.ops.size(); ++o) {
     p.ops[o].scratch = rng.below(3) == 0 ? static_cast<int64_t>(rng.below(6)) : 0;
@@ -82,7 +82,7 @@ inline void draw_memory_and_ways(Rng& rng, PlacementProblem& p) {
       for (Way& way : from) way.latency_ns = 2;
 }
 
-// One that types and groups allow.
+// A random placement that types and groups allow.
 inline std::vector<int> random_placement(Rng& rng, const PlacementProblem& p) {
   std::vector<int> device(p.ops.size());
   std::vector<int> of_group;

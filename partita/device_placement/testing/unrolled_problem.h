@@ -1,4 +1,4 @@
-// The training step of an unrolled recurrent network in elementary operations, for tests and benchmarks.
+// Makes the training step of an unrolled recurrent network in elementary operations, for tests and benchmarks.
 #pragma once
 #include <string>
 #include <utility>
@@ -53,7 +53,7 @@ class UnrolledProblem {
     return op;
   }
 
-  // Its h. The state is renewed.
+  // Adds a cell and returns its h. The state is renewed.
   int cell(int l, int t, int x, std::pair<int, int>& state) {
     const std::string at = std::to_string(l) + "." + std::to_string(t);
     const auto element = [&](const char* name, const std::vector<int>& reads) {
@@ -67,7 +67,7 @@ class UnrolledProblem {
     return state.first = element("h", {o, element("tanh", {state.second})});
   }
 
-  // One gradient an operation, last first, of what reads it and with what it reads; sums of those of weights.
+  // Adds one gradient an operation, last first, of its readers and its own inputs; and sums of weight gradients.
   void gradients(int first) {
     const int last = static_cast<int>(p_.ops.size());
     std::vector<int> gradient(static_cast<size_t>(last), -1), sum(weights_.size(), -1);

@@ -1,4 +1,4 @@
-// Random local task graphs.
+// Makes random local task graphs.
 #include "partita/task_graph/testing/random_task_graph.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace partita::testing {
 
 namespace {
 
-// A number below `n` that follows from the others.
+// A number below `n` that follows from `of` alone.
 int64_t pick(int64_t n, std::initializer_list<uint64_t> of) {
   uint64_t h = 0x9e3779b97f4a7c15u;
   for (const uint64_t v : of) h = (h ^ v) * 0xbf58476d1ce4e5b9u, h ^= h >> 29;
@@ -196,10 +196,10 @@ FragmentPtr RandomTaskGraph::op_fragment(int op, const Configuration& configurat
   return fragment;
 }
 
-// A tensor as its writer leaves it, by part.
+// A tensor as its writer leaves it, by shard.
 struct RandomTaskGraph::Written {
   std::vector<int> devices;
-  std::vector<TaskOf> sources;  // the task that it comes from; party -1: it is there at once
+  std::vector<TaskOf> sources;  // by shard: the task that it comes from; party -1: it is there at once
   int writer_tasks = 0;
   bool gathers = false;  // a collective of the tensor has it on all these devices
 };
@@ -271,7 +271,7 @@ FragmentPtr RandomTaskGraph::tensor_fragment(int slot, const std::vector<int>& c
   std::vector<int> of = {slot};
   if (writer_[tensor] >= 0) of.push_back(chosen[static_cast<size_t>(writer_[tensor])]);
   for (const int reader : readers_[tensor]) of.push_back(chosen[static_cast<size_t>(reader)]);
-  if (tensor_fragments_.size() > 20'000) tensor_fragments_.clear();  // what is in use is kept by who uses it
+  if (tensor_fragments_.size() > 20'000) tensor_fragments_.clear();  // fragments in use stay with their users
   FragmentPtr& fragment = tensor_fragments_[of];
   if (!fragment) fragment = make_tensor_fragment(slot, chosen);
   return fragment;

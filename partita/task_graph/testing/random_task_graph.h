@@ -1,9 +1,9 @@
-// Random local task graphs whose ops have several configurations, for tests and benchmarks of the simulators.
+// Makes random local task graphs whose ops have several configurations, for tests and benchmarks of the simulators.
 //
-// An op in a configuration computes in parts, each on a device; its parts may end in a collective. The tensor between
-// two ops is in as many parts as its writer has. A reader's part needs the parts that overlap its own: those on its
-// device directly, the others by a transfer, which readers share; or all through a collective of the writer's devices.
-// So a tensor's fragment follows from the configurations of its writer and its readers.
+// An op in a configuration computes in shards, each on a device; a collective may follow. The tensor between two ops
+// has as many shards as its writer. A reader's shard needs the shards that overlap its own: those on its device
+// directly, the others by a transfer, which readers share; or all through a collective of the writer's devices. So a
+// tensor's fragment follows from the configurations of its writer and its readers.
 #pragma once
 #include <map>
 #include <utility>
@@ -18,10 +18,10 @@ using Exchanges = std::vector<std::pair<int, FragmentPtr>>;  // slots, and the f
 
 struct TaskGraphRecipe {
   enum class Shape {
-    kChain,     // each op reads what the one before it made, and a parameter
+    kChain,     // each op reads the result of the one before it, and a parameter
     kBranches,  // each reads one to three of the last tensors
     kGrid,      // an unrolled network: layers by steps, with a parameter a layer that all its steps read
-    kTraining,  // a chain, and one back that reads what the first one made
+    kTraining,  // a chain, and one back that reads the first one's results
   };
   Shape shape = Shape::kChain;
   int ops = 8;             // about
@@ -47,15 +47,15 @@ class RandomTaskGraph {
   const std::vector<int>& chosen() const { return chosen_; }
   void choose(int op, int configuration) { chosen_[static_cast<size_t>(op)] = configuration; }
   TaskGraph graph();
-  // What choosing these configurations (op, configuration) changes: these ops and the tensors they make or read.
+  // Returns the exchanges for these configurations (op, configuration): these ops and the tensors they make or read.
   Exchanges exchanges(const std::vector<std::pair<int, int>>& configurations);
-  // `count` different ops, each with a configuration that is not chosen.
+  // Draws `count` different ops, each with a configuration that is not chosen.
   std::vector<std::pair<int, int>> draw(Rng& rng, int count) const;
 
  private:
   struct Configuration {
-    std::vector<int> devices;  // by part
-    bool reduces = false;      // a collective after the parts, from which results come
+    std::vector<int> devices;  // by shard
+    bool reduces = false;      // a collective after the shards makes the results
   };
   struct Edges;
   struct Written;
