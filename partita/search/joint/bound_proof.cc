@@ -1,4 +1,4 @@
-// The text of a proved bound, and the judging of it on the network of a plan's own graph.
+// Prints and parses the proof of a bound, and checks it on the network of a plan's own graph.
 #include "partita/search/joint/bound_proof.h"
 
 #include <nlohmann/json.hpp>

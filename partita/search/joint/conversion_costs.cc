@@ -1,4 +1,4 @@
-// Conversions' bytes or ns, for the phases of a joint problem.
+// Computes bytes or ns of conversions, for the phases of a joint problem.
 #include "partita/search/joint/conversion_costs.h"
 
 #include <set>

@@ -1,4 +1,4 @@
-// What conversions cost in a joint problem: bytes, or ns where the objective is time.
+// Prices conversions in a joint problem: in bytes, or in ns if the objective is time.
 //
 // Worked example: a 4x4 tensor of float32 on two devices, layouts {S(0), B}. ConversionCosts from {0} to {0, 1} knows
 // costs(0, 0) = 0 and costs(0, 1) = (p-1) |T| = 64 bytes, an all-gather.
@@ -23,7 +23,7 @@ class JointCosts {
   // From each of `from` to each of `to`, places in `layouts`: row-major.
   std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from,
                              const std::vector<int>& to, int64_t element_bytes);
-  // A strategy's own inner conversions.
+  // Returns the cost of a strategy's own inner conversions.
   int64_t inner(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes);
 
  private:
@@ -33,14 +33,14 @@ class JointCosts {
   std::unique_ptr<JointCosts> other_;
 };
 
-// Two threads where a graph's tables may take long to make on a mesh, else one.
+// Returns two if a graph's tables may take long to make on a mesh, else one.
 int joint_threads(const Graph& graph, const Mesh& mesh);
 
 // Conversions between some layouts of a list.
 class ConversionCosts {
  public:
-  // From each of `from` to each of `to`, places in the list, in any order and any number of times. Each is made `acts`
-  // times a step.
+  // Prices conversions from each of `from` to each of `to`, places in the list, in any order and any number of times. A
+  // step makes each `acts` times.
   ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from,
                   const std::vector<int>& to, int64_t element_bytes, int acts);
   int64_t operator()(int from, int to) const { return table_[row_[from] * columns_ + column_[to]]; }

@@ -1,9 +1,9 @@
-// `exact`: the joint search, all mesh axes at once, as one cost network (partita/solver) with a proved lower bound.
+// `exact`: searches all mesh axes at once, as one cost network (partita/solver), and proves a lower bound.
 //
-// Its plan moves the fewest bytes of all plans of the space: every op takes one of its strategies on all mesh axes at
-// once (OpSpace), every tensor is kept where that costs least, and what several readers want is brought there once.
-// When the budget ends it returns the best plan so far; a step is one round of the solver. The bound holds for all
-// plans of the space.
+// Its plan moves the fewest bytes of all plans of the space. Every op takes one of its strategies on all mesh axes at
+// once (OpSpace). Every tensor is kept where that costs least, and a layout that several readers need is made there
+// once. When the budget ends it returns the best plan so far; a step is one round of the solver. The bound holds for
+// all plans of the space.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -26,10 +26,10 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kDefaultSteps = 200;          // of the solver, where no budget is given
-constexpr int kAxes = 2;                        // of the mesh, at most, where no number is given
+constexpr int64_t kDefaultSteps = 200;          // of the solver, if no budget is given
+constexpr int kAxes = 2;                        // of the mesh, at most, if no number is given
 constexpr int64_t kEntries = int64_t{1} << 28;  // of all edges' tables, on more than two axes
-constexpr double kLookGap = 1e-4;  // where a solution is near enough to its bound to see whether its plan fits
+constexpr double kLookGap = 1e-4;  // a solution so near to its bound is tried for fit
 
 std::optional<int64_t> narrowed(const std::optional<solver::Wide>& cost) {
   if (!cost) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<int64_t> narrowed(const std::optional<solver::Wide>& cost) {
   throw Error(ExitCode::kTimeLimit, fmt::format("exact: the budget ended {}", when));
 }
 
-// The mesh that is asked for, if it is one of all devices.
+// The given mesh, if it has all devices.
 std::optional<Mesh> given_mesh(const Problem& problem) {
   const auto given = problem.options.find("mesh"), axes = problem.options.find("axes");
   if (given == problem.options.end() || given->second == "axes") return std::nullopt;
@@ -61,8 +61,8 @@ std::optional<Mesh> given_mesh(const Problem& problem) {
   return mesh;
 }
 
-// On the mesh that is given, or one of at most the axes that are asked for: of fewer, but two, where the tables would
-// be too large; of fewer, where half of the time that is left goes by without them.
+// Builds the problem on the given mesh, or on one of at most the given number of axes. It has fewer axes, but two, if
+// the tables would be too large, and fewer if half of the time left passes without them.
 JointProblem build(const Problem& problem, const Budget& budget,
                    const std::optional<std::chrono::steady_clock::time_point>& deadline,
                    const std::shared_ptr<JointCosts>& costs) {
@@ -98,8 +98,8 @@ void begin_with(const Problem& problem, const JointProblem& joint, solver::Optio
                                        fmt::join(joint.mesh.extents, "x")));
 }
 
-// Where copies are left out, a solution that is near its bound, or what half of the time gives, says whether they
-// matter. Where its plan fits, the solver goes on from it.
+// With copies left out, a solution near its bound, or that of half of the time, shows whether copies matter. If its
+// plan fits, the solver goes on from it.
 Fitting first_look(const Problem& problem, const JointProblem& joint, solver::Options options) {
   using Clock = std::chrono::steady_clock;
   solver::Options look = options;
@@ -119,7 +119,7 @@ Fitting first_look(const Problem& problem, const JointProblem& joint, solver::Op
   return fitting;
 }
 
-// A plan that does not fit, and copies that were left out: once more with these. The first bound and its proof stay.
+// If a plan does not fit and copies were left out, solves once more with them. The first bound and its proof stay.
 void count_copies(const Problem& problem, const Budget& budget, solver::Options options, const Mesh& mesh,
                   const std::shared_ptr<JointCosts>& costs, Fitting& fitting, SearchResult& result) {
   const auto joint = joint_problem(
@@ -166,7 +166,7 @@ void prove(const Problem& problem, const JointProblem& joint, solver::Wide bound
   result.proof = std::move(proof);
 }
 
-// ", without recomputation or micro-batches", as far as the step has none: with them less may be needed.
+// ", without recomputation or micro-batches", as far as the step has none: with them less memory may be enough.
 std::string without_what_saves(const Graph& graph) {
   std::vector<std::string> without;
   if (std::none_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return is_clone(graph, op); }))
@@ -225,7 +225,7 @@ void describe(const Problem& problem, const JointProblem& joint, const solver::R
                                        solver::name_of(solved.status)));
   if (solved.bound) {
     const int64_t bound =
-        std::max<int64_t>(*narrowed(solved.bound), 0);  // an unfinished dual may be below what costs can be
+        std::max<int64_t>(*narrowed(solved.bound), 0);  // an unfinished dual may be below all possible costs
     (problem.in_time() ? result.lower_bound_serial_ns : result.lower_bound_comm_bytes) = bound;
     result.notes.push_back(fmt::format("no plan of the space {} less than {}{}", problem.in_time() ? "takes" : "moves",
                                        cost_text(problem, bound), serial));

@@ -22,7 +22,7 @@ namespace {
 
 using solver::Table;
 
-// What all phases read.
+// The inputs of all phases.
 struct Building {
   const Problem& problem;
   const Graph& graph;
@@ -35,11 +35,11 @@ struct Building {
     const OpId op = graph.tensor(id).producer;
     return {op.valid() ? graph.acts(graph.op(op)) : 1, reads_a_step(graph, id)};
   }
-  // In time: an output, which goes to a host.
+  // If the objective is time: whether it is an output, which goes to a host.
   bool is_given(TensorId id) const {
     return costs.in_time() && std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end();
   }
-  // Made for one reader at most, who takes it from where its producer leaves it: it has no variable.
+  // Whether one reader at most takes it from where its producer leaves it: it has no variable.
   bool goes_straight(TensorId id) const {
     return graph.tensor(id).producer.valid() && !readers.replacement[id.index()].valid() &&
            !problem.pins.kept.contains(id) && readers.of(id).size() <= 1;
@@ -84,7 +84,7 @@ TensorKind tensor_kind(const Building& building, const JointProblem& joint, Tens
   return kind;
 }
 
-// The tables of all tensors, which are alike for many.
+// The tables of all tensors; alike tensors share them.
 struct AllTables {
   std::map<StraightKind, StraightTable> straight;
   std::map<TensorKind, TensorTables> known;
@@ -99,7 +99,7 @@ struct Missing {
   std::vector<std::function<void(JointCosts&)>> make;
 };
 
-// Makes what is missing, most entries first. Tables of one shape are one thread's: they cross the same layouts.
+// Makes missing tables, most entries first. One thread makes the tables of one shape: they cross the same layouts.
 void make_missing(const std::map<Shape, Missing>& by_shape, const Mesh& mesh, const Building& building) {
   std::vector<const Missing*> largest_first;
   for (const auto& [shape, all] : by_shape) largest_first.push_back(&all);
@@ -192,7 +192,7 @@ struct Copies {
   std::vector<BroughtCopy> brought;
 };
 
-// Variables of the layouts that have their own, behind the tensor's.
+// Adds variables of the layouts that have their own, behind the tensor's.
 void add_brought(const Building& building, TensorId id, const TensorTables& tables, const std::vector<OpId>& reading,
                  JointProblem& joint, Copies& copies) {
   solver::Network& network = joint.network;
@@ -263,7 +263,7 @@ std::vector<int> breadth_first(const solver::Network& network) {
   return order;
 }
 
-// Numbers the variables breadth first. The solver's passes go by number, and what one variable says travels along edges
+// Numbers the variables breadth first. The solver's passes go by number, and a variable's message travels along edges
 // as long as the numbers ascend.
 void number_by_nearness(JointProblem& joint) {
   solver::Network& network = joint.network;

@@ -1,4 +1,4 @@
-// What a joint problem's choices keep in memory, and when.
+// Computes the memory uses of a joint problem's choices, and their times.
 #include "partita/search/joint/memory_uses.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 using Use = solver::Network::Use;
 
-// What a tensor takes on the last device, by value of its variable: in its home, and the least of that and the copies
-// that may do in its stead.
+// A tensor's bytes on the last device, by value of its variable: in its kept layout, and the least of that and the
+// copies that may replace it.
 struct Amounts {
   std::vector<int64_t> home, least;
 };
@@ -33,7 +33,7 @@ struct UsesMaking {
   int64_t bytes_at_last(const Layout& layout, TensorId id) const { return layout.elements(last()) * element_bytes(id); }
 };
 
-// When each op acts in the default order: the graph's own, an update as soon as what it reads is there.
+// When each op runs in the default order: the graph's own, an update as soon as its inputs are there.
 std::vector<int64_t> default_times(const Graph& graph) {
   std::vector<size_t> after(graph.ops.size()), order(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -83,9 +83,9 @@ Amounts amounts_of(const TensorSpace& space, int last, int64_t element_bytes) {
   return amounts;
 }
 
-// Where all who are yet to read a result have a copy, it need not lie in its home; the least of these does then. That
-// may be so from its first reader on, or as soon as it is made where that reader is an update. Where copies are
-// counted, from its first reader of the backward pass on. Shortens `use` and adds another one behind it.
+// If all remaining readers of a result have a copy, it need not lie in its kept layout; the least of these does then.
+// That may be so from its first reader on, or from its making if that reader is an update. If copies are counted, from
+// its first reader of the backward pass on. Shortens `use` and adds another one behind it.
 void split_where_copies_may_do(const UsesMaking& making, TensorId id, const Amounts& amounts, Use& use) {
   if (amounts.least == amounts.home) return;
   const TensorSpace& space = *making.joint.tensors[id.index()];
@@ -101,8 +101,8 @@ void split_where_copies_may_do(const UsesMaking& making, TensorId id, const Amou
   if (later.lower < later.upper) making.joint.network.uses.push_back(std::move(later));
 }
 
-// The bytes of a tensor without a variable, by value of its producer: as it leaves the tensor, or less in a home on the
-// way.
+// The bytes of a tensor without a variable, by value of its producer: as it leaves the tensor, or less in a kept layout
+// on the way.
 std::vector<int64_t> straight_amounts(const UsesMaking& making, TensorId id) {
   const JointProblem& joint = making.joint;
   std::vector<int64_t> amounts;
@@ -141,7 +141,7 @@ void add_tensor_use(const UsesMaking& making, TensorId id, KnownAmounts& known) 
   joint.network.uses.push_back(std::move(use));
 }
 
-// What lies from one reader of a tensor to another.
+// The bytes that lie from one reader of a tensor to another.
 Use use_between(const UsesMaking& making, int variable, TensorId tensor, OpId a, OpId b) {
   const auto [first, second] = std::minmax(making.times[a.index()], making.times[b.index()]);
   const OpId later = second == making.times[b.index()] ? b : a;
@@ -166,7 +166,7 @@ void add_shared_copy(const UsesMaking& making, const SharedCopy& copy) {
   Use use = use_between(making, making.joint.tensor_variable[t], copy.tensor, copy.first, copy.last);
   const TensorSpace& space = *making.joint.tensors[t];
   const bool made = making.graph.tensor(copy.tensor).producer.valid();
-  std::map<std::pair<int, int>, int64_t> known;  // by home and copy
+  std::map<std::pair<int, int>, int64_t> known;  // by kept layout and copy
   for (const TensorSpace::Value& v : space.values) {
     int64_t sum = 0;
     for (int to : v.also) {

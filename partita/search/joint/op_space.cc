@@ -1,4 +1,4 @@
-// The values of the ops' variables: strategies on all mesh axes at once, with their layouts and costs.
+// Lists the values of the ops' variables: strategies on all mesh axes at once, with their layouts and costs.
 #include "partita/search/joint/op_space.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using Choices = std::vector<std::vector<tdl::AxisStrategy>>;
 
-// What all spaces of a problem are made from, beside the costs, of which each thread has its own.
+// The inputs of all spaces of a problem, beside the costs; each thread has its own.
 struct Making {
   const Graph& graph;
   const Mesh& mesh;
@@ -29,7 +29,7 @@ struct Making {
 
 bool is_replicate(const tdl::AxisStrategy& s) { return s.names.empty() && s.partial.empty(); }
 
-// False, and nothing is added, where the strategy does not exist.
+// False, and nothing is added, if the strategy does not exist.
 bool add_strategy(const Making& making, const Op& op, tdl::Deriver& deriver,
                   const std::vector<tdl::AxisStrategy>& strategies, JointCosts& costs, OpSpace& space) {
   if (strategies.size() != making.mesh.extents.size()) return false;
@@ -66,7 +66,7 @@ OpSpace given_space(const Making& making, const Op& op, const Choices& given, Jo
   return space;
 }
 
-// Per mesh axis, the strategies that divide the op's work, and `replicate`; of element-wise ops `partial` too.
+// Per mesh axis, the strategies that divide the op's work, and `replicate`; for element-wise ops `partial` too.
 Choices offered_on_axes(const Op& op, const std::vector<int>& extents) {
   const bool elementwise = tdl::is_elementwise(*op.bound);
   Choices offered;
@@ -80,7 +80,7 @@ Choices offered_on_axes(const Op& op, const std::vector<int>& extents) {
 
 using ValueOf = std::map<std::vector<size_t>, size_t>;  // place in `offered`, one an axis -> value
 
-// Replicated on some axis where another strategy divides the work, the other axes being as they are.
+// Whether it is replicated on some axis where another strategy divides the work, with the other axes unchanged.
 bool is_idle(const std::vector<size_t>& at, const Choices& offered, const ValueOf& value_of) {
   for (size_t a = 0; a < at.size(); ++a) {
     if (!is_replicate(offered[a][at[a]])) continue;
@@ -121,7 +121,7 @@ OpSpace full_space(const Making& making, const Op& op, JointCosts& costs) {
   return space;
 }
 
-// The dtypes that an op's costs depend on: in time also its tensors', which kernels read and write.
+// The dtypes that an op's costs depend on: if the objective is time also its tensors', which kernels read and write.
 std::vector<DType> dtypes_of(const Graph& graph, const Op& op, bool in_time) {
   std::vector<DType> dtypes = {inner_dtype(graph, op)};
   if (in_time)

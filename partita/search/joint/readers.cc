@@ -1,4 +1,4 @@
-// Finds who reads each tensor of a graph, and what replaces it.
+// Finds the readers of each tensor of a graph, and its replacement.
 #include "partita/search/joint/readers.h"
 
 #include <algorithm>

@@ -18,8 +18,8 @@ namespace partita {
 namespace {
 
 constexpr int64_t kTensorValues =
-    2048;                       // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
-constexpr int kLoosenings = 3;  // how often a limit that nothing keeps is raised again, half of the way
+    2048;                       // of a neighbourhood, in bytes: a good solution counts there, not the bound
+constexpr int kLoosenings = 3;  // how often a limit that no solution keeps is raised again, half of the way
 
 // Per axis of the coarse mesh, the extents of its own axes.
 std::vector<std::vector<int>> factors_of(const Mesh& mesh) {
@@ -51,14 +51,14 @@ std::optional<std::map<TensorId, Placement>> refined_pins(const Pins& pins, cons
   return out;
 }
 
-// On no axis replicated where the other is not.
+// Whether it is replicated on no axis on which the other is not.
 bool divides_as_much(const std::vector<tdl::AxisStrategy>& a, const std::vector<tdl::AxisStrategy>& b) {
   for (size_t axis = 0; axis < a.size(); ++axis)
     if (a[axis].replicate() && !b[axis].replicate()) return false;
   return true;
 }
 
-// Every op: as it is, then what divides its work on these axes, then what others have it do.
+// The space for every op: as it is, then strategies that divide its work on these axes, then those of `others`.
 JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::vector<size_t>& axes,
                          const std::vector<Refined>& others) {
   JointSpace space{now.mesh, {}};
@@ -75,7 +75,7 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::
         on_axis.push_back({now.strategies[i][axis]});
         for (tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis]))
           if (!s.names.empty() || (s.partial.empty() ? problem.in_time() : tdl::is_elementwise(*op.bound)))
-            on_axis.back().push_back(std::move(s));  // in bytes replicated only where it is already
+            on_axis.back().push_back(std::move(s));  // in bytes, replicated only if it is already
         counts.push_back(on_axis.back().size());
       }
       for_each_tuple(counts, [&](const std::vector<size_t>& at) {
@@ -91,7 +91,7 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::
   return space;
 }
 
-// Which axes change together: one after the other; then each two of them, where there are more than two and not so many
+// The axes that change together: one after the other; then each two of them, if there are more than two and not so many
 // that this takes minutes.
 std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
   constexpr size_t kMostInPairs = 4;
@@ -128,7 +128,7 @@ bool holds_any_plan(const Problem& problem) {
 
 namespace {
 
-// Plans the memory of solutions, of one while it is being proved.
+// Plans the memory of a solution, while another is being proved.
 class MissingBytes {
  public:
   MissingBytes(const Problem& problem, const JointProblem& joint, const Watch& watch)
@@ -141,7 +141,7 @@ class MissingBytes {
         [this, plan = plan_of(joint_, problem_.graph, solution)] { return memory_deficit(problem_, plan, watch_); });
   }
 
-  // Zero or less: the plan, which is the solution's, fits.
+  // Returns the deficit of the solution's plan; zero or less: it fits.
   int64_t of(const solver::Assignment& solution, const Plan& plan) {
     if (!in_doubt_) return 0;
     return found_.valid() && solution == solution_ ? found_.get() : memory_deficit(problem_, plan, watch_);
@@ -196,7 +196,7 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     }
     out.missing_bytes = missing;
     ++out.tightenings;
-    // So that this solution is over the limit, as its plan is.
+    // Lowers the limit below this solution's peak, since its plan does not fit.
     const auto peak = static_cast<double>(solver::evaluate(network(), *solved.solution).peak.value_or(0)),
                memory = static_cast<double>(*joint.network.limit);
     set_limit(std::min(*network().limit - missing,
@@ -236,7 +236,7 @@ Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const 
     if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
   const std::shared_ptr<JointCosts> costs = joint_costs(problem);
   const Watch watch{solving.deadline, solving.stop};
-  // Whether something cheaper was found on these axes; empty where the time, or what may be looked at, ended first.
+  // Whether a cheaper plan was found on these axes; empty if time or entries ran out first.
   auto improve = [&](const std::vector<size_t>& axes) -> std::optional<bool> {
     if (out.entries >= most_entries) return std::nullopt;
     solver::Options options = solving;

@@ -1,4 +1,4 @@
-// From a solution of a joint problem to a plan, and back.
+// Converts a solution of a joint problem to a plan, and back.
 #include <algorithm>
 #include <numeric>
 
@@ -11,8 +11,8 @@ namespace partita {
 
 namespace {
 
-// Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they
-// differ. A mesh numbers its positions in mixed radix: axes that are alike act as one.
+// Per axis of `to`, the common value of the axes of `from` that lie across it, one of `values` an axis; empty if they
+// differ. A mesh numbers its positions in mixed radix: axes with equal values act as one.
 template <typename T>
 std::optional<std::vector<T>> on_axes(const Mesh& from, const std::vector<T>& values, const Mesh& to) {
   if (from.devices != to.devices || values.size() != from.extents.size()) return std::nullopt;
@@ -54,7 +54,7 @@ struct InTurn {
   static int other(const Edge& e, int v) { return e.variables[e.variables[0] == v ? 1 : 0]; }
 };
 
-// By value that it may have, what a variable costs beside what is settled, without one edge.
+// By allowed value, the cost of a variable beside settled ones, without one edge.
 std::vector<solver::Wide> costs_without(const InTurn& s, int v, const InTurn::Edge* left_out) {
   std::vector<solver::Wide> costs;
   for (int x : s.may[v]) {
@@ -65,8 +65,8 @@ std::vector<solver::Wide> costs_without(const InTurn& s, int v, const InTurn::Ed
   return costs;
 }
 
-// Adds what an edge of v costs: beside the other's value where it is settled, else the least. A follower is always at
-// its best, with all its other edges.
+// Adds the cost of an edge of v: beside the other's value if it is settled, else the least. A follower is always at its
+// best, with all its other edges.
 void add_edge_costs(const InTurn& s, int v, const InTurn::Edge& e, std::vector<solver::Wide>& costs) {
   const int w = s.other(e, v);
   const bool follower = s.follows[w] && e.variables[1] == w;
@@ -85,8 +85,8 @@ void add_edge_costs(const InTurn& s, int v, const InTurn::Edge& e, std::vector<s
   }
 }
 
-// One of `may` for each variable: in this order and twice, the cheapest beside what is settled and the cheapest of what
-// is not. Ties take the first.
+// Settles one of `may` for each variable: in this order and twice, the cheapest beside settled ones and the least of
+// the others. Ties take the first.
 solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may,
                            const std::vector<int>& order, const std::vector<char>& follows) {
   InTurn s{network, may, follows, std::vector<std::vector<const InTurn::Edge*>>(may.size()),
@@ -115,7 +115,7 @@ std::vector<std::vector<int>> all_values(const solver::Network& network) {
   return all;
 }
 
-// What else there is behind the ops: where tensors are kept, and behind these, into which layouts they are brought.
+// Settles the variables behind the ops: kept layouts of tensors, and behind these, layouts for readers.
 solver::Assignment settled(const JointProblem& joint, const std::vector<std::vector<int>>& may,
                            std::vector<int> order) {
   std::vector<char> follows(may.size(), 0);
@@ -126,9 +126,9 @@ solver::Assignment settled(const JointProblem& joint, const std::vector<std::vec
   return settled(joint.network, may, order, follows);
 }
 
-// Whether what is brought to an op of the backward pass and to another one is brought to each of them: where they want
-// the same, which is not the home and not brought for several readers. Not where anything is brought for several of
-// both, since a plan has both or neither; nor where that would be once a part of a batch and not once a step.
+// Whether an op of the backward pass and another one each make their own copy. True if they need the same layout, which
+// is neither the kept one nor shared by several readers. False if several of both share a copy, since a plan has both
+// or neither. False too if a micro-batch would make it instead of a step.
 bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
                   const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];
@@ -197,7 +197,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
 std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan) {
   const solver::Network& network = joint.network;
   std::vector<std::vector<int>> may = all_values(network);
-  std::vector<int> order, open;  // the ops that the plan settles, those that it does not
+  std::vector<int> order, open;  // ops that the plan settles, and the others
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const int v = joint.op_variable[i];
     open.push_back(v);
@@ -229,7 +229,7 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
     std::vector<int> there;
     for (size_t x = 0; home && x < space.values.size(); ++x)
       if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
-    if (plan.refetched.contains(TensorId(t))) {  // brought to each of its readers
+    if (plan.refetched.contains(TensorId(t))) {  // each of its readers makes its own copy
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
       for (size_t b = 0; b < space.brought.size(); ++b) {
         const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;

@@ -1,4 +1,4 @@
-// What layouts of one tensor are to each other on a device.
+// Compares layouts of one tensor on a device: views, copies, names.
 #include "partita/search/joint/tensor_space.h"
 
 #include "partita/base/radices.h"
@@ -17,7 +17,7 @@ int64_t elements_beside(const Layout& home, const Layout& copy, int position, bo
 }
 
 bool can_be_kept(const Layout& layout) {
-  const bool has_all = volume(layout.shape()) == 0;  // of nothing, every position
+  const bool has_all = volume(layout.shape()) == 0;  // of an empty tensor, every position
   return !layout.is_partial() && (has_all || !layout.boxes.any_empty()) && name_of(layout).has_value();
 }
 

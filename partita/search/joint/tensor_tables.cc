@@ -18,7 +18,7 @@ using solver::Table;
 using Needs = std::vector<std::vector<int>>;          // per value of a reader: layouts, ascending
 using WantedBy = std::map<int, std::vector<size_t>>;  // layout -> readers
 
-// The position of a layout in a list. The list grows where it is not there yet.
+// Returns the position of a layout in a list, which grows if it is new.
 int place(const Layout& layout, std::vector<Layout>& list) {
   for (size_t i = 0; i < list.size(); ++i)
     if (same_placement(list[i], layout)) return static_cast<int>(i);
@@ -26,7 +26,7 @@ int place(const Layout& layout, std::vector<Layout>& list) {
   return static_cast<int>(list.size()) - 1;
 }
 
-// Per value of an op, the different layouts in which it wants what these operands read.
+// Per value of an op, the different layouts that it needs for these operands.
 Needs needs_of(const ReadingSpace& reader, std::vector<Layout>& layouts) {
   Needs needs;
   for (const OpLayouts& l : reader.op->layouts) {
@@ -52,7 +52,7 @@ std::vector<int> results_of(const OpSpace* op, int result, std::vector<Layout>& 
 
 int last_position(const TableMaking& making) { return making.mesh.positions() - 1; }
 
-// A tensor's space while it is made, with what its tables are made from.
+// A tensor's space in the making, with the inputs of its tables.
 struct Draft {
   const TableMaking& making;
   const TensorKind& kind;
@@ -61,10 +61,11 @@ struct Draft {
   std::vector<int> made = {}, remade = {};  // per value of these ops: in space.layouts
   std::vector<Needs> needs = {};            // [reader][its value]
   std::vector<int> homes = {};
-  std::vector<int64_t> arrivals = {};  // by home: what an input takes from its hosts, and an output to its own
+  std::vector<int64_t> arrivals = {};  // by kept layout: the cost of an input from its hosts, or of an output to its
+                                       // own
 };
 
-// Where the tensor may be kept: as its producer leaves it, or under the name of a layout that someone makes or wants.
+// The kept layouts of the tensor: as its producer leaves it, or under the name of a layout that someone makes or needs.
 // Partial values are kept only as they were made.
 std::vector<int> homes_of(Draft& draft) {
   std::vector<Layout>& layouts = draft.space.layouts;
@@ -78,7 +79,7 @@ std::vector<int> homes_of(Draft& draft) {
   return homes;
 }
 
-// The layouts that at least two readers may want, and those readers.
+// The layouts that at least two readers may need, and those readers.
 WantedBy wanted_together(const std::vector<Needs>& needs) {
   WantedBy wanted;
   for (size_t r = 0; r < needs.size(); ++r) {
@@ -94,8 +95,8 @@ WantedBy wanted_together(const std::vector<Needs>& needs) {
 
 using NeverShared = std::function<bool(int home, int layout)>;
 
-// In time: the homes and layouts where bringing the tensor straight to the layout takes no longer than by way of the
-// home, whoever makes it.
+// If the objective is time: the pairs of kept layout and layout for which the straight way to the layout takes no
+// longer than by the kept one, from any value of the producer.
 std::set<std::pair<int, int>> never_faster(const Draft& draft, const std::vector<int>& shared,
                                            const std::vector<bool>& named, const ConversionCosts& costs) {
   const ConversionCosts from_made(draft.costs_by, draft.space.layouts, draft.made, draft.homes,
@@ -118,8 +119,8 @@ std::set<std::pair<int, int>> never_faster(const Draft& draft, const std::vector
   return never;
 }
 
-// Whether it is never better that two readers share a layout than that the layout is the home. In bytes that is so
-// where it can be the home whoever makes the tensor, since no detour is shorter; unless the way home is gone more
+// Whether two readers should never share a layout, because keeping the tensor in it is as good. In bytes that is so if
+// any producer's tensor can be kept in it, since no detour is shorter; unless the way to the kept layout is taken more
 // often.
 NeverShared never_shared(const Draft& draft, const std::vector<int>& shared, const ConversionCosts& costs) {
   const TensorKind& kind = draft.kind;
@@ -136,8 +137,8 @@ NeverShared never_shared(const Draft& draft, const std::vector<int>& shared, con
   };
 }
 
-// Homes, each with every set of layouts that readers may share. False, and the homes alone, where these, or their
-// tables of so many columns, are more than the limits allow.
+// Lists kept layouts, each with every set of layouts that readers may share. Returns false, and lists the kept layouts
+// alone, if these or their tables of so many columns exceed the limits.
 bool list_values(Draft& draft, const std::vector<int>& shared, const NeverShared& never, size_t columns) {
   std::vector<TensorSpace::Value>& values = draft.space.values;
   const JointLimits& limits = draft.making.keeper.limits();
@@ -177,8 +178,8 @@ Table cost_table(const Draft& draft, const ConversionCosts& costs) {
   return cost;
 }
 
-// From what each value of the op that makes it leaves to each home. A home without a name is only where the producer
-// leaves it.
+// The costs from each value of the op that makes it to each kept layout. A kept layout without a name is only the
+// producer's own.
 TablePointer arrival_table(const Draft& draft, const std::vector<int>& made, int acts) {
   const TensorSpace& space = draft.space;
   std::vector<bool> named;
@@ -199,17 +200,17 @@ TablePointer arrival_table(const Draft& draft, const std::vector<int>& made, int
   return draft.making.tables.one(std::move(table));
 }
 
-// What a reader's values cost beside each value of the tensor. Layouts with variables of their own are left out.
+// The costs of a reader's values beside each value of the tensor. Layouts with variables of their own are left out.
 TablePointer reader_table(const Draft& draft, const Needs& needs, const std::vector<bool>& has_variable,
                           const ConversionCosts& costs) {
   const LimitKeeper& keeper = draft.making.keeper;
   const TensorSpace& space = draft.space;
   keeper.check_time();
-  std::vector<std::vector<size_t>> wanting(space.layouts.size());  // [layout]: the reader's values that want it
+  std::vector<std::vector<size_t>> wanting(space.layouts.size());  // [layout]: the reader's values that need it
   for (size_t y = 0; y < needs.size(); ++y)
     for (int n : needs[y])
       if (!has_variable[n]) wanting[n].push_back(y);
-  std::vector<Table> of_home(space.layouts.size());  // what its values cost beside a home alone
+  std::vector<Table> of_home(space.layouts.size());  // the costs of its values beside a kept layout alone
   for (int h : draft.homes) {
     of_home[h].assign(needs.size(), 0);
     for (size_t n = 0; n < space.layouts.size(); ++n)
@@ -232,8 +233,8 @@ TablePointer reader_table(const Draft& draft, const Needs& needs, const std::vec
 
 constexpr int64_t kNoCopy = -1;
 
-// The ways in which a layout may be brought. Where copies are counted, `elements` becomes what the copy takes beside
-// each home, by layout; kNoCopy: the home counts whole until the backward pass.
+// The ways in which a layout may be brought. If copies are counted, `elements` becomes the copy's elements beside each
+// kept layout, by layout; kNoCopy: the kept layout counts whole until the backward pass.
 std::vector<TensorSpace::Way> ways_of(const Draft& draft, int layout, bool for_others, bool for_backward,
                                       std::vector<int64_t>& elements) {
   using Way = TensorSpace::Way;
@@ -262,7 +263,7 @@ TensorTables::Shared brought_to(Draft& draft, int layout, const std::vector<size
   const TensorKind& kind = draft.kind;
   std::vector<size_t> others, backward;
   for (size_t r : readers) (kind.read[r].backward ? backward : others).push_back(r);
-  std::vector<int64_t> elements(draft.space.layouts.size(), 0);  // by home
+  std::vector<int64_t> elements(draft.space.layouts.size(), 0);  // by kept layout
   std::vector<Way> ways = ways_of(draft, layout, !others.empty(), !backward.empty(), elements);
   TensorTables::Shared out;
   Table from_home;
@@ -289,13 +290,13 @@ TensorTables::Shared brought_to(Draft& draft, int layout, const std::vector<size
   return out;
 }
 
-// What is brought for several readers: a variable of its own for each such layout, or, where the values list them, the
-// copies that lie between two readers.
+// Adds copies for several readers: a variable of its own for each such layout, or, if the values list them, the copies
+// that lie between two readers.
 void add_shared(Draft& draft, const WantedBy& wanted_by, bool listed, size_t entries, const ConversionCosts& costs,
                 TensorTables& tables) {
   const TensorKind& kind = draft.kind;
-  const bool copies_lie = !kind.made || kind.read.size() > 2;  // beside the home
-  // A limit may then count too little: where its layouts could have variables that count more, or have them and do not.
+  const bool copies_lie = !kind.made || kind.read.size() > 2;  // beside the kept layout
+  // A limit may then count too little: its layouts could have variables that count more, or have them and do not.
   const bool counts_less = listed ? copies_lie && static_cast<int64_t>(entries) > JointLimits::kEntries
                                   : !draft.making.keeper.limits().counts_copies;
   for (const auto& [layout, readers] : wanted_by) {
@@ -338,7 +339,7 @@ StraightTable straight_table(const TableMaking& making, const StraightKind& kind
     return sum;
   };
   Table table;
-  std::map<std::pair<int, std::vector<int>>, std::pair<int64_t, int>> known;  // cost, and home
+  std::map<std::pair<int, std::vector<int>>, std::pair<int64_t, int>> known;  // cost, and kept layout
   bool kept = false;
   for (int f : from) {
     making.keeper.check_time();

@@ -1,9 +1,10 @@
-// The tables between a tensor and the ops around it, for a joint problem's network. Tensors of one kind share them.
+// Makes the tables between a tensor and the ops around it, for a joint problem's network. Tensors of one kind share
+// them.
 //
 // Worked example: y is made by an op of 3 values and read by another one of 2 that no others share. It goes straight:
-// one table of 3 x 2 entries, each what the conversion from where the producer leaves y to where the reader wants it
-// costs. Where y has two readers, it has a variable, whose values are its homes. from_made has a row for each of them
-// and a column for each value of the producer. to_reader has one table a reader, with a column for each value of it.
+// one table of 3 x 2 entries, each the cost of the conversion from the producer's layout of y to the reader's. If y has
+// two readers, it has a variable, whose values are its kept layouts. from_made has a row for each of them and a column
+// for each value of the producer. to_reader has one table a reader, with a column for each value of it.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -41,8 +42,8 @@ struct ReadingSpace {
   auto operator<=>(const ReadingSpace&) const = default;
 };
 
-// How often a step brings a tensor from the op that makes it to its home, and from there to a reader. With
-// micro-batches a gradient is made part by part, and may be brought to its readers once.
+// How often a step brings a tensor from the op that makes it to its kept layout, and from there to a reader. With
+// micro-batches a gradient is made in each, and may be brought to its readers once.
 struct Acts {
   int made = 1, read = 1;
   auto operator<=>(const Acts&) const = default;
@@ -73,7 +74,8 @@ struct TensorKind {
   Shape shape;
   int64_t element_bytes = 0;
   Acts acts;
-  bool once_for_parts = false;  // brought once a step to readers that act for each part: not to each of them again
+  bool once_for_parts = false;  // brought once a step to readers that run for each micro-batch: not to each of them
+                                // again
   bool pinned = false;
   bool loaded = false, given = false;  // in time: from hosts, to one
   auto operator<=>(const TensorKind&) const = default;
@@ -82,23 +84,23 @@ struct TensorTables {
   std::shared_ptr<const TensorSpace> space;
   TablePointer cost, from_made, from_remade;
   std::vector<TablePointer> to_reader;
-  // The variable of a layout that has its own: what its ways cost from each home, and, for each reader that may want
-  // it, that it is brought for that reader. A copy that lies from other readers to the backward pass lies between two
-  // readers (of TensorKind::read), whichever of them share it.
+  // The variable of a layout that has its own: the costs of its ways from each kept layout, and, for each reader that
+  // may need it, that it is brought for that reader. A copy that lies from other readers to the backward pass lies
+  // between two readers (of TensorKind::read), whichever of them share it.
   struct Shared {
     TablePointer from_home;
     std::vector<std::pair<size_t, TablePointer>> readers;
     std::optional<std::pair<size_t, size_t>> between;
   };
   std::vector<Shared> shared;
-  // Two readers (of TensorKind::read) -> the layouts that only these two may want. Where such a layout is shared, its
-  // copy lies from the one to the other.
+  // Two readers (of TensorKind::read) -> the layouts that only these two may need. If such a layout is shared, its copy
+  // lies from the one to the other.
   std::map<std::pair<size_t, size_t>, std::vector<int>> between;
   bool leaves_copies_out = false;
   size_t tensors = 0;  // of this kind
 };
 
-// What the making of all tables shares. Each thread has costs of its own.
+// The inputs of all tables. Each thread has costs of its own.
 struct TableMaking {
   const Mesh& mesh;
   LimitKeeper& keeper;

@@ -1,4 +1,4 @@
-// Chooses weights of loads and paths, and bounds the network that they make.
+// Chooses weights of loads and paths, and bounds the cost network that they define.
 #include "partita/search/soap/bound.h"
 
 #include <algorithm>
@@ -23,19 +23,19 @@ using Step = SoapPath::Step;
 
 constexpr size_t kPaths = 8, kColumns = 60;  // at most
 constexpr double kShareOfTime = 0.1;         // for a quick bound
-constexpr double kNear = 1.001;              // of the largest worth that weights could have
+constexpr double kNear = 1.001;              // of the largest worth that weights can have
 
 struct Weights {
   std::vector<int64_t> loads;  // by kind, of each queue
   std::vector<int64_t> paths;
 };
 
-// Where a path meets units and what they share.
+// The units and shared tensors that a path meets.
 struct PathParts {
   struct Inside {
     OpId op;
     int operand, result;
-    bool edge;  // what it reads is made in the same unit
+    bool edge;  // its input is made in the same unit
   };
   std::vector<std::vector<Inside>> units;          // by unit
   std::vector<std::pair<size_t, size_t>> between;  // shared, edge; ascending
@@ -80,7 +80,7 @@ void add_path(Maker& maker, SoapPath path) {
   maker.paths.push_back(std::move(path));
 }
 
-// What a path has of a unit in a configuration.
+// The length of a path inside a unit in a configuration (ns).
 int64_t length_in(Maker& maker, size_t path, int unit, int64_t number) {
   const auto& inside = maker.of_paths[path].units[static_cast<size_t>(unit)];
   if (inside.empty()) return 0;
@@ -100,7 +100,7 @@ int64_t length_in(Maker& maker, size_t path, int unit, int64_t number) {
 
 // ---------------------------------------------------------------- the network
 
-// Of a configuration, or of a piece with the paths' weights on its edges.
+// The cost of a configuration, or of a piece, with the paths' weights on its edges.
 int64_t unary_of(Maker& maker, const Weights& w, int unit, int64_t number) {
   const KindLoads& loads = maker.parts.own(unit, number);
   int64_t cost = 0;
@@ -143,7 +143,7 @@ const SoapPiece& least_piece(const SoapShared& of, const std::vector<SoapPiece>&
   return *std::ranges::min_element(pieces, {}, [&](const SoapPiece& p) { return cost_of(of, p, w, edges); });
 }
 
-// What is not known counts as nothing; `all`: it is made.
+// Unknown pieces count as nothing; `all`: all are made.
 Network network_of(Maker& maker, const Weights& w, bool all) {
   Network network;
   for (size_t u = 0; u < maker.space.units.size(); ++u) {
@@ -176,7 +176,7 @@ Network network_of(Maker& maker, const Weights& w, bool all) {
 
 // ---------------------------------------------------------------- paths
 
-// The longest path of ops, where each takes what it does in this configuration; -1: what it takes at least.
+// The longest path of ops; each takes its time in this configuration, or with -1 its least time.
 SoapPath longest_path(Maker& maker, const std::vector<int64_t>& numbers) {
   const Graph& graph = maker.problem.graph;
   struct End {
@@ -224,7 +224,7 @@ SoapPath longest_path(Maker& maker, const std::vector<int64_t>& numbers) {
 
 // ---------------------------------------------------------------- weights
 
-// A plan by its classes, and what it is certain to take: by kind the mean load of a queue, then paths.
+// A plan by its classes, and the time it takes for certain: by kind the mean load of a queue, then paths.
 struct Column {
   std::vector<int> classes;
   std::vector<double> ns = {};
@@ -259,10 +259,9 @@ double worth_of(const Column& column, const std::vector<double>& weights) {
   return std::inner_product(weights.begin(), weights.end(), column.ns.begin(), 0.0);
 }
 
-// Weights, sum 1, at which the column that is worth least is worth most. As a linear program: with ns positive, w / v
-// is the dual solution of max sum_j y_j, sum_j ns_ij y_j <= 1, y >= 0, where v is that worth; by the simplex method
-// from y = 0, with Bland's rule against cycles.
-// And that worth.
+// Returns weights, sum 1, at which the least column is largest, and that worth. As a linear program: with ns positive,
+// w / v is the dual solution of max sum_j y_j, sum_j ns_ij y_j <= 1, y >= 0, where v is that worth. Solved by the
+// simplex method from y = 0, with Bland's rule against cycles.
 std::pair<std::vector<double>, double> best_weights(const std::vector<Column>& columns) {
   constexpr double kSmall = 1e-9;
   const size_t rows = columns.back().ns.size(), many = columns.size(), width = many + rows + 1;
@@ -302,7 +301,7 @@ std::pair<std::vector<double>, double> best_weights(const std::vector<Column>& c
   return {weights, worth};
 }
 
-// Drops columns that are worth most, where there are many.
+// Drops the columns of largest worth if there are many.
 void keep_least(std::vector<Column>& columns, const std::vector<double>& weights) {
   if (columns.size() <= kColumns) return;
   std::ranges::stable_sort(columns, {}, [&](const Column& c) { return worth_of(c, weights); });
@@ -338,7 +337,7 @@ int64_t ns_of(solver::Wide value) {
   return value <= 0 ? 0 : static_cast<int64_t>((value + kSoapBoundParts - 1) / kSoapBoundParts);
 }
 
-// Makes what units share in this plan, up to the limit; whether anything was new.
+// Makes the pieces that units share in this plan, up to the limit. Returns whether any was new.
 bool make_pieces(Maker& maker, const std::vector<int>& classes, int64_t fragments) {
   bool made = false;
   for (size_t s = 0; s < maker.parts.shared().size(); ++s) {
@@ -352,7 +351,7 @@ bool make_pieces(Maker& maker, const std::vector<int>& classes, int64_t fragment
   return made;
 }
 
-// The longest path in this plan, if that is longer than the bound.
+// Adds the longest path in this plan, if it is longer than the bound.
 bool add_longer_path(Maker& maker, const Weights& w, const Column& plan, int64_t bound_ns) {
   if (maker.paths.size() >= kPaths) return false;
   std::vector<int64_t> numbers;
@@ -373,7 +372,7 @@ bool add_longer_path(Maker& maker, const Weights& w, const Column& plan, int64_t
   return false;
 }
 
-// How many configurations the units' ops have together, each kind of unit once.
+// The number of configurations of the units' ops together, each kind of unit once.
 int64_t work_of(const Problem& problem, const SoapSpace& space) {
   int64_t work = 0;
   for (const std::vector<int>& group : soap_neighbourhood(problem.graph, space).groups) {
@@ -407,7 +406,7 @@ void finish(Maker& maker, const Round& best, SoapBound& out) {
   }
 }
 
-// Throws where the watch ends.
+// Throws if the watch ends.
 void run_rounds(Maker& maker, const SoapBoundLimits& limits, const Watch& watch, Round& best, SoapBound& out) {
   add_path(maker, longest_path(maker, std::vector<int64_t>(maker.space.units.size(), -1)));
   std::vector<Column> columns;

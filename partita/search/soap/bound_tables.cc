@@ -1,4 +1,4 @@
-// Tabulates loads and paths of units and of what is between them.
+// Tabulates loads and paths of units, and of tensors between them.
 #include "partita/search/soap/bound_tables.h"
 
 #include <algorithm>
@@ -32,11 +32,11 @@ namespace {
 
 constexpr int64_t kKept = 20'000;  // fragments of tensors
 
-// Links by whose they are, how far up they lead, and in which direction.
+// Names links by owner, height and direction.
 std::vector<std::string> names_of_links(const Cluster& cluster) {
   std::vector<std::string> names(cluster.links.size(), "wires");
   for (size_t d = cluster.devices.size();
-       d-- > 0;) {  // compute devices last: links that they share with hosts are theirs
+       d-- > 0;) {  // compute devices last: they own the links that they share with hosts
     const char* whose = static_cast<int>(d) < cluster.compute_count ? "devices" : "hosts";
     for (const Routes::Climb& climb : cluster.routes.climbs[d])
       for (size_t i = 0; i < climb.up.size(); ++i) {
@@ -77,8 +77,8 @@ std::vector<LoadKind> kinds_of(const Cluster& cluster, std::vector<int>& kind_of
   return kinds;
 }
 
-// Longest paths through own tasks, by own task; -1: none of `from` comes before it. `from`: whether a path may begin at
-// this task, or, of a tensor, at tasks of party 1.
+// Longest paths through own tasks, by own task; -1: no path from `from` reaches it. `from`: whether a path may begin at
+// this task, or, for a tensor, at tasks of party 1.
 std::vector<int64_t> longest(const Fragment& fragment, const std::vector<bool>& from, bool from_writer) {
   const size_t size = static_cast<size_t>(fragment.size());
   std::vector<int64_t> ns(size, -1);
@@ -133,7 +133,7 @@ int64_t through(const OpFragment& op, int operand, int result) {
   return least;
 }
 
-// From what makes the tensor to the tasks that read it as this operand; of what no op makes, from the beginning.
+// The time from the tensor's producer to the tasks that read it as this operand; from the beginning if no op makes it.
 int64_t across(const Fragment& tensor, bool made, int party, std::span<const int> readers) {
   const std::vector<int64_t> ns = longest(tensor, std::vector<bool>(static_cast<size_t>(tensor.size()), !made), true);
   const TaskLists& before = tensor.before[static_cast<size_t>(party)];
@@ -197,17 +197,17 @@ struct SoapParts::Memory {
   void add_tensor(TensorId t);
   const std::vector<const OpFragment*>& ops(int unit, int64_t number);
   const OpFragment& op(OpId id, int64_t number);
-  void look(int unit, int64_t number);  // its ops are there
+  void look(int unit, int64_t number);  // looks up its ops
   void leave(int unit);
   FragmentPtr tensor(TensorId t) { return tensor(t, at); }
   FragmentPtr tensor(TensorId t,
-                     const std::vector<const OpFragment*>& of);  // as far as the ops that are looked at are concerned
+                     const std::vector<const OpFragment*>& of);  // for the ops that are looked at
   KindLoads loads(const Fragment& fragment) const;
   int party(TensorId t, OpId op) const;
   SoapPiece piece(const SoapShared& of, int64_t a, int64_t b);
 };
 
-// A tensor that replaces another may be kept where another unit reads that: then it is between these two, and no other
+// A tensor that replaces another may be kept where another unit reads that. Then it is between these two, and no other
 // reader of it counts.
 void SoapParts::Memory::add_tensor(TensorId t) {
   const Graph& graph = problem.graph;
@@ -349,8 +349,8 @@ int64_t SoapParts::edge_ns(OpId op, int64_t number, int operand) {
   return ns;
 }
 
-// Its values are those of the op that makes it: what reads a part of it that is whole, and not empty, waits for them.
-// Of an input, what does not wait is 0 ns from the beginning.
+// The reader waits for its producing op: whole, non-empty shards of the op's values. For an input, a read that does not
+// wait is 0 ns from the beginning.
 bool SoapParts::waits(OpId op, int operand) {
   Memory& m = *memory_;
   const auto [known, fresh] = m.waits.try_emplace({op, operand}, false);
@@ -378,7 +378,7 @@ const std::vector<SoapPiece>& SoapParts::pieces(size_t shared, int class_a, int 
   const SoapClass &a = classes(of.a)[static_cast<size_t>(class_a)], &b = classes(of.b)[static_cast<size_t>(class_b)];
   m.look(of.a, a.numbers[0]);
   m.look(of.b, b.numbers[0]);
-  const FragmentPtr first = m.tensor(of.tensor);  // the same for tensors that are alike
+  const FragmentPtr first = m.tensor(of.tensor);  // the same for alike tensors
   std::vector<int64_t> key{reinterpret_cast<int64_t>(first.get())};
   m.leave(of.a);
   m.leave(of.b);

@@ -1,4 +1,4 @@
-// Compares a found plan with the search's starts by their lowered steps.
+// Compares a found plan with the search's initial plans by their lowered steps.
 #include "partita/search/soap/compare_with_starts.h"
 
 #include "partita/base/error.h"

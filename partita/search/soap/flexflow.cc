@@ -1,17 +1,17 @@
-// FlexFlow's search (Jia et al., MLSys 2019, section 6): Metropolis-Hastings over the SOAP space, judged by the
-// simulated time of the local task graph.
+// `flexflow`: FlexFlow's search (Jia et al., MLSys 2019, section 6). Metropolis-Hastings over the SOAP space, with the
+// local task graph's simulated time as cost.
 //
-// A chain begins at a plan and proposes one change after another: a unit, uniformly, with a configuration of its set,
-// uniformly; so that a proposal is as likely as its way back. It is accepted with probability
-// min(1, exp(beta (cost - cost') / cost of the start)), where cost is that of the plan at hand. A chain ends when half
-// of its budget has not improved its best plan, or with its budget. Chains begin at data parallelism, at the expert's
-// strategy and at a drawn plan, each with an equal part of the budget and random numbers of its own: with a larger
-// budget each goes on from where it ended, and the best plan is no worse.
+// A chain begins at a plan and proposes one move after another: a unit, uniformly, with a configuration of its set,
+// uniformly; so a proposal is as likely as its reverse. It is accepted with probability min(1, exp(beta (cost - cost')
+// / cost of the start)), where cost is that of the current plan. A chain ends when half of its budget has not improved
+// its best plan, or with its budget. Chains begin at data parallelism, at the expert's strategy and at a drawn plan,
+// each with an equal part of the budget and random numbers of its own. With a larger budget each goes on from where it
+// ended, and the best plan is no worse.
 //
-// With `check`, the best plan's changes of one unit are looked at then, all of them, each given up once it is proved to
-// be no shorter. The paper says of its plans (section 8.4) that they are locally optimal; here it is counted.
+// With `check`, all moves of one unit of the best plan are then looked at, each given up once it is proved no shorter.
+// The paper says of its plans (section 8.4) that they are locally optimal; here it is counted.
 //
-// With `compare`, as is the default, the best plan is in the end compared with the starts by their lowered steps
+// With `compare`, the default, the best plan is in the end compared with the initial plans by their lowered steps
 // (compare_with_starts.h). The paper's search ends with the chains: `compare=no`.
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ namespace partita {
 
 namespace {
 
-constexpr double kChains = 0.9;  // of the time, where the plan is checked
+constexpr double kChains = 0.9;  // of the time, if the plan is checked
 
 // One call of `flexflow`.
 struct Run {
@@ -44,12 +44,12 @@ struct Run {
   std::vector<std::string> notes = {};
 };
 
-// What a chain may spend.
+// The budget of a chain.
 struct Allowance {
   int64_t steps = 0;  // 0: any number
   Watch watch;
   double seconds = 0;     // 0: any number
-  int64_t enough_ns = 0;  // where the best plan of all chains takes no more, it ends
+  int64_t enough_ns = 0;  // it ends if the best plan of all chains takes no more
 };
 
 struct Chain {
@@ -135,7 +135,7 @@ void search_from_all(Run& run, const std::vector<SoapStart>& starts) {
   }
 }
 
-// Whether a change of one unit of the best plan is shorter.
+// Checks whether any move of one unit of the best plan is shorter.
 void check_best(Run& run, const Watch& watch, std::map<std::string, double>& counters) {
   if (run.walk.best_ns() == SoapWalk::kNone) return;
   run.walk.go_to(run.walk.best());

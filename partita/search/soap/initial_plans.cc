@@ -1,4 +1,4 @@
-// Data parallelism, FlexFlow's expert-designed strategies and drawn ones, as plans of the SOAP space.
+// Makes initial plans of the SOAP space: data parallelism, FlexFlow's expert-designed strategies and drawn ones.
 #include "partita/search/soap/initial_plans.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace partita {
 
 namespace {
 
-// Index d of the unit in as many parts as divide its extent and the number of devices, at most n; others whole.
+// Splits index d of the unit in as many shards as divide its extent and the number of devices, at most n; others whole.
 SoapConfiguration along(const Graph& graph, const SoapUnit& unit, std::optional<size_t> d, int n) {
   SoapConfiguration c{std::vector<int>(unit.indices.size(), 1), {}};
   if (!d) return c;
@@ -35,7 +35,7 @@ int64_t parts_of(const SoapConfiguration& c) {
   return std::accumulate(c.degrees.begin(), c.degrees.end(), int64_t{1}, std::multiplies<int64_t>());
 }
 
-// Of a fully connected layer the place of its longest output among the unit's indices.
+// For a fully connected layer, the place of its longest output among the unit's indices.
 std::optional<size_t> units_index(const Graph& graph, const std::vector<bool>& weight, const SoapUnit& unit) {
   const Op& op = graph.op(unit.leader);
   const auto product = weight_product(graph, weight, op);
@@ -52,7 +52,7 @@ std::optional<size_t> units_index(const Graph& graph, const std::vector<bool>& w
 
 bool is_of_cell(const Op& op) { return op.cell >= 0 && op.time_step >= 0; }
 
-// Finds the layers of units.
+// Finds the depth of units in layers.
 class Depths {
  public:
   Depths(const Graph& graph, const std::vector<SoapUnit>& units)
@@ -81,7 +81,7 @@ class Depths {
     });
   }
 
-  // A layer's own, or that of the deepest layer before it. A cell has it from its first time step.
+  // The depth of the unit's own layer, or of the deepest layer before it. A cell has that of its first time step.
   int depth(size_t u) {
     const Op& op = leader(u);
     if (is_of_cell(op))
@@ -98,7 +98,7 @@ class Depths {
     return deepest;
   }
 
-  // Units in order: each is behind those that it reads.
+  // Visits units in order: each behind those that it reads.
   template <typename Visit>
   void for_each_read(size_t u, const Visit& visit) const {
     for (const OpId id : units_[u].ops) {

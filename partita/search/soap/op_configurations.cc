@@ -1,4 +1,4 @@
-// Which indices of a formula SOAP splits, and the set of an op's configurations.
+// Finds the indices of a formula that SOAP splits, and an op's set of configurations.
 #include "partita/search/soap/op_configurations.h"
 
 #include <algorithm>
@@ -157,7 +157,7 @@ struct DegreeLister {
     return whole(bound.indices[static_cast<size_t>(index)].extent);
   }
 
-  // Every list that begins with `degrees`, in lexicographic order.
+  // Adds every list that begins with `degrees`, in lexicographic order.
   void add(std::vector<int>& degrees) const {
     const int n = static_cast<int>(set.devices.size());
     const size_t d = degrees.size();

@@ -1,16 +1,16 @@
-// FlexFlow's SOAP space (Jia et al., MLSys 2019, section 4), of one op: along which indices of its formula it may be
-// split, and the finite set of configurations that a search draws from.
+// Defines FlexFlow's SOAP space (Jia et al., MLSys 2019, section 4) of one op, for searches: the indices along which it
+// may be split, and its finite set of configurations.
 //
-// An index can be split where it indexes a result; what it is follows from the formula and from what its operands are:
+// An index can be split if it indexes a result. Its dimension follows from the formula and from the operands' kinds:
 //   sample      runs along the samples
-//   parameter   else, where an operand that is a weight is indexed by it: a split of it splits the weight
+//   parameter   otherwise, if it indexes an operand that is a weight: a split of it splits the weight
 //   attribute   the rest
 // Contracted indices are none of these. Section 4's fourth dimension, operation, is that ops have different devices.
 //
 // Worked example: y[i, j] = sum(k) x[i, k] * w[k, j] with samples along i and the weight w is split along i (sample)
 // and j (parameter). On 8 devices its degrees are those pairs of divisors of i and j whose product divides 8: (1,1),
-// (1,2), (2,1), .. (8,1), 10 of them where 8 divides i and j. Every product has its blocks of devices, 40
-// configurations in all. An op of three such indices has 66.
+// (1,2), (2,1), .. (8,1), 10 of them if 8 divides i and j. Every product has its blocks of devices, 40 configurations
+// in all. An op of three such indices has 66.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -27,19 +27,19 @@ enum class SoapDimension {
   kAttribute,
   kParameter,
   kContracted,  // indexes no result
-  kWhole,       // cannot be split: an opaque function is indexed by it, or nothing is
-  kCopies,      // no index: parts along it are the same (units_of_ops.h)
+  kWhole,       // cannot be split: an opaque function, or nothing, is indexed by it
+  kCopies,      // no index: shards along it are the same (units_of_ops.h)
 };
 std::string_view name_of(SoapDimension dimension);  // "sample"
 
-// By index of the op's formula. Samples are where the graph's tensors have them. `weights`: by tensor, weights() of
-// plan/rule_planner.h.
+// Returns the dimension by index of the op's formula. Samples are where the graph's tensors have them. `weights`: by
+// tensor, weights() of plan/rule_planner.h.
 std::vector<SoapDimension> soap_dimensions(const Graph& graph, const std::vector<bool>& weights, const Op& op);
-// The same of a formula by itself, taken as a layer: samples lie along axis 0 of the first operand that is read there
-// at an index of a result alone, and operands that this index does not index are weights.
+// The same for a formula alone, taken as a layer. Samples lie along axis 0 of the first operand that is read there at
+// an index of a result alone; operands without this index are weights.
 std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound);
 
-// What a search may split: `dimensions` of the search flexflow.
+// The dimensions that a search may split: option `dimensions` of flexflow.
 struct SoapDimensions {
   bool sample = true, operation = true, attribute = true, parameter = true;
 
@@ -51,24 +51,24 @@ SoapDimensions parse_soap_dimensions(std::string_view text);
 // ---------------------------------------------------------------- blocks of devices
 
 // The blocks of p of n devices, p a divisor of n: n/p aligned ones, [p b, p b + p), then n/p strided ones, device b and
-// every (n/p)-th after it. Where both are the same lists (p = 1, p = n), they are there once. Of 8 devices there are 8
-// blocks of 1, 8 of 2, 4 of 4 and 1 of 8.
+// every (n/p)-th after it. If both are the same lists (p = 1, p = n), they are there once. 8 devices have 8 blocks of
+// 1, 8 of 2, 4 of 4 and 1 of 8.
 int64_t block_count(int64_t n, int64_t p);
 std::vector<DeviceId> block_of(const std::vector<DeviceId>& devices, int64_t p, int64_t block);
 
 // ---------------------------------------------------------------- configurations
 
-constexpr int kSoapCopies = -1;  // in the place of an index of the formula
+constexpr int kSoapCopies = -1;  // stands for an index of the formula
 
-// How an op is split, and where its parts are: part r, row-major over the degrees, is on devices[r]. A set has blocks;
-// a plan takes any list of distinct devices (soap_plan.h).
+// A split of an op, and its shards' devices: shard r, row-major over the degrees, is on devices[r]. A set has blocks; a
+// plan takes any list of distinct devices (soap_plan.h).
 struct SoapConfiguration {
   std::vector<int> degrees;  // one an index of the set
   std::vector<DeviceId> devices;
   auto operator<=>(const SoapConfiguration&) const = default;
 };
 
-// The configurations of an op, each once: every way to split its indices in equal parts, on every block of as many
+// The configurations of an op, each once: every way to split its indices in equal shards, on every block of as many
 // devices. A degree divides its index's extent, the product of all degrees divides the number of devices, and the split
 // exists (TDL.md, rules 10 to 18). Without the operation dimension all ops have the first aligned block.
 struct SoapSet {
@@ -80,11 +80,11 @@ struct SoapSet {
 
   int64_t size() const { return ends.back(); }
   SoapConfiguration at(int64_t i) const;  // i < size()
-  // Uniform, and without a look at any plan: a proposal is as likely as its way back.
+  // Draws uniformly, independent of any plan: a proposal is as likely as its reverse.
   SoapConfiguration draw(Rng& rng) const { return at(static_cast<int64_t>(rng.below(static_cast<uint64_t>(size())))); }
 };
-// `open`: by index, whether it may be split; others have the degree 1. `extents`: by index, of which one is to be
-// divided by its degree; empty: the index's own.
+// Returns the set. `open`: by index, whether it may be split; others have degree 1. `extents`: by index, numbers one of
+// which its degree has to divide; empty: the index's own extent.
 SoapSet soap_set(const tdl::Bound& bound, std::vector<int> indices, const std::vector<bool>& open,
                  std::vector<DeviceId> devices, bool operation, const std::vector<std::vector<int64_t>>& extents = {});
 

@@ -1,4 +1,4 @@
-// Table 1 of FlexFlow, and the set of configurations beside all lists of degrees and devices.
+// Tests Table 1 of FlexFlow, and the set of configurations against all lists of degrees and devices.
 #include "partita/search/soap/op_configurations.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace partita {
 namespace {
 
-// "n: sample, o: parameter": of the indices that are longer than 1 and can be split, in alphabetical order.
+// "n: sample, o: parameter": the indices longer than 1 that can be split, in alphabetical order.
 std::string classes(const tdl::Bound& bound) {
   const std::vector<SoapDimension> dimensions = soap_dimensions(bound);
   std::set<std::string> texts;
@@ -26,7 +26,7 @@ std::string classes(const tdl::Bound& bound) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// FlexFlow, Table 1, whatever the indices are called.
+// FlexFlow, Table 1, with any names of indices.
 TEST(Soap, ClassesAreThoseOfTable1) {
   EXPECT_EQ(classes(tdl::bind("pool1(x)[n, c, z] where z < 4, t < 2 = max(t) x[n, c, 2*z + t]", {{4, 3, 8}})),
             "c: attribute, n: sample, z: attribute");
@@ -77,7 +77,7 @@ std::vector<DeviceId> devices_of(int n) {
   return devices;
 }
 
-// An op whose indices have these extents, all of which can be split.
+// An op with indices of these extents, all of which can be split.
 tdl::Bound copy_of(const Shape& shape) { return tdl::bind("copy(x)[..i] = x[..i]", {shape}); }
 
 SoapSet set_of(const Shape& shape, int n, bool operation = true) {
@@ -164,7 +164,7 @@ TEST(Soap, OpsShareDevicesWithoutTheOperationDimension) {
     const SoapConfiguration c = set.at(i);
     for (size_t r = 0; r < c.devices.size(); ++r) EXPECT_EQ(c.devices[r], DeviceId(r));
   }
-  // What may not be split stays whole.
+  // Indices that may not be split stay whole.
   EXPECT_EQ(soap_set(copy_of({8, 6}), {0, 1}, {true, false}, devices_of(4), false).size(), 3);
   EXPECT_EQ(soap_set(copy_of({8, 6}), {0, 1}, {false, false}, devices_of(4), true).size(), 4);
 }
@@ -183,7 +183,7 @@ TEST(Soap, DrawsAreUniform) {
   EXPECT_LT(std::abs(chi - freedom), 5 * std::sqrt(2 * freedom)) << "seed 36";
 }
 
-// A split that the formula does not have is in no configuration: each part would need to know what others have found.
+// A split that the formula does not have is in no configuration: each shard would need the others' results.
 TEST(Soap, OnlySplitsThatExist) {
   const tdl::Bound both = tdl::bind("diagonal(x)[i] = x[i, i]", {{8, 8}});
   const SoapSet set = soap_set(both, {0}, {true}, devices_of(4), true);

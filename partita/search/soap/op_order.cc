@@ -1,4 +1,4 @@
-// Orders ops by when they begin.
+// Orders ops by their begin in the local task graph.
 #include "partita/search/soap/op_order.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::vector<int64_t> begins(const TaskGraph& tasks) {
   return out;
 }
 
-// By op: which ops may not stand before it. Each as often as there are reasons.
+// By op: the ops that come before it. Each as often as there are reasons.
 std::vector<std::vector<OpId>> after(const Graph& graph) {
   std::vector<std::vector<OpId>> out(graph.ops.size());
   const auto add = [&](OpId first, OpId then) {

@@ -1,4 +1,4 @@
-// Minimises the sum of what units and pairs of units cost, by elimination.
+// Minimises the cost sum of units and pairs of units, by elimination.
 #include "partita/search/soap/optcnn.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class Eliminator {
     found.left = static_cast<int>(own_.size() - gone_.size());
   }
 
-  // Of the units that are left, in their order.
+  // The network of the units that are left, in their order.
   CostNetwork core(std::vector<int>& units) const {
     CostNetwork network;
     std::vector<int> number(own_.size(), -1);
@@ -62,7 +62,7 @@ class Eliminator {
     return network;
   }
 
-  // Units that were eliminated take what is best beside those that were after them.
+  // Gives eliminated units, last first, their best value beside those left after them.
   void trace_back(std::vector<int>& values) const {
     for (size_t i = gone_.size(); i-- > 0;) {
       const Gone& gone = gone_[i];
@@ -82,7 +82,7 @@ class Eliminator {
     std::vector<std::pair<int, Table>> tables;  // [configuration of it][of the other]
   };
 
-  // Adds a table, [of a][of b], to what there is between them: edge elimination.
+  // Adds a table, [of a][of b], to the one between them: edge elimination.
   void put(int a, int b, const Table& table) {
     Table& there = next_to_[static_cast<size_t>(a)][b];
     if (there) {
@@ -96,7 +96,7 @@ class Eliminator {
         transposed(there, own_[static_cast<size_t>(a)].size(), own_[static_cast<size_t>(b)].size());
   }
 
-  // The unit of at most two neighbours whose elimination takes least; of equal ones the first. -1: there is none.
+  // The unit of at most two neighbours whose elimination takes least; the first of equal ones. -1: there is none.
   int next() const {
     int best = -1;
     size_t least = 0;
@@ -132,7 +132,7 @@ class Eliminator {
     gone_.push_back(std::move(gone));
   }
 
-  // For each two configurations of its neighbours the least that the unit and its tables with them cost.
+  // For each two configurations of its neighbours, the least cost of the unit and its tables with them.
   Table least_between(const Gone& gone) const {
     const size_t xs = own_[static_cast<size_t>(gone.tables[0].first)].size(),
                  ys = own_[static_cast<size_t>(gone.tables[1].first)].size();
@@ -155,7 +155,7 @@ class Eliminator {
   std::vector<Gone> gone_;
 };
 
-// Each unit in turn takes what is best beside the others, until none changes.
+// Gives each unit in turn its best value beside the others, until none changes.
 void descend(const UnitCosts& costs, std::vector<int>& values, const Watch& watch) {
   std::vector<std::vector<const UnitCosts::Pair*>> pairs(costs.own.size());
   for (const UnitCosts::Pair& p : costs.pairs)
@@ -218,8 +218,8 @@ namespace {
 // The first p of all devices: the space has no operation dimension.
 constexpr SoapDimensions kDimensions{.operation = false};
 
-// Those of the problem, and numbers that no op makes (the learning rate) on the first p devices: kept where its first
-// reader is, such a number would tie all units to that one.
+// The problem's pins; and numbers that no op makes (the learning rate) on the first p devices. Kept with its first
+// reader, such a number would tie all units to that one.
 Pins with_numbers_on(const Problem& problem, int64_t p) {
   Pins pins = problem.pins;
   const Mesh all{{static_cast<int>(p)}, block_of(slowest_link_first(problem.cluster), p, 0)};

@@ -1,4 +1,4 @@
-// Branches on the configurations of units, and bounds parts of plans by heads and queues.
+// Branches on the configurations of units, and bounds partial plans by heads and queues.
 #include "partita/search/soap/optimum.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class Brancher {
   }
 
  private:
-  // Of ops that are not decided: what they take at least. Those that read terms, or parts, begin with nothing.
+  // Adds the least times of undecided ops. Those that read terms, or parts, begin with nothing.
   void add_through(OpId id) {
     const Op& op = problem_.graph.op(id);
     std::vector<Through>& all = through_.emplace_back();
@@ -91,7 +91,7 @@ class Brancher {
     return *judge_.ns(tasks_.propose(units));
   }
 
-  // The tensor as far as it is decided; null where what makes or keeps it is not.
+  // The tensor's fragment for the decided ops; null if its producer or keeper is undecided.
   FragmentPtr decided(TensorId t) {
     const OpId writer = problem_.graph.tensor(t).producer;
     if (writer.valid() && !ops_[writer.index()]) return nullptr;
@@ -101,7 +101,7 @@ class Brancher {
     return parts_.tensor(t, ops_);
   }
 
-  // Whether all that is below was looked at.
+  // Returns whether all below was looked at.
   bool branch(size_t unit) {
     if (watch_.ended() || out_.nodes >= most_nodes_) return false;
     if (unit == numbers_.size()) {
@@ -141,7 +141,7 @@ class Brancher {
 
   // ---------------------------------------------------------------- the bound
 
-  // When tasks of a fragment end at the earliest. `ready(party, task)`: when what they wait for ends.
+  // The earliest ends of a fragment's tasks. `ready(party, task)`: when the tasks they wait for end.
   template <typename Ends>
   void end_tasks(const Fragment& fragment, std::vector<int64_t>& ends, const Ends& other) {
     const size_t size = static_cast<size_t>(fragment.size());
@@ -205,7 +205,7 @@ class Brancher {
     end_tasks(*conversions_[t.index()], tensor_ends_[t.index()], [](size_t) { return 0; });
   }
 
-  // No plan with what is decided takes less.
+  // No plan with these decisions takes less.
   int64_t bound() {
     on_queues_.clear();
     last_ = 0;
@@ -231,7 +231,7 @@ class Brancher {
     return last_ < out_.ns ? std::max(last_, of_queues()) : last_;
   }
 
-  // Tasks that begin no earlier than some time are one after another from then on.
+  // The bound by queues: tasks that begin no earlier than some time are one after another from then on.
   int64_t of_queues() {
     std::ranges::sort(on_queues_, [](const OnQueue& a, const OnQueue& b) { return a.head > b.head; });
     sums_.assign(static_cast<size_t>(wired_.queue_count), 0);
@@ -262,7 +262,7 @@ class Brancher {
   std::vector<FragmentPtr> conversions_;                     // by tensor, as far as decided
   std::vector<std::vector<Through>> through_;                // by op
   std::vector<std::vector<int64_t>> op_ends_, tensor_ends_;  // by task
-  std::vector<int64_t> least_;                               // by tensor: when the first of what makes it ends
+  std::vector<int64_t> least_;                               // by tensor: the first end of its producing tasks
   std::vector<std::vector<TensorId>> touched_;               // by unit
   std::vector<int64_t> numbers_, heads_, sums_;
   std::vector<OnQueue> on_queues_;

@@ -1,4 +1,4 @@
-// Asks a simulator about proposals.
+// Simulates proposals with one of three simulators.
 #include "partita/search/soap/simulated_proposals.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// The simulated time of proposals to a plan of the SOAP space, by one of the simulators of the local task graph. All of
-// them say the same.
+// Returns the simulated time of proposals to a plan of the SOAP space, by one of three simulators of the local task
+// graph, for searches. All of them agree.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,7 +13,8 @@
 namespace partita {
 
 enum class SoapSimulator {
-  kReplay,  // from where the proposal changes the timeline, no further than the threshold (partita/task_graph/replay.h)
+  kReplay,  // from the proposal's first change of the timeline, no further than the threshold
+            // (partita/task_graph/replay.h)
   kFull,    // Algorithm 1, from the beginning
   kDelta,   // FlexFlow's Algorithm 2, corrected (partita/task_graph/algorithm2.h)
 };
@@ -21,12 +22,12 @@ SoapSimulator parse_soap_simulator(std::string_view text);  // "replay", "full",
 
 class SoapJudge {
  public:
-  // Of the plan that the tasks are at.
+  // Starts at the plan of `tasks`.
   SoapJudge(SoapSimulator simulator, const SoapTasks& tasks);
 
-  // The ns of the proposal; nothing if it is above the threshold.
+  // Returns the ns of the proposal; nothing if it is above the threshold.
   std::optional<int64_t> ns(const SoapTasks::Changes& changes, int64_t threshold_ns = Replay::kNoThreshold);
-  // Takes over the proposal that was judged last.
+  // Accepts the last proposal.
   void keep();
 
  private:
@@ -34,7 +35,7 @@ class SoapJudge {
   std::optional<Replay> replay_;
   std::optional<Algorithm2> delta_;
   bool proposed_ = false;  // kDelta: a proposal that has not been kept
-  TaskGraph graph_;        // kFull: at hand, and of the last proposal
+  TaskGraph graph_;        // kFull: the current graph, and that of the last proposal
   SoapTasks::Changes before_;
   FlatTasks flat_;
   Timeline timeline_;

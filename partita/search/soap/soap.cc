@@ -1,18 +1,18 @@
-// `soap`: a portfolio over FlexFlow's space by the simulated time of the local task graph, since no single method wins
-// on every network. Everything that it looks at is compared with the plan at hand, and given up once it is proved to
-// take longer (partita/task_graph/replay.h).
+// `soap`: searches FlexFlow's space by the simulated time of the local task graph, with a portfolio of methods, since
+// no single method wins on every network. Every proposal is compared with the current plan, and given up once it is
+// proved to take longer (partita/task_graph/replay.h).
 //
 // 1. Starts: data parallelism, the expert's strategy, and plain plans: all units along samples, along parameters or
 //    both, on the first p devices, few devices first. One that is longer than two others is not made to its end.
 // 2. From the best of them, groups of units that are alike (all time steps of a cell, equal layers) take one
 //    configuration together.
-// 3. A walk that accepts a little more than it has, less and less: moves of a unit on the critical path or of any, of a
-//    group, of a run of neighbours; drawn, or like a neighbour's.
-// 4. Descent: each unit in each configuration of its set, until no change of one unit is shorter.
-// 5. While budget is left: a few units go elsewhere, and descent again (iterated local search).
+// 3. A walk that accepts a little more than its step, less and less: moves of a unit on the critical path or of any, of
+//    a group, of a run of neighbours; drawn, or like a neighbour's.
+// 4. Descent: each unit in each configuration of its set, until no move of one unit is shorter.
+// 5. While budget is left: a few units move elsewhere, and descent again (iterated local search).
 //
-// Where each op is a unit of its own, half of the budget goes to plans of whole units as above, without 5; from the
-// best of them it is 3 to 5, with moves of whole units too.
+// If each op is a unit of its own, half of the budget goes to plans of whole units as above, without 5. From the best
+// of them it is 3 to 5, with moves of whole units too.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -37,19 +37,19 @@ namespace {
 
 using Units = SoapWalk::Units;
 
-// Parts of the budget that the groups and the walk may take; what they leave is the descent's.
+// Parts of the budget that the groups and the walk may take; the descent has the rest.
 constexpr double kGroups = 0.3, kWalk = 0.7;
 constexpr int64_t kOfAGroup = 64;   // configurations that a group tries at a time
 constexpr double kHeat = 0.002;     // of the step, that the walk accepts at first
-constexpr int64_t kPathSteps = 50;  // changes accepted after which the critical path is found anew
+constexpr int64_t kPathSteps = 50;  // accepted moves after which the critical path is found anew
 constexpr size_t kLongestRun = 6;   // units of a run of neighbours
 constexpr size_t kStartsToImprove = 2;
-constexpr uint64_t kMovesOfWholeUnits = 4;  // one of so many, where ops are units of their own
-constexpr double kWholeUnits = 0.5;         // of the budget, there
+constexpr uint64_t kMovesOfWholeUnits = 4;  // one of so many, if ops are units of their own
+constexpr double kWholeUnits = 0.5;         // of the budget, in that case
 constexpr double kShaken = 0.2;             // by which a plan may be longer with some units elsewhere
 constexpr uint64_t kMovesOfAShake = 5;      // at most
 constexpr double kBeforeProof = 0.2;        // of the time of soap?exact=yes; the proof has the rest
-constexpr int64_t kNodesOfAProof = 20'000;  // of soap?exact=yes, where no time is given
+constexpr int64_t kNodesOfAProof = 20'000;  // of soap?exact=yes, if no time is given
 
 // One call of `soap`.
 struct Run {
@@ -61,11 +61,11 @@ struct Run {
   const SoapNeighbourhood near;
   SoapWalk& walk;
   int64_t steps = 0;               // that it may take
-  bool shakes = true;              // uses what is left of it after the descent
+  bool shakes = true;              // uses the rest of the budget after the descent
   std::vector<int> critical = {};  // units on the critical path, once for each task
-  int64_t critical_at = -1;        // of the walk's accepted changes
+  int64_t critical_at = -1;        // number of the walk's accepted moves then
   std::vector<std::string> notes = {};
-  int64_t enough_ns = 0;  // where its best plan takes no more, it ends
+  int64_t enough_ns = 0;  // it ends if its best plan takes no more
 
   bool ended(double part = 1) const {
     return watch.ended() || walk.best_ns() <= enough_ns ||
@@ -84,8 +84,8 @@ std::string time_of(const Run& run) {
 
 // ---------------------------------------------------------------- starts
 
-// All units in `samples` parts along samples and `parameters` along parameters, as far as their sets have it, on the
-// first devices.
+// Splits all units in `samples` shards along samples and `parameters` along parameters, as far as their sets allow, on
+// the first devices.
 std::vector<int64_t> plain_plan(const SoapSpace& space, int samples, int parameters) {
   std::vector<int64_t> numbers;
   for (size_t u = 0; u < space.units.size(); ++u) {
@@ -107,8 +107,8 @@ std::vector<int64_t> plain_plan(const SoapSpace& space, int samples, int paramet
   return numbers;
 }
 
-// In the order in which they are judged: data parallelism, which most likely fits; then plans of few devices first,
-// which are soon made and let the others be given up.
+// The initial plans, in the order of evaluation: data parallelism, which most likely fits; then plans of few devices
+// first, which are made fast and let the others be given up.
 std::vector<std::vector<int64_t>> starts_of(Run& run) {
   const Graph& graph = run.problem.graph;
   const Cluster& cluster = run.problem.cluster;
@@ -125,7 +125,7 @@ std::vector<std::vector<int64_t>> starts_of(Run& run) {
   return starts;
 }
 
-// The best of the starts, the first of them best. One that is longer than so many that fit is given up where that
+// The best initial plans, the best first. A plan that is longer than so many that fit is given up as soon as that
 // shows.
 std::vector<std::vector<int64_t>> best_starts(Run& run) {
   std::vector<std::tuple<bool, int64_t, size_t>> judged;  // in increasing order, those to improve
@@ -157,7 +157,7 @@ Units all_of(const std::vector<int>& group, int64_t number) {
   return units;
 }
 
-// By unit: those that its tasks on the critical path make it worth to look at.
+// Finds the units that are worth a move by their tasks on the critical path.
 void find_critical(Run& run) {
   if (run.critical_at >= 0 && run.walk.accepted() < run.critical_at + kPathSteps) return;
   run.critical_at = run.walk.accepted();
@@ -183,7 +183,7 @@ int some_unit(Run& run) {
   return static_cast<int>(run.rng.below(run.space.units.size()));
 }
 
-// A neighbour's configuration, or a drawn one where none is like it.
+// A neighbour's configuration, or a drawn one if none is like it.
 int64_t like_a_neighbour(Run& run, int unit) {
   const std::vector<int>& beside = run.near.beside[static_cast<size_t>(unit)];
   if (beside.empty()) return drawn(run, unit);
@@ -192,7 +192,7 @@ int64_t like_a_neighbour(Run& run, int unit) {
   return number < 0 ? drawn(run, unit) : number;
 }
 
-// Units that follow each other along what they share take one configuration, that of the first.
+// Gives units that follow each other along shared tensors one configuration, that of the first.
 Units run_of_neighbours(Run& run, int unit, int64_t number) {
   Units units{{unit, number}};
   std::set<int> seen{unit};
@@ -210,7 +210,7 @@ Units run_of_neighbours(Run& run, int unit, int64_t number) {
   return units;
 }
 
-// Of a space of single ops: the unit that this op is of, as a whole.
+// In a space of single ops: the whole unit of this op.
 Units whole_unit(Run& run, int op) {
   const SoapSpace& whole = run.space.whole();
   for (size_t u = 0; u < whole.units.size(); ++u)
@@ -240,7 +240,7 @@ Units drawn_move(Run& run) {
 
 // ---------------------------------------------------------------- phases
 
-// Groups in turn, the largest first, until none is shorter in what it tries, or the part of the budget is spent.
+// Improves groups in turn, the largest first, until no tried move is shorter, or the part of the budget is spent.
 void improve_groups(Run& run, double part) {
   std::vector<size_t> order(run.near.groups.size());
   for (size_t g = 0; g < order.size(); ++g) order[g] = g;
@@ -275,11 +275,11 @@ void wander(Run& run, double part) {
   }
 }
 
-// Whether it came to its end: no change of one unit is shorter.
+// Returns whether it came to its end: no move of one unit is shorter.
 bool descend(Run& run) {
   if (!run.walk.fits()) return false;
   const size_t units = run.space.units.size();
-  size_t as_they_are = 0;  // units in turn of which no change is shorter
+  size_t as_they_are = 0;  // units in turn without a shorter move
   for (size_t u = 0; as_they_are < units; u = (u + 1) % units) {
     bool shorter = false;
     for (int64_t c = 0; c < run.space.sets[u].size(); ++c) {
@@ -301,10 +301,10 @@ std::string end_of(bool local) {
   return local ? "no change of one unit is shorter" : "not every change of one unit was looked at";
 }
 
-// What is left of the budget: again and again from the best plan, with a few units elsewhere.
+// Spends the rest of the budget: again and again from the best plan, with a few units elsewhere.
 void shake_and_descend(Run& run) {
   int times = 0, shorter = 0;
-  bool local = true;  // the best plan is one where a descent ended
+  bool local = true;  // a descent ended at the best plan
   for (; !run.ended(); ++times) {
     const int64_t best_ns = run.walk.best_ns();
     run.walk.go_to(run.walk.best());
@@ -319,7 +319,7 @@ void shake_and_descend(Run& run) {
                         end_of(local)));
 }
 
-// From the plan at hand.
+// Improves the current plan.
 void improve(Run& run) {
   wander(run, kWalk);
   if (!run.walk.best().empty()) run.walk.go_to(run.walk.best());
@@ -345,7 +345,7 @@ void search_from(Run& run) {
   improve(run);
 }
 
-// Looks at every plan, or at why no plan like it is better, for as long as there is time.
+// Looks at every plan, or proves that none like it is better, for as long as there is time.
 void prove(Run& run, const CostModel& cost, const Watch& watch) {
   if (watch.ended()) return note(run, "exact: there was no time to look for a shorter plan everywhere");
   run.walk.settle();
@@ -361,7 +361,7 @@ void prove(Run& run, const CostModel& cost, const Watch& watch) {
                         best.nodes, best.simulated, best.seconds));
 }
 
-// What was found of whole units, before each op is a unit of its own.
+// The result for whole units, before each op is a unit of its own.
 struct OfUnits {
   std::vector<int64_t> numbers;  // of the space of single ops
   std::vector<SearchPoint> trail;
@@ -409,8 +409,7 @@ std::vector<SoapStart> named_starts(const Run& run) {
           start("the expert's strategy", expert_configurations(run.problem.graph, run.problem.cluster, units))};
 }
 
-// Where samples do not divide, data parallelism in parts that are not equal is in no set, and may be better than all
-// that is.
+// If samples do not divide, data parallelism in unequal shards is in no set, and may be better than all that are.
 void compare_with_unequal_parts(Run& run, const Watch& watch, SoapFound& found) {
   SearchResult& result = found.result;
   if (!found.step_ns || watch.ended()) return;

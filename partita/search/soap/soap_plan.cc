@@ -19,7 +19,7 @@ SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<Dev
 UnitChoices::UnitChoices(const Graph& graph, DerivationCache* derivations)
     : graph_(graph), derivations_(derivations ? *derivations : own_derivations_), gradient_(gradient_of(graph)) {}
 
-// What does not exist, or has too few values, is left out, the last axis first.
+// Leaves out strategies that do not exist, or with too few values, the last axis first.
 const std::vector<tdl::AxisStrategy>& UnitChoices::strategies(OpId id, const std::vector<int>& mesh,
                                                               const std::vector<int>& indices) {
   const Op& op = graph_.op(id);
@@ -35,7 +35,7 @@ const std::vector<tdl::AxisStrategy>& UnitChoices::strategies(OpId id, const std
   return known->second;
 }
 
-// Adds up contributions to one gradient.
+// Whether the op adds up contributions to one gradient.
 bool UnitChoices::is_sum_of_gradients(const Op& op) const {
   if (op.phase != Phase::kBackward || op.results.size() != 1 || op.operands.size() < 2) return false;
   const TensorId of = gradient_[op.results[0].index()];

@@ -1,9 +1,10 @@
-// Plans of the SOAP space: which ops a change of a plan moves together, and the plan of one configuration each.
+// Makes plans of the SOAP space, for its searches: finds the units that a move changes together, and the plan of one
+// configuration each.
 //
-// A unit is a forward op with what follows it: its backward ops, the updates of the weights that it is the first to
-// read, and forward ops that only copy, select or compute element by element what one of the unit makes (of several
-// operands the largest; of equal ones the first). All ops of an unrolled cell at one time step are one unit, led by the
-// first that reads a weight. What is made of weights and constants alone is of the unit that reads it first.
+// A unit is a forward op with its followers: its backward ops, the updates of the weights that it is the first to read,
+// and forward ops that only copy, select or compute element by element from a result of the unit (with several operands
+// the largest; among equal ones the first). All ops of an unrolled cell at one time step are one unit, led by the first
+// that reads a weight. An op of weights and constants alone belongs to the unit that reads it first.
 //
 // Worked example: y = relu(linear(x, w)), z = linear(y, v) and a loss are three units. The first has linear, relu, both
 // backward ops and the update of w, and its leader linear is split along its samples n and its outputs o. With degrees
@@ -26,34 +27,35 @@ namespace partita {
 
 struct SoapUnit {
   OpId leader;
-  std::vector<int> indices;               // of the leader's formula: along which the unit may be split
+  std::vector<int> indices;               // of the leader's formula: those along which the unit may be split
   std::vector<SoapDimension> dimensions;  // of these
   std::vector<OpId> ops;                  // in the graph's order, the leader among them
-  std::vector<std::vector<int>> follows;  // [op][index]: which index of its own it splits with it; -1: none
-  // By index, where it may be split into equal parts of another extent than its own: SoapSet's `extents`.
+  std::vector<std::vector<int>> follows;  // [op][index]: the index of its own that it splits with it; -1: none
+  // By index, if it may be split into equal shards of another extent than its own: SoapSet's `extents`.
   std::vector<std::vector<int64_t>> extents = {};
 };
 
-// Every op is in one unit; units are in the order of their first forward ops. An op splits what runs along the same
-// axes of the same tensors, gradients counting as what they are gradients of. An index that some op of an unrolled cell
-// does not have (its gates) is not among the cell's indices.
+// Puts every op in one unit; units are in the order of their first forward ops. An op splits its indices along the same
+// axes of the same tensors, where gradients count as the tensors they belong to. An index that some op of an unrolled
+// cell does not have (its gates) is not among the cell's indices.
 std::vector<SoapUnit> soap_units(const Graph& graph);
-// By OpId: its unit.
+// Returns each op's unit, by OpId.
 std::vector<int> units_of_ops(const Graph& graph, const std::vector<SoapUnit>& units);
 
-// What a unit's configuration is drawn from, on these devices in this order.
+// Returns the set of the unit's configurations, on these devices in this order.
 SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,
                  const SoapDimensions& dimensions);
 
-// What the ops of a unit do in a configuration: degrees of the unit's indices, each at most its extent, on any distinct
-// devices in any order.
+// Derives the choices of a unit's ops in a configuration: degrees of the unit's indices, each at most its extent, on
+// any distinct devices in any order.
 //
-// An op that has no index for one of the unit's does the same at every position along it, except sums of gradients,
-// whose terms there stay partial: a weight that several ops read is synchronised once, when its gradients are added up.
-// Where the splits of an op do not exist together, or it has too few values for them, it does without the last ones.
+// An op that has no index for one of the unit's does the same at every position along it. Sums of gradients are the
+// exception: their terms stay partial there. So a weight that several ops read is synchronised once, when its gradients
+// are added up. If an op's splits do not exist together, or it has too few values for them, it does without the last
+// ones.
 class UnitChoices {
  public:
-  // What is derived goes into the memory that is given, or into its own.
+  // Derivations go into the given memory, or into its own.
   explicit UnitChoices(const Graph& graph, DerivationCache* derivations = nullptr);
   std::vector<OpChoice> of(const SoapUnit& unit, const SoapConfiguration& configuration);  // one an op of the unit
 
@@ -73,8 +75,8 @@ class UnitChoices {
       known_;
 };
 
-// The plan of one configuration for each unit. What is pinned is as pinned. A tensor that no op makes is kept as its
-// first reader wants it. Throws where the watch ends.
+// Makes the plan of one configuration for each unit. Pins are kept. A tensor that no op makes is kept as its first
+// reader needs it. Throws if the watch ends.
 Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
                const std::vector<SoapConfiguration>& configurations, std::string_view search, const Pins& pins = {},
                const Watch& watch = {});

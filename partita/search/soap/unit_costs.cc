@@ -1,4 +1,4 @@
-// Tables of what units and pairs of units cost. Layouts are numbers, so that equal lists of them share a table.
+// Tabulates the costs of units and pairs of units. Layouts are numbers, so that equal lists of them share a table.
 #include "partita/search/soap/unit_costs.h"
 
 #include <algorithm>
@@ -27,10 +27,9 @@ namespace {
 
 using Table = std::shared_ptr<const std::vector<int64_t>>;
 
-// Makes axes of layouts shorter without changing how conversions cut them, as shorten() (sharding/boxing.h) does for
-// layouts of one mesh; returns by how much bytes are to be multiplied. An axis becomes as long as there are positions,
-// where that divides it and all boxes end at multiples. One that nothing cuts becomes 1, unless sums may be scattered
-// along it.
+// Shortens axes of layouts without changing how conversions cut them, as shorten() (sharding/boxing.h) does for layouts
+// of one mesh. Returns the factor for bytes. An axis becomes as long as there are positions, if that divides it and all
+// boxes end at multiples. An axis that nothing cuts becomes 1, unless sums may be scattered along it.
 int64_t shortened(std::vector<Layout>& layouts) {
   int64_t positions = 1, product = 1;
   bool partial = false;
@@ -66,8 +65,8 @@ int64_t shortened(std::vector<Layout>& layouts) {
 
 // The layout of a tensor in each configuration of a unit, by number.
 struct Side {
-  int unit = -1;             // -1: it is the same whatever any unit does
-  std::vector<int> layouts;  // one a configuration; -1: nothing is asked for
+  int unit = -1;             // -1: the same in any configuration
+  std::vector<int> layouts;  // one a configuration; -1: none is needed
 };
 
 class Tables {
@@ -185,7 +184,7 @@ class Tables {
     return side(producer, [&](const Laid& in) { return in.makes[r]; });
   }
 
-  // Where soap_plan() keeps it. Empty: nobody reads it, and no op makes it.
+  // The kept layout that soap_plan() gives it. Empty: nobody reads it, and no op makes it.
   std::optional<Side> home(TensorId t) {
     const Tensor& tensor = graph_.tensor(t);
     const TensorId keeper = tensor.replaces.valid() ? tensor.replaces : t;
@@ -245,7 +244,7 @@ class Tables {
     return found->second = times_.ns(ends[0], ends[1], times * element_bytes);
   }
 
-  // Null where all is free.
+  // Null if all is free.
   Table table_of(const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes, int acts,
                  bool transposed) {
     const auto [found, fresh] = tables_.try_emplace({from, to, element_bytes, acts, transposed});

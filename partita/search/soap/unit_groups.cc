@@ -1,4 +1,4 @@
-// Finds units that are alike, and neighbours.
+// Finds alike units, and neighbours.
 #include "partita/search/soap/unit_groups.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Units of the SOAP space that are alike, and which share tensors: what moves of several units at once are made of.
+// Groups alike units of the SOAP space, and finds units that share tensors, for moves of several units at once.
 //
 // Worked example: a network of two LSTM layers over 40 steps has 80 units of cells in two groups of 40, one a layer;
 // each cell is beside the one a step later and the one a layer up.
@@ -13,14 +13,15 @@ struct SoapNeighbourhood {
   std::vector<int> unit_of;              // by OpId
   std::vector<int> group_of;             // by unit
   std::vector<std::vector<int>> groups;  // units, ascending; of equal sets
-  std::vector<std::vector<int>> beside;  // by unit: others that make what it reads, or read what it makes; ascending
+  std::vector<std::vector<int>> beside;  // by unit: the producers of its inputs and the readers of its results;
+                                         // ascending
 };
-// Alike are the time steps of a cell, and other units with equal formulas of their leaders, equal numbers of ops and
+// Alike units are the time steps of a cell, and units with equal formulas of their leaders, equal numbers of ops and
 // equal sets.
 SoapNeighbourhood soap_neighbourhood(const Graph& graph, const SoapSpace& space);
 
-// The configuration of a unit's set that is most like another unit's: on the same devices, then with the same degrees
-// for samples, attributes and parameters, as far as its extents allow. -1: none is on these devices.
+// Returns the configuration of a unit's set that is most like another unit's: on the same devices, then with the same
+// degrees for samples, attributes and parameters, as far as its extents allow. -1: none is on these devices.
 int64_t most_alike(const SoapSpace& space, int unit, int other, int64_t configuration);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Keeps the local task graph of a plan, and exchanges the fragments of what changes.
+// Keeps the local task graph of a plan, and exchanges the fragments that a move changes.
 #include "partita/search/soap/unit_tasks.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace partita {
 
 namespace {
 
-// Ops that are alike have one set, which is made once.
+// Alike ops share one set, which is made once.
 void add_sets(const Graph& graph, const std::vector<DeviceId>& devices, const SoapDimensions& dimensions,
               SoapSpace& space) {
   std::map<
@@ -165,7 +165,7 @@ void SoapTasks::begin_proposal(const std::vector<std::pair<int, int64_t>>& units
   }
 }
 
-// The tensors that it may change, each once.
+// Returns the tensors that it may change, each once.
 const std::vector<int>& SoapTasks::propose_ops(const std::vector<std::pair<int, int64_t>>& units) {
   for (const auto& [unit, number] : units) {
     const std::vector<const OpFragment*>& ops = ops_of(unit, number);

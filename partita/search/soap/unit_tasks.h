@@ -1,8 +1,9 @@
-// The local task graph of plans of the SOAP space (partita/task_graph/task_graph.h), changed a unit at a time.
+// Keeps the local task graph of a plan of the SOAP space (partita/task_graph/task_graph.h), for searches that change it
+// a unit at a time.
 //
-// Worked example: a dense layer goes from samples over 4 devices to units over 2. propose({{1, 17}}) says which
-// fragments change: those of its ops, of the tensors that they make and read, and of its weights, gradients and states,
-// whose homes follow. keep() takes the proposal over; without it the next one starts from the same plan.
+// Worked example: a dense layer goes from samples over 4 devices to units over 2. propose({{1, 17}}) returns the
+// fragments that change: those of its ops, of the tensors that they make and read, and of its weights, gradients and
+// states, whose kept layouts follow. keep() takes the proposal over; without it the next one starts from the same plan.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -16,31 +17,31 @@
 
 namespace partita {
 
-// What a search draws from: units, and the set of each.
+// The space of a search: units, and the set of each.
 struct SoapSpace {
   std::vector<SoapUnit> units;
   std::vector<SoapSet> sets;
-  std::shared_ptr<const SoapSpace> of_units = nullptr;  // where each op is a unit of its own: the space without that
+  std::shared_ptr<const SoapSpace> of_units = nullptr;  // if each op is a unit of its own: the space of whole units
 
-  // The space of which plans to begin with are made.
+  // The space that makes initial plans.
   const SoapSpace& whole() const { return of_units ? *of_units : *this; }
 };
 SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions,
                      SoapGranularity granularity = SoapGranularity::kUnit);
-// The number of a configuration in a set; -1: it is not there.
+// Returns the number of a configuration in a set; -1: it is not there.
 int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration);
-// Of a plan of whole() units, by unit of the space; where a configuration is not in its set, the one of as many devices
-// there that is most like it, or the set's first.
+// Converts a plan of whole() units to numbers, by unit of the space. A configuration that is not in its set becomes the
+// one of as many devices that is most like it, or the set's first.
 std::vector<int64_t> numbers_of(const SoapSpace& space, const std::vector<SoapConfiguration>& configurations);
-// What one of whole() units does in a configuration: by unit of the space.
+// Converts the configuration of one of whole() units: by unit of the space.
 std::vector<std::pair<int, int64_t>> numbers_of_unit(const SoapSpace& space, int unit, const SoapConfiguration& c);
 std::vector<SoapConfiguration> configurations_of(const SoapSpace& space, const std::vector<int64_t>& numbers);
 
-// The fragments of a unit's ops in a configuration, one an op; what is pinned is as pinned.
+// Returns the fragments of a unit's ops in a configuration, one an op, with pins kept.
 std::vector<const OpFragment*> op_fragments(const Problem& problem, const SoapUnit& unit,
                                             const SoapConfiguration& configuration, UnitChoices& choices,
                                             LocalTasks& tasks);
-// Where soap_plan() keeps a tensor whose ops have these fragments: a number of LocalTasks.
+// Returns the kept layout that soap_plan() gives a tensor whose ops have these fragments: a number of LocalTasks.
 int kept_as_planned(const Problem& problem, TensorId t, const std::vector<const OpFragment*>& ops, LocalTasks& tasks);
 
 class SoapTasks {
@@ -49,20 +50,20 @@ class SoapTasks {
 
   static constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-  // Begins with the first configuration of each set. Fragments of other plans are forgotten when all take more than
+  // Begins with the first configuration of each set. Forgets fragments of other plans when all take more than
   // `most_bytes`.
   SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space, int64_t most_bytes = kMostBytes);
 
-  // The proposal is that these units have these configurations of their sets; what changes against the plan at hand.
+  // Proposes these configurations for these units. Returns the changes against the current plan.
   const Changes& propose(const std::vector<std::pair<int, int64_t>>& units);
-  // The same, unless a queue has more to do than that: then nothing, and it cannot be kept. The tensors of most bytes
-  // are looked at first, so that the others are not made.
+  // The same, but nothing if a queue has more work than the threshold; then it cannot be kept. The largest tensors are
+  // looked at first, so that the others need not be made.
   const Changes* propose_within(const std::vector<std::pair<int, int64_t>>& units, int64_t threshold_ns);
-  // The plan at hand is the one proposed.
+  // Makes the proposed plan the current one.
   void keep();
-  const TaskGraph& graph() const { return graph_; }                 // of the plan at hand
+  const TaskGraph& graph() const { return graph_; }                 // of the current plan
   const std::vector<int64_t>& numbers() const { return numbers_; }  // by unit
-  // At most so many bytes does each device need for the plan proposed: as if no two registers shared any.
+  // Returns an upper bound of each device's bytes in the proposed plan: as if no two registers shared any.
   std::vector<int64_t> most_bytes() const;
   Plan plan(const std::vector<int64_t>& numbers, std::string_view search) const;
 
@@ -79,15 +80,15 @@ class SoapTasks {
   const SoapSpace& space_;
   LocalTasks tasks_;
   const int64_t most_bytes_;
-  int64_t kept_bytes_ = 0;  // when others were forgotten last
+  int64_t kept_bytes_ = 0;  // bytes when others were forgotten last
   UnitChoices choices_;
   TaskGraph graph_;
   std::vector<int64_t> numbers_;
   std::vector<const OpFragment*> ops_;     // of the proposal
-  std::vector<std::vector<int>> tensors_;  // by unit: slots that a change of it may change
+  std::vector<std::vector<int>> tensors_;  // by unit: slots that a move of it may change
   std::vector<std::map<int64_t, std::vector<const OpFragment*>>> known_;  // by unit
   std::vector<std::pair<int, int64_t>> proposed_;
-  std::vector<int> seen_;  // by slot: in which proposal
+  std::vector<int> seen_;  // by slot: the last proposal that met it
   int proposals_ = 0;
   std::vector<int> slots_;  // tensors that the proposal may change
   Changes changes_;

@@ -15,7 +15,7 @@ namespace {
 
 bool is_of_cell(const Op& op) { return op.cell >= 0 && op.time_step >= 0; }
 
-// By tensor: made of weights and constants alone.
+// By tensor: whether it is made of weights and constants alone.
 std::vector<bool> without_samples(const Graph& graph) {
   std::vector<bool> alone(graph.tensors.size(), false);
   for (size_t t = 0; t < alone.size(); ++t)
@@ -27,7 +27,7 @@ std::vector<bool> without_samples(const Graph& graph) {
   return alone;
 }
 
-// By forward op: its unit; -1 for what is made of weights and constants, and elsewhere.
+// By forward op: its unit; -1 for ops of weights and constants alone, and for others.
 std::vector<int> units_of_forward_ops(const Graph& graph) {
   const std::vector<bool> alone = without_samples(graph);
   std::map<std::pair<int, int>, int> cells;
@@ -56,7 +56,7 @@ std::vector<int> units_of_forward_ops(const Graph& graph) {
   return unit;
 }
 
-// What an axis of a tensor is accessed at in a formula.
+// The indices by which a formula accesses an axis of a tensor.
 struct AxisAccess {
   bool result = false;
   int slot = 0, axis = 0;       // of the op's operands or results; the axis as stored
@@ -68,7 +68,7 @@ void add_form(const tdl::Affine& form, AxisAccess& access) {
   tdl::collect_indices(form, access.all);
 }
 
-// Of a factored axis the first digit that is longer than 1 stands for it.
+// The first digit that is longer than 1 stands for a factored axis.
 std::vector<int> leading_digits(const tdl::BoundTensor& tensor) {
   std::vector<int> digits;
   int first = 0;
@@ -151,7 +151,7 @@ class Follower {
     return {stands_for_[tensor_of(op, access).index()], access.axis};
   }
 
-  // The op splits this index with the unit's d-th: what it indexes runs along that.
+  // Splits this index of the op with the unit's d-th, and follows the axes that it indexes.
   void take(SoapUnit& unit, size_t i, size_t d, int index) {
     const Op& op = graph_.op(unit.ops[i]);
     unit.follows[i][d] = index;
@@ -161,9 +161,9 @@ class Follower {
           along_.try_emplace(axis_of(op, access), static_cast<int>(d));
   }
 
-  // The index of the op that runs along the unit's d-th: alone if it can be, else of those in a form one of a result.
-  // A forward op never splits what it contracts; a backward op goes by gradients, since what it reads of the forward
-  // pass may have come to it along another axis.
+  // The index of the op that runs along the unit's d-th: alone if possible, else one inside a form that also indexes a
+  // result. A forward op never splits a contracted index. A backward op goes by gradients, since its forward inputs may
+  // have come along another axis.
   int index_along(const Op& op, int d) {
     const std::vector<AxisAccess>& all = accesses(op);
     std::vector<int> in_forms, of_results;
@@ -188,7 +188,7 @@ class Follower {
   const Graph& graph_;
   std::vector<TensorId> stands_for_;  // by tensor
   std::map<const tdl::Bound*, std::vector<AxisAccess>> accesses_;
-  std::map<std::pair<TensorId, int>, int> along_;  // of a tensor's axis, which of the unit's indices runs along it
+  std::map<std::pair<TensorId, int>, int> along_;  // of a tensor's axis, the unit's index that runs along it
 };
 
 // The op that leads a unit: its first one, in a cell the first that reads a weight.
@@ -201,7 +201,7 @@ OpId leader_of(const Graph& graph, const std::vector<bool>& weight, const std::v
   return forward[0];
 }
 
-// Leaves the indices that all ops of the cell have.
+// Keeps the indices that all ops of the cell have.
 void keep_common_indices(const Graph& graph, SoapUnit& unit) {
   if (!is_of_cell(graph.op(unit.leader))) return;
   for (size_t d = unit.indices.size(); d-- > 0;) {
@@ -222,7 +222,7 @@ void keep_common_indices(const Graph& graph, SoapUnit& unit) {
 
 std::vector<SoapUnit> soap_units(const Graph& graph) {
   const std::vector<bool> weight = weights(graph);
-  std::vector<std::vector<OpId>> forward;  // by unit, what was put there by its own kind
+  std::vector<std::vector<OpId>> forward;  // by unit, the ops put there by their own kind
   const std::vector<int> of_forward = units_of_forward_ops(graph);
   for (size_t i = 0; i < of_forward.size(); ++i) {
     if (of_forward[i] < 0) continue;

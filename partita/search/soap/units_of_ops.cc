@@ -16,7 +16,7 @@ SoapGranularity parse_soap_granularity(std::string_view text) {
 
 namespace {
 
-// By index of the unit: the place among the op's own. Neighbours that the op has not are one place for copies.
+// By index of the unit: its place among the op's own indices. Adjacent missing indices are one place for copies.
 std::vector<size_t> places_of(const std::vector<int>& follows, std::vector<int>& indices) {
   std::vector<size_t> places;
   for (size_t d = 0; d < follows.size(); ++d) {

@@ -1,10 +1,10 @@
-// The SOAP space in which every op is a unit of its own: `granularity=op` of its searches. Forward ops, backward ops,
-// updates and what only copies or selects choose by themselves.
+// Makes the SOAP space in which every op is a unit of its own: `granularity=op` of its searches. Forward ops, backward
+// ops, updates, copies and selections choose by themselves.
 //
-// An op is split along what it splits in its unit (soap_plan.h), and along every other index of its results. Where its
-// unit has an index that it has not, it may do the same several times: copies, in the place of that index, of
-// neighbouring ones in one place. So the gradient of a weight may still be split along samples, which it sums over, and
-// an update be the same on all devices. Parts are equal for the op, or for the leader of its unit.
+// An op is split along the indices that it splits in its unit (soap_plan.h), and along every other index of its
+// results. If its unit has an index that it lacks, it may do the same several times: copies, in the place of that
+// index, of adjacent ones in one place. So the gradient of a weight may still be split along samples, which it sums
+// over, and an update be the same on all devices. Shards are equal for the op, or for the leader of its unit.
 //
 // So plans of units are among the plans of ops, as long as each op can be split as its unit is (else its unit has it
 // copied there, and the set need not). Copies along two indices are there along one mesh axis: the devices have the
@@ -24,10 +24,10 @@ namespace partita {
 enum class SoapGranularity { kUnit, kOp };
 SoapGranularity parse_soap_granularity(std::string_view text);  // "unit", "op"
 
-// One for each op, in the graph's order. `units`: soap_units(graph).
+// Returns a unit for each op, in the graph's order. `units`: soap_units(graph).
 std::vector<SoapUnit> units_of_single_ops(const Graph& graph, const std::vector<SoapUnit>& units);
 
-// What op i of a unit does in a configuration, as one of `single`, that op by itself.
+// Converts the configuration of op i of a unit to one of `single`, that op by itself.
 SoapConfiguration configuration_of_op(const SoapUnit& unit, size_t i, const SoapUnit& single,
                                       const SoapConfiguration& configuration);
 

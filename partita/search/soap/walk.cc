@@ -1,4 +1,4 @@
-// Goes from plan to plan of the SOAP space.
+// Walks from plan to plan of the SOAP space.
 #include "partita/search/soap/walk.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kTold = 0.5;                  // seconds
 constexpr size_t kMostRemembered = 8'000'000;  // numbers of configurations, of plans that the planner was asked of
-constexpr int kMostUnsure = 64;                // plans taken to fit, one after another
-// Kernels of a step, about: of a graph that is small enough, and of all proposals together.
+constexpr int kMostUnsure = 64;                // plans assumed to fit, one after another
+// Kernels of a step, about: for a graph that is small enough, and for all proposals together.
 constexpr int64_t kMostKernels = 300'000, kKernelsOfAWalk = 60'000'000;
 constexpr int64_t kFewSteps = 200, kManySteps = 50'000;
 
@@ -66,9 +66,9 @@ SoapWalk::Over SoapWalk::over() const {
   return over;
 }
 
-// Of the proposal, whose configurations these are. Where it is not certain, the memory planner is asked, a tenth of a
-// second or more; but as long as it has lately said that there is more room than all registers have grown by since, the
-// plan is taken to fit, so many times.
+// The memory of the proposal with these configurations. If it is uncertain, the memory planner is asked, which takes a
+// tenth of a second or more. But as long as its last answer left more memory than all registers have grown by since,
+// the plan is assumed to fit, so many times.
 SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
   const Over now = over();
   if (now.all_bytes == 0) return {true, true, 0};
@@ -80,7 +80,7 @@ SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
   return {missing && *missing <= 0, true, now.all_bytes};
 }
 
-// By the memory planner; nothing where the watch ends.
+// Asks the memory planner; nothing if the watch ends.
 std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers) {
   if (const auto known = missing_.find(numbers); known != missing_.end()) return known->second;
   try {
@@ -103,8 +103,8 @@ std::optional<bool> SoapWalk::fits(const std::vector<int64_t>& numbers) {
   return *missing <= 0;
 }
 
-// Asks about the best plan, where that was only taken to fit. If it does not, the walk goes back to the last one that
-// is known to.
+// Asks about the best plan, if it was only assumed to fit. If it does not, the walk goes back to the last one that is
+// known to.
 void SoapWalk::settle() {
   if (best_is_sure_ || best_ns_ == kNone) return;
   const std::optional<int64_t> missing = missing_of(best_);

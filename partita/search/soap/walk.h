@@ -1,5 +1,5 @@
-// A walk through the plans of the SOAP space: where it is, what the simulator says of a change, whether that fits, and
-// the best plan so far. What searches share that go from plan to plan; where to go next is theirs.
+// Walks through the plans of the SOAP space, for all local searches there: keeps the current plan, simulates a move,
+// checks that it fits, and remembers the best plan. The searches choose the moves.
 //
 // Worked example: at a plan of 10 ms, try_change({{3, 17}}, 10'100'000) asks for unit 3 in configuration 17 of its set.
 // If the step then takes 10.05 ms and fits, the walk is there, and says so.
@@ -17,10 +17,10 @@
 
 namespace partita {
 
-// Whether there is a local task graph of the problem, small enough to be asked for often: a step of one part, and not
+// Whether the problem's local task graph is small enough for frequent simulation: a step without micro-batches, and not
 // very many ops and devices.
 bool is_for_a_walk(const Problem& problem);
-// Proposals that a walk may make where no budget is given: so many as take some ten seconds, more for small graphs.
+// Returns the number of proposals of a walk without a budget: some ten seconds, more for small graphs.
 int64_t default_steps(const Problem& problem);
 
 struct SoapFound {
@@ -33,24 +33,24 @@ class SoapWalk {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   using Units = std::vector<std::pair<int, int64_t>>;  // with the numbers of configurations of their sets
 
-  // It is at the first configuration of each set; whether that fits is not asked.
+  // Starts at the first configuration of each set; whether that fits is not asked.
   SoapWalk(const Problem& problem, const SoapSpace& space, const CostModel& cost, SoapSimulator simulator,
            const Watch& watch);
 
-  // Puts it at this plan, whatever it takes.
+  // Moves to this plan, of any time.
   void go_to(const std::vector<int64_t>& numbers);
-  // The same if the step takes no longer than this, fits or not. Whether it went.
+  // Moves there if the step takes no longer than the threshold, whether it fits or not. Returns whether it did.
   bool go_to(const std::vector<int64_t>& numbers, int64_t threshold_ns);
-  // Goes there if the step takes no longer than this, and fits. A plan that does not fit gives way to any that is
-  // nearer to fitting. Whether it went.
+  // Moves there if the step takes no longer than the threshold, and fits. From a plan that does not fit it moves to any
+  // with a smaller deficit. Returns whether it did.
   bool try_change(const Units& units, int64_t threshold_ns);
-  // The step after a change of a plan that fits, without going there; nothing where it is longer than this or does not
-  // fit.
+  // Returns the step after a move of a plan that fits, without making it; nothing if it is longer than the threshold or
+  // does not fit.
   std::optional<int64_t> look_at(const Units& units, int64_t threshold_ns);
 
-  // Asks whether the best plan fits, where that was only taken to be so.
+  // Asks whether the best plan fits, if that was only assumed.
   void settle();
-  // Whether a plan fits, by the memory planner where that is in doubt; nothing where the watch ends.
+  // Whether a plan fits, by the memory planner if that is in doubt; nothing if the watch ends.
   std::optional<bool> fits(const std::vector<int64_t>& numbers);
 
   const std::vector<int64_t>& numbers() const { return tasks_.numbers(); }
@@ -58,8 +58,7 @@ class SoapWalk {
   bool fits() const { return memory_.fits; }
   const TaskGraph& graph() const { return tasks_.graph(); }
 
-  // Of all plans that fit.
-  int64_t best_ns() const { return best_ns_; }  // kNone: there is none
+  int64_t best_ns() const { return best_ns_; }  // over all plans that fit; kNone: there is none
   const std::vector<int64_t>& best() const { return best_; }
   int64_t least_missing_bytes() const { return least_missing_bytes_; }  // of plans that do not fit
   const std::vector<SearchPoint>& trail() const { return trail_; }
@@ -67,28 +66,28 @@ class SoapWalk {
   int64_t accepted() const { return accepted_; }
   double seconds() const;  // since the walk began
 
-  // A plan in the better order (op_order.h), which is found within `watch`.
+  // Returns a plan in the better order (op_order.h), found within `watch`.
   OrderedPlan plan_of(const std::vector<int64_t>& numbers, std::string_view search, const Watch& watch);
-  // The best plan in the better order, which is found within `watch`, or the reason why there is none,
-  // and the counters. Throws where the walk's watch has ended before there is a plan.
+  // Returns the best plan in the better order, found within `watch`, or the reason why there is none, and the counters.
+  // Throws if the walk's watch has ended before there is a plan.
   SoapFound result(std::string_view search, const Watch& watch);
-  // Calls Problem::progress where it has been quiet for a while.
+  // Calls Problem::progress if it has been quiet for a while.
   void tell();
 
  private:
-  // By which devices would be over their memory if no two registers shared bytes: all together, and the one that is
-  // most (below 0: that has least room).
+  // Bytes that devices would exceed their memory by if no two registers shared bytes: all together, and the largest
+  // (below 0: the least memory left).
   struct Over {
     int64_t all_bytes = 0, most_bytes = 0;
   };
   struct Memory {
     bool fits = false;
-    bool is_sure = true;     // known, not taken to be so
+    bool is_sure = true;     // known, not assumed
     int64_t over_bytes = 0;  // Over::all_bytes
   };
-  // What the memory planner said last of a plan.
+  // The memory planner's last answer about a plan.
   struct Asked {
-    int64_t missing_bytes = 0;  // below 0: room
+    int64_t missing_bytes = 0;  // below 0: memory left
     int64_t over_bytes = 0;     // Over::most_bytes
   };
   Over over() const;
@@ -105,8 +104,8 @@ class SoapWalk {
   int64_t ns_ = 0;
   Memory memory_;
   std::optional<Asked> asked_;
-  std::map<std::vector<int64_t>, int64_t> missing_;  // what it has said
-  int unsure_ = 0;                                   // plans taken to fit since it was asked
+  std::map<std::vector<int64_t>, int64_t> missing_;  // its answers
+  int unsure_ = 0;                                   // plans assumed to fit since it was asked
   int64_t best_ns_ = kNone, sure_best_ns_ = kNone, least_missing_bytes_ = kNone;
   bool best_is_sure_ = true;
   std::vector<int64_t> sure_best_;
