@@ -1,4 +1,4 @@
-// Estimates of searches' time, and the options with which `auto` asks them.
+// Estimates searches' times, and lists the options with which `auto` runs them.
 #include "partita/search/entry.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 using Options = std::map<std::string, std::string>;
 
-// With every value of these options, and defaults elsewhere.
+// Every value of these options, with defaults for the others.
 std::vector<Options> every_value(const SearchEntry& entry, const std::vector<std::string>& of, const Cluster& cluster) {
   std::vector<Options> all = {default_options(entry)};
   for (const std::string& option : of) {

@@ -1,5 +1,5 @@
-// The entry of a search: its name, options and properties, and how others use it. It is declared beside its searcher,
-// in the searcher's own file; the list (partita/search/all/searches.cc) has one line for it.
+// Defines the entry of a search: its name, options and properties, and how others use it. It is declared beside its
+// searcher, in the searcher's own file; the list (partita/search/all/searches.cc) has one line for it.
 //
 // Worked example: partita/search/cuts/mine.cc is a whole search once searches.cc has the line SEARCH(mine).
 //
@@ -24,18 +24,18 @@ namespace partita {
 
 // How `auto` begins with a search.
 struct AutoBegin {
-  double (*work)(const Problem&) = nullptr;  // about how many seconds it takes; null: auto does not begin with it
+  double (*work)(const Problem&) = nullptr;  // estimated seconds; null: auto does not begin with it
   std::vector<std::string> every = {};  // options of which auto tries every value; "N": every divisor of the devices
-  bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether auto asks it on this problem; null: always
-  // Of a rule: options of which every value is tried beside those of `every` when steps are compared
+  bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether auto runs it on this problem; null: always
+  // For a rule: options of which every value is tried beside those of `every` when steps are compared
   // (SearchResult::fastest_rule); null: none.
   std::vector<std::string> (*further)(const Problem&) = nullptr;
 };
-// Estimates for AutoBegin::work. A rule weighs some strategies of each op. A search by cuts weighs all that divide an
-// op, and what lies between ops. Measured on one machine; only their order matters.
+// Estimates for AutoBegin::work (s). A rule weighs some strategies of each op. A search by cuts weighs all that divide
+// an op, and the conversions between ops. Measured on one machine; only their order matters.
 double rule_work(const Problem& problem);
-double groups_work(const Problem& problem);  // of rules that divide layers too
-double placed_work(const Problem& problem);  // whose plans are other on every device, and take longer to judge
+double groups_work(const Problem& problem);  // for rules that divide layers too
+double placed_work(const Problem& problem);  // for plans that differ on every device, and take longer to evaluate
 double cuts_work(const Problem& problem);
 // For AutoBegin::quick of searches that leave devices idle: idle devices cost no bytes.
 bool counts_time(const Problem& problem, const Budget& budget);
@@ -43,7 +43,7 @@ bool counts_time(const Problem& problem, const Budget& budget);
 // How the plans of a search share a step's batch: among equal replicas, each of so many stages.
 struct Sharing {
   int replicas = 1, stages = 1;
-  int multiple = 1;  // of which the micro-batches have to be one
+  int multiple = 1;  // the micro-batches have to be a multiple of it
 };
 
 struct SearchEntry {
@@ -55,27 +55,27 @@ struct SearchEntry {
   Searcher* search = nullptr;
   AutoBegin begins_auto = {};
   Sharing (*sharing)(const Problem&) = nullptr;  // null: the plan alone says it
-  double seconds = 0;        // that it takes even for a small model, where nothing limits it; 0: as long as it has to
+  double seconds = 0;        // least time even for a small model, if nothing limits it; 0: no least time
   bool rule = false;         // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
-  bool warm = false;         // begins with Problem::from
+  bool warm = false;         // starts from Problem::from
   bool proves = false;       // its lower bound has a proof
-  bool whole_batch = false;  // plans a step on the whole batch alone, not in micro-batches
-  bool places = false;       // operations whole, each on a device that its type allows, groups of them together
+  bool whole_batch = false;  // plans a step without micro-batches alone
+  bool places = false;       // places operations whole, each on a device that its type allows, groups of them together
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
-  bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run
-  // All its plans have whole operations; `auto` also has others.
+  bool estimates = false;  // has an Estimate in place of a plan, for a way of training that cannot be written or run
+  // Whether all its plans have whole operations; `auto` also has others.
   bool only_places() const { return places && measure == Objective::kTime; }
 };
 
 std::map<std::string, std::string> default_options(const SearchEntry& entry);
-// With every value of the options that AutoBegin::every names, and defaults elsewhere.
+// Returns every combination of the options that AutoBegin::every names, with defaults for the others.
 std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster);
-// With every value of those that AutoBegin::further names too, without options_for_auto().
+// Returns every combination of those that AutoBegin::further names too, without options_for_auto().
 std::vector<std::map<std::string, std::string>> further_options(const SearchEntry& entry, const Problem& problem);
 
 // Whether an option's value is a whole number from 1 to 999999.
 bool is_count(const std::string& value);
-// The value of an option "PxQ": "16x128x8" -> {16, 128, 8}. Empty if it is none.
+// Returns the value of an option "PxQ": "16x128x8" -> {16, 128, 8}. Empty if it is none.
 std::vector<int> extents_of(const std::string& value);
 
 }  // namespace partita

@@ -12,10 +12,10 @@
 
 namespace partita {
 
-// comm: the bytes alone (evaluate_bytes()). time: the step, with its memory (evaluate_step()). Throws where the watch
+// comm: the bytes alone (evaluate_bytes()). time: the step, with its memory (evaluate_step()). Throws if the watch
 // ends.
 PlanEvaluation evaluate(const Problem& problem, const Plan& plan, const Watch& watch = {});
-// evaluate_step(), whatever the objective is.
+// evaluate_step(), for any objective.
 PlanEvaluation evaluate_in_time(const Problem& problem, const Plan& plan, const Watch& watch = {});
 // The deficit of evaluate_memory(), in bytes; at most 0: the plan fits.
 int64_t memory_deficit(const Problem& problem, const Plan& plan, const Watch& watch = {});
@@ -23,7 +23,7 @@ int64_t memory_deficit(const Problem& problem, const Plan& plan, const Watch& wa
 // The cost of evaluate(): bytes, or the ns of the step.
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch = {});
 
-// Its budget has ended, or it was interrupted.
+// Whether the error says that a budget has ended, or of an interrupt.
 bool is_end(const Error& error);
 // "123 B", "4.5 MB"; "1.23 us".
 std::string cost_text(const Problem& problem, int64_t cost);

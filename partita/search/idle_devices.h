@@ -1,4 +1,4 @@
-// The note of a search that leaves devices idle.
+// Notes the devices that a search leaves idle.
 #pragma once
 #include <set>
 #include <string>
@@ -9,7 +9,7 @@
 namespace partita {
 
 // Adds the note "expert-placement: one layer only, so 1 of 2 devices runs nothing (gpu1); ..", with searches that use
-// these devices. Adds nothing if no device is idle. `used`: the compute devices that run something; `why`: "one layer
+// these devices. Adds nothing if no device is idle. `used`: the compute devices that run an op; `why`: "one layer
 // only".
 void note_idle(const Cluster& cluster, const std::set<int>& used, std::string_view search, const std::string& why,
                SearchResult& result);

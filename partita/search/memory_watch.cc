@@ -1,4 +1,4 @@
-// Looks at the memory of the process many times a second.
+// Measures the memory of the process many times a second.
 #include "partita/search/memory_watch.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kParts = 3;                      // of what the process has and can have, one is the limit
+constexpr int64_t kParts = 3;  // the limit is one part of so many of all memory that the process has and can have
 constexpr int64_t kBeyond = int64_t{64} << 20;     // bytes, for a part that begins at the limit
 constexpr std::chrono::milliseconds kBetween{20};  // looks: memory grows by about a gigabyte a second
 
@@ -30,7 +30,7 @@ struct MemoryWatch::Inside {
   const int64_t limit = limit_now();
   std::mutex lock;
   std::condition_variable_any ends;
-  int64_t most = limit;  // of the part that is watched now
+  int64_t most = limit;  // for the part that is watched now
   std::atomic<bool> stop = false, over = false;
   std::jthread looking;
 
@@ -51,7 +51,7 @@ struct MemoryWatch::Inside {
   }
 };
 
-// Where the machine gives no thread, `stop` alone is asked.
+// If the machine gives no thread, `stop` alone is read.
 MemoryWatch::MemoryWatch(const std::atomic<bool>* stop) : inside_(std::make_unique<Inside>()) {
   inside_->passed_on = stop;
   begin();

@@ -11,17 +11,16 @@ namespace partita {
 
 class MemoryWatch {
  public:
-  // What sets `stop` sets stop() too; null: nothing does.
+  // `stop` sets stop() too; null: only memory does.
   explicit MemoryWatch(const std::atomic<bool>* stop);
   ~MemoryWatch();
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // Another part begins. What the process has already, which may be free for it to use again, is not counted against
-  // it.
+  // Begins another part. Memory that the process already has, which may be free for reuse, does not count for it.
   void begin();
   const std::atomic<bool>* stop() const;
-  bool over() const;  // since begin() the process had more than the limit
+  bool over() const;  // since begin() the process has exceeded the limit
   int64_t limit_bytes() const;
 
  private:

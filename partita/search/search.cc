@@ -1,4 +1,4 @@
-// The texts of the objectives, and the clock of a budget.
+// Converts objectives to text and back, and starts the clock of a budget.
 #include "partita/search/search.h"
 
 #include <algorithm>

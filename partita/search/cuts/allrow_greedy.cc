@@ -1,8 +1,7 @@
-// AllRow-Greedy (Tofu section 7.3): every tensor by rows.
+// `allrow-greedy`: splits every tensor by rows, as Tofu's comparison does (section 7.3).
 //
-// Every tensor is split along its first dimension into as many parts as there are devices. Where that is too short, the
-// first dimension that is long enough is split; where none is, the tensor is whole. Every op then takes the strategy
-// that is best for it.
+// Every tensor is split along its first dimension into as many shards as there are devices. If that is too short, the
+// first dimension that is long enough is split; if none is, the tensor is whole. Every op then takes its best strategy.
 #include "partita/search/cuts/greedy.h"
 #include "partita/search/cuts/tofu.h"
 #include "partita/search/entry.h"

@@ -1,4 +1,4 @@
-// Merges the variables of a cut that choose together, and numbers the groups of what is left.
+// Merges the variables of a cut that choose together, and numbers the groups of classes.
 #include "partita/search/cuts/coarsen.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class DisjointSets {
   std::vector<int> parent_;
 };
 
-// Classes of variables, each with the joint values that are left to it.
+// Classes of variables, each with the joint values left to it.
 class Classes {
  public:
   explicit Classes(const CostNetwork& network) : class_of_(network.variables()), place_(network.variables(), 0) {
@@ -40,7 +40,7 @@ class Classes {
     }
   }
 
-  // Only values of a and b that agree are kept. False, and nothing changes, where none would be. `merged` counts
+  // Keeps only values of a and b that agree. Returns false, and changes nothing, if none would be left. `merged` counts
   // classes that became one.
   template <typename Agree>
   bool tie(int a, int b, const Agree& agree, int& merged) {
@@ -103,8 +103,8 @@ class Classes {
   std::vector<std::vector<std::vector<int>>> values_;
 };
 
-// What is equal at every time step of a cell: where in the cell's step a forward op stands; of a backward op also its
-// definition, what it is the gradient of, and which of several it is.
+// The properties that are equal at every time step of a cell: a forward op's place in the cell's step; for a backward
+// op also its definition, the op it is the gradient of, and its number among these.
 using StepKey = std::tuple<int, int, bool, std::string, std::string, int, int>;
 
 std::vector<std::optional<StepKey>> step_keys(const Graph& graph, const std::vector<TensorId>& gradient) {
@@ -136,7 +136,7 @@ std::vector<std::optional<StepKey>> step_keys(const Graph& graph, const std::vec
   return keys;
 }
 
-// What the coarsening of one cut works on.
+// The state of one cut's coarsening.
 struct Coarsening {
   const Cuts& cuts;
   const OneCut& cut;
@@ -190,7 +190,7 @@ void tie_clones(Coarsening& c) {
   }
 }
 
-// An op's strategy is tied to the tilings that it reads and leaves; scalars are whole everywhere.
+// Ties an op's strategy to the tilings that it reads and leaves; scalars are whole everywhere.
 void tie_elementwise(Coarsening& c) {
   for (size_t i = 0; i < c.graph.ops.size(); ++i) {
     c.cuts.poll();
@@ -215,7 +215,7 @@ void tie_elementwise(Coarsening& c) {
   }
 }
 
-// The network of the classes: what each of their values costs in the cut's network.
+// Sums the costs of the classes' values in the cut's network.
 void sum_costs(Coarsening& c, const std::vector<int>& class_of) {
   const CostNetwork& network = c.cut.network;
   std::vector<int> place(network.variables());
@@ -260,7 +260,7 @@ void sum_costs(Coarsening& c, const std::vector<int>& class_of) {
       c.out.network.pairs.push_back({classes.first, classes.second, std::move(cost)});
       continue;
     }
-    // What has no choice ties nothing together.
+    // A class without a choice ties nothing together.
     std::vector<Cost>& free = first.size() > 1 ? first : second;
     for (size_t x = 0; x < free.size(); ++x) free[x] = free[x] + cost[x];
   }

@@ -1,5 +1,5 @@
-// Tofu's coarsening (section 5.1) of the network of one cut: variables that choose together become one, and what
-// belongs to one forward op, or to one forward tensor, becomes a group.
+// Coarsens the network of one cut as Tofu does (section 5.1), for searches by cuts. Variables that choose together
+// become one, and classes of one forward op, or of one forward tensor, become a group.
 //
 // Worked example: y = relu(x) with x, y of [4, 4] on a cut in two. The tilings of x, the strategies of relu and the
 // tilings of y are three variables. An element-wise op ties them: one class, members {x, y, relu}, with the values
@@ -12,20 +12,20 @@
 
 namespace partita {
 
-// Which variables choose together. What is pinned chooses for itself.
+// Rules for the variables that choose together. Pinned ones choose alone.
 struct CoarseningRules {
   bool elementwise = true;  // an element-wise op, its operands and its results: all split alike
   bool steps = true;        // ops of the same cell at several time steps, and their results
   bool gradients = false;   // a forward tensor and its gradient (ICML18's layers; Tofu lets them differ)
-  bool clones = true;       // an op and what makes its results again (graph/recompute), as rules have it
+  bool clones = true;       // an op and its recompute clone (graph/recompute), as rules have it
 };
 
 struct Coarsened {
   std::vector<std::vector<int>> members;              // [class]: variables of the cut, the lowest first
   std::vector<std::vector<std::vector<int>>> values;  // [class][value]: of each member
-  CostNetwork network;                                // of the classes: what its values cost in the cut's network
+  CostNetwork network;                                // of the classes: the costs of their values in the cut's network
   // [class]: forward ops and their backward ops are one group; so are tensors, their gradients, the additions that make
-  // them, and what chooses with them. Groups are numbered by their first class.
+  // them, and classes tied to them. Groups are numbered by their first class.
   std::vector<int> group;
   int groups = 0;
   int merged_elementwise = 0, merged_steps = 0, merged_gradients = 0, merged_clones = 0;  // ties of two classes
@@ -33,19 +33,19 @@ struct Coarsened {
   std::vector<int> expand(const std::vector<int>& classes) const;  // values of the cut's variables
 };
 
-// A tie that would leave its variables nothing to choose is left out.
+// Coarsens a cut. A tie that would leave its variables no value is left out.
 Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& rules);
-// Every variable by itself; groups as above.
+// Leaves every variable by itself; groups as above.
 Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut);
 
-// An order in which to eliminate the classes. First come the ops whose tensors say what they had best do: the brute
-// force inside a group. Group by group follows, the one with the smallest table over what is around it first. On a
-// chain of groups that is the dynamic program over the chain. Within a group, too, the smallest table is first.
+// Orders the elimination of classes. First come the ops that their tensors determine: the brute force inside a group.
+// Group by group follows, the one with the smallest table over its neighbours first. On a chain of groups that is the
+// dynamic program over the chain. Within a group, too, the smallest table is first.
 struct GroupOrder {
   std::vector<int> order;
   int entangled = 0;  // groups that are in no series-parallel part of the coarsened graph
 };
 GroupOrder group_order(const Coarsened& coarsened, size_t tensors,
-                       const Watch& watch = {});  // throws where the watch ends
+                       const Watch& watch = {});  // throws if the watch ends
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Bucket elimination with costs of two ranks, all ties in order, and elimination around variables that are held.
+// Eliminates variables with costs of two ranks, all ties in order, and around held variables.
 #include "partita/search/cuts/elimination.h"
 
 #include <algorithm>
@@ -116,7 +116,7 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
 
 namespace {
 
-// Variables in order, each at its cheapest value given those before it and the best of those behind it.
+// Settles variables in order, each at its cheapest value given those before it and the best of those behind it.
 std::vector<int> greedy(const CostNetwork& network) {
   std::vector<std::vector<const CostNetwork::Pair*>> pairs(network.variables());
   for (const CostNetwork::Pair& p : network.pairs) pairs[p.a].push_back(&p), pairs[p.b].push_back(&p);

@@ -1,21 +1,21 @@
-// Variable elimination over the network of one cut: the exact minimum of a sum of unary and pairwise costs (Bertele and
-// Brioschi, Nonserial Dynamic Programming, 1972). For every search whose choices interact locally.
+// Eliminates variables of the network of one cut, for every search whose choices interact locally: the exact minimum of
+// a sum of unary and pairwise costs (Bertele and Brioschi, Nonserial Dynamic Programming, 1972).
 //
-// Worked example: variables a and b of two values; unary costs a: {1, 0}, b: {0, 0}; a pair whose cost is 2 where they
+// Worked example: variables a and b of two values; unary costs a: {1, 0}, b: {0, 0}; a pair whose cost is 2 if they
 // differ. In the order {b, a}, b goes first: min over b of pair + unary(b) is a table over a, {0, 0}. Then a is 1 at
 // value 0 and 0 at value 1. Traced back: a = 1, then b = 1; the cost is 0.
 //
-// Ties, which decide which of many equal plans SoyBean, Tofu and the searches beside them return, are broken here and
-// nowhere else:
-// 1. Of the bytes moved, then of the bytes stored: the order of Cost. Of two choices that move as much, the one that
+// Ties decide which of many equal plans SoyBean, Tofu and the searches beside them return. They are broken only here:
+// 1. The bytes moved, then the bytes stored: the order of Cost. Among two choices that move as much, the one that
 //    leaves less on all devices wins. Only tensors' unary costs store anything (one_cut.h).
-// 2. Of equal costs the lowest value, variable after variable, from the last that was eliminated to the first. So the
+// 2. Among equal costs the lowest value, variable after variable, from the last that was eliminated to the first. So the
 //    elimination order decides: breadth-first levels for SoyBean (soybean.cc), group_order() for Tofu (coarsen.h), else
 //    small_table_order(). A variable's values are in the order of OneCut: tilings along the first axis first, whole
 //    last; strategies as tdl::strategies() has them. A class of variables has its values in lexicographic order.
 // 3. Elimination::solutions has further solutions of equal cost in that order; SoyBean follows four of them.
 //
-// The eliminator itself is network/buckets.h, for the solver (partita/solver/eliminate.h) as well. What differs here:
+// The eliminator itself is network/buckets.h, shared with the solver (partita/solver/eliminate.h). The differences
+// here:
 // - A cost is two numbers of up to 10^13 bytes, which packed into one need more than 64 bits. The solver's costs are
 //   single integers that saturate at 2^61, summed and minimised by vector instructions.
 // - Several solutions of equal cost are needed, each once, in the order above.
@@ -61,14 +61,13 @@ struct Elimination {
 // Entries of the tables of one elimination together. All are kept until the choices are traced back.
 constexpr int64_t kTablesTogether = int64_t{1} << 27;  // 2 GiB
 
-// All of these throw where the watch ends.
-// Eliminates in this order. Empty if a table would have more than max_table entries, or all together more than
-// kTablesTogether: that is known before any is made.
+// All of these throw if the watch ends. Eliminates in this order. Empty if a table would have more than max_table
+// entries, or all together more than kTablesTogether: that is known before any is made.
 std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
                                      int64_t max_table = int64_t{1} << 24, const Watch& watch = {});
-// Where no order's tables fit: a good assignment, not proved minimal (cutset conditioning, Dechter 1990). A few
-// variables are held at their values so far, and all others are eliminated exactly. Other variables are held in each
-// round, until several rounds in a row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
+// If no order's tables fit: a good assignment, not proved minimal (cutset conditioning, Dechter 1990). A few variables
+// are held at their values so far, and all others are eliminated exactly. Other variables are held in each round, until
+// several rounds in a row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
 struct Conditioned {
   Cost cost;
   std::vector<int> solution;
@@ -77,11 +76,11 @@ struct Conditioned {
 };
 Conditioned eliminate_around(const CostNetwork& network, const Watch& watch = {}, int64_t max_table = int64_t{1} << 16,
                              int rounds = 100);
-// Greedy order by smallest next table, ties by index.
+// Returns the greedy order by smallest next table, ties by index.
 std::vector<int> small_table_order(const CostNetwork& network, const Watch& watch = {});
-// Whether no table of that order has more entries.
+// Whether every table of that order has at most max_table entries.
 bool fits_elimination(const CostNetwork& network, int64_t max_table, const Watch& watch = {});
-// Tries every assignment; the slow obvious version, for tests.
+// Tries every assignment: the slow reference, for tests.
 Elimination brute_force(const CostNetwork& network, int max_solutions = 1);
 
 }  // namespace partita

@@ -1,7 +1,7 @@
-// EqualChop (Tofu section 7.3): Tofu's program applied once, for all devices.
+// `equal-chop`: applies Tofu's program once, for all devices, as Tofu's comparison does (section 7.3).
 //
-// Every tensor is chopped along one dimension into as many parts as there are devices, and every op is split along one
-// index. What is too short for that is whole.
+// Every tensor is chopped along one dimension into as many shards as there are devices, and every op is split along one
+// index. Tensors and ops that are too short for that are whole.
 #include "partita/search/cuts/tofu.h"
 #include "partita/search/entry.h"
 

@@ -1,8 +1,8 @@
-// Searches that settle one tensor and one op after another, in one step over all devices.
+// Settles one tensor and one op after another, in one step over all devices, for greedy searches.
 //
-// Worked example: variables t (values S(0), S(1)) and op (values i, j); the pair costs 0 where they agree, else 10
-// bytes; op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes
-// S(1). settle_best(op) then finds i at 13 and j at 0, and takes j.
+// Worked example: variables t (values S(0), S(1)) and op (values i, j); the pair costs 0 if they agree, else 10 bytes;
+// op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes S(1).
+// settle_best(op) then finds i at 13 and j at 0, and takes j.
 #pragma once
 #include <functional>
 
@@ -14,15 +14,15 @@ namespace partita {
 class Settling {
  public:
   explicit Settling(const CostNetwork& network);
-  void settle(int v, int value);  // unless it has one
-  // At its cheapest: its own cost, that of its pairs with settled variables, and what each of the others around it can
-  // come to at least beside all that is settled around that one. The first of equals.
+  void settle(int v, int value);  // does nothing if it has a value
+  // Settles it at its cheapest value: its own cost, that of its pairs with settled variables, and the least cost of
+  // each other neighbour beside all settled variables around that one. The first of equals.
   void settle_best(int v);
   const std::vector<int>& around(int v) const { return around_[v]; }  // ascending
   const std::vector<int>& values() const { return value_; }           // -1: none yet
 
  private:
-  Cost cost(int v, int x) const;  // with what is settled
+  Cost cost(int v, int x) const;  // with the settled variables
 
   const CostNetwork& network_;
   std::vector<std::vector<const CostNetwork::Pair*>> pairs_;
@@ -30,7 +30,7 @@ class Settling {
   std::vector<int> value_;
 };
 
-// `settle` gives every variable of the one cut its value.
+// Searches one cut; `settle` gives every variable of it its value.
 SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space,
                                const std::function<void(const Cuts&, Settling&)>& settle);
 

@@ -1,4 +1,4 @@
-// In which order the classes of a coarsened cut are eliminated: group by group.
+// Orders the elimination of a coarsened cut's classes, group by group.
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -21,8 +21,8 @@ EliminationGame game_of(const CostNetwork& network) {
   return EliminationGame(domains, std::move(neighbours));
 }
 
-// What is left of the graph of groups when those between at most two others are taken out, as long as there are any,
-// and the two joined: nothing of a chain, of forks and joins, of any series-parallel graph.
+// Counts the groups left when those between at most two others are taken out again and again, and the two joined: none
+// of a chain, of forks and joins, of any series-parallel graph.
 int entangled_groups(const Coarsened& coarsened) {
   std::vector<std::set<int>> around(coarsened.groups);
   const CostNetwork& network = coarsened.network;
@@ -79,7 +79,7 @@ GroupOrder group_order(const Coarsened& coarsened, size_t tensors, const Watch& 
     for (int u : variables) bits += std::log2(static_cast<double>(coarsened.network.domain(u)));
     return std::pair(bits, g);
   };
-  std::set<std::pair<double, int>> queue;  // by the table over what is around, then in the graph's order
+  std::set<std::pair<double, int>> queue;  // by the table over its neighbours, then in the graph's order
   std::vector<std::pair<double, int>> known(coarsened.groups);
   for (int g = 0; g < coarsened.groups; ++g)
     if (!left[g].empty()) queue.insert(known[g] = table_around(g));

@@ -1,9 +1,10 @@
-// The layer-wise dynamic program of Jia, Lin, Qi, Aiken (Exploring Hidden Dimensions in Parallelizing Convolutional
-// Neural Networks, ICML 2018), as Tofu's section 7.3 compares with it: on Tofu's operators and coarsened graph.
+// `icml18`: the layer-wise dynamic program of Jia, Lin, Qi, Aiken (Exploring Hidden Dimensions in Parallelizing
+// Convolutional Neural Networks, ICML 2018), as in Tofu's comparison (section 7.3): on Tofu's operators and coarsened
+// graph.
 //
 // A tensor may be split along several dimensions, all chosen in one step over all devices, alike for a tensor and its
-// gradient. An op is never split along an index that it reduces into its results (no output reduction). Where nothing
-// else is left, it is replicated.
+// gradient. An op is never split along an index that it reduces into its results (no output reduction). If no strategy
+// is left, it is replicated.
 #include <algorithm>
 
 #include "partita/base/prime_factors.h"

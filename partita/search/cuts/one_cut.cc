@@ -1,4 +1,4 @@
-// Builds the cost network of one cut: strategies and tilings after the cuts so far, and what lies between them.
+// Builds the cost network of one cut: strategies and tilings after the cuts so far, and conversions between them.
 #include "partita/search/cuts/one_cut.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void for_each_tuple(const std::vector<int>& parts, const std::vector<int>& value
   }
 }
 
-// Where one mesh axis splits a layout, named or not: the axis on which the boxes of its groups differ.
+// The stored axis that one mesh axis splits, named or not: the axis on which the boxes of its groups differ.
 Aligned::SplitAt split_at(const Layout& layout, size_t mesh_axis) {
   if (layout.kinds[mesh_axis]) return {};
   size_t at = 0;
@@ -52,7 +52,7 @@ Aligned::SplitAt split_at(const Layout& layout, size_t mesh_axis) {
   return {};
 }
 
-// How many parts the axes of the cuts so far and of this one make, of those that `is_split` says.
+// The number of parts that the axes of the cuts so far and of this one make, if `is_split` says so.
 template <typename IsSplit>
 int64_t parts_of(const std::vector<int>& extents, const std::vector<int>& parts, const IsSplit& is_split) {
   int64_t made = 1;
@@ -63,7 +63,7 @@ int64_t parts_of(const std::vector<int>& extents, const std::vector<int>& parts,
 
 using Choice = std::vector<tdl::AxisStrategy>;
 
-// Every choice of one of the offered strategies an axis that splits no index into more parts than it has values.
+// Every choice of one offered strategy an axis that splits no index into more parts than it has values.
 std::vector<Choice> choices_of(const tdl::Bound& bound, const CutState& state, const Choice& so_far,
                                const std::vector<int>& parts, const std::vector<Choice>& offered) {
   std::vector<int> counts;
@@ -228,7 +228,7 @@ TensorId Cuts::keeper_of(TensorId id) const {
   return w.valid() ? w : id;
 }
 
-// ------------------------------------------------------------------ what a cut may do to an op
+// ------------------------------------------------------------------ the choices of an op
 
 std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const std::vector<int>& parts) {
   const Op& op = graph_.op(id);
@@ -244,7 +244,7 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
   auto key = std::make_tuple(op.bound.get(), so_far, state.extents, parts, offered, inner_bytes(op));
   if (auto found = views_.find(key); found != views_.end()) return found->second;
   auto v = view_of(id, state, parts, choices_of(*op.bound, state, so_far, parts, offered));
-  if (v->aligned.empty()) {  // nothing else is left
+  if (v->aligned.empty()) {  // no strategy is left
     for (Choice& of_axis : offered) of_axis.push_back({});
     v = view_of(id, state, parts, choices_of(*op.bound, state, so_far, parts, offered));
   }
@@ -318,7 +318,7 @@ Mesh Cuts::mesh_of(const std::vector<int>& extents) const {  // of the first few
   return mesh;
 }
 
-// ------------------------------------------------------------------ what a cut may do to a tensor
+// ------------------------------------------------------------------ the choices of a tensor
 
 Tiling Cuts::tiling_of(TensorId id, const Layout& layout, const Aligned::SplitAt& split) const {
   if (split.axis < 0) return kWhole;
@@ -346,7 +346,7 @@ Sbp Cuts::sbp_of(TensorId id, Tiling tiling) const {
   return {};
 }
 
-int64_t Cuts::extent_of(TensorId id, Tiling tiling) const {  // how many values it divides
+int64_t Cuts::extent_of(TensorId id, Tiling tiling) const {  // the number of values it divides
   const Sbp sbp = sbp_of(id, tiling);
   return radices_[id.index()][sbp.axis][sbp.sub_axis];
 }
@@ -377,7 +377,7 @@ std::vector<Tiling> Cuts::pinned_tilings(TensorId id, size_t first_axis, size_t 
   return pinned;
 }
 
-// Where some op that reads or makes the tensor, or its new value, wants it split.
+// The tilings by which some op that reads or makes the tensor, or its new value, needs it split.
 std::vector<Tiling> Cuts::wanted_tilings(TensorId id, const OneCut& cut) const {
   std::set<Tiling> wanted;
   auto want = [&](const Layout& layout, const std::vector<Aligned::SplitAt>& splits) {
@@ -418,10 +418,10 @@ std::vector<std::vector<Tiling>> Cuts::tilings_of(TensorId id, const CutState& s
   return out;
 }
 
-// Whole, or split where some op wants a split: any other axis would only be converted again.
+// Whole, or split as some op needs it: a split along any other axis would only be converted again.
 std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state, const OneCut& cut) const {
   const size_t axes = cut.parts.size();
-  // A new value stands for nothing: its keeper is asked.
+  // A new value has no tiling of its own: its keeper has it.
   if (graph_.tensor(id).replaces.valid()) return {std::vector<Tiling>(axes, kWhole)};
   if (problem_.pins.kept.contains(id)) return {pinned_tilings(id, state.extents.size(), axes)};
   std::vector<Tiling> every;
@@ -430,7 +430,7 @@ std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state
   std::vector<Tiling> values = space_.unwanted ? every : wanted_tilings(id, cut);
   if (!space_.whole) {
     if (auto split = tilings_of(id, state, cut.parts, values); !split.empty()) return split;
-    // Nobody wants what it can be split on.
+    // No op needs an axis on which it can be split.
     if (auto split = tilings_of(id, state, cut.parts, every); !split.empty()) return split;
   }
   values.push_back(kWhole);

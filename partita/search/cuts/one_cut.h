@@ -1,10 +1,11 @@
-// One cut of the devices as a cost network: what every op and every tensor may do on it, after the cuts so far, and
-// what that moves. Written once, for every search that cuts all devices into equal parts, in one step or in several.
+// Builds one cut of the devices as a cost network: the choices of every op and every tensor on it, after the cuts so
+// far, and the bytes that these move. For every search that cuts all devices into equal parts, in one step or in
+// several.
 //
 // Worked example: y[i, j] = sum(k) x[i, k] * w[k, j], each tensor 4x4 float32, the first cut into two. Variables: x, w
 // and y, each with the tilings {0, 1, kWhole}, and the product with {i, j, k}. The pair (w, product) costs 0 at
-// (kWhole, i), (p-1) |T| = 64 bytes at (0, i), where w is gathered, and 0 at (0, k). The unary cost of x at kWhole is
-// {0 moved, 128 stored}, at 0 {0, 64}.
+// (kWhole, i), (p-1) |T| = 64 bytes at (0, i), which gathers w, and 0 at (0, k). The unary cost of x at kWhole is {0
+// moved, 128 stored}, at 0 {0, 64}.
 #pragma once
 #include <functional>
 #include <map>
@@ -23,14 +24,13 @@ namespace partita {
 using Tiling = int;
 constexpr Tiling kWhole = -1;
 
-// What a search lets a cut choose from.
+// The choices that a search offers a cut.
 struct CutSpace {
   std::string search;  // as plans name it, with its options
-  // Whether an op is offered one of its strategies that split indices. Where none is left, the op is
-  // replicated.
+  // Whether an op is offered one of its strategies that split indices. If none is left, the op is replicated.
   std::function<bool(OpId, const tdl::AxisStrategy&)> offers;
   bool whole = true;      // a tensor may be whole on a cut that could split it
-  bool unwanted = false;  // a tensor may be split where no op that reads or writes it is: it can only be dearer
+  bool unwanted = false;  // a tensor may be split although no op that reads or writes it is: it can only cost more
 };
 
 // The choices so far; one entry a mesh axis, outermost first.
@@ -45,9 +45,9 @@ struct CutState {
 struct Aligned {
   std::vector<tdl::AxisStrategy> strategy;  // one an axis of the cut
   OpLayouts layouts;
-  int64_t inner_cost = 0;  // what its inner steps move beyond those of the cuts before
-  // Where an axis of the cut splits a layout: a stored axis, and of that axis's radices in the layout the one. axis -1:
-  // nowhere, which it is also where the part is partial.
+  int64_t inner_cost = 0;  // bytes that its inner steps move beyond those of the cuts before
+  // The place at which an axis of the cut splits a layout: a stored axis, and the radix of that axis in the layout.
+  // axis -1: nowhere, also if the shard is partial.
   struct SplitAt {
     int axis = -1;
     size_t digit = 0;
@@ -55,7 +55,7 @@ struct Aligned {
   std::vector<std::vector<SplitAt>> operands, results;  // [slot][axis of the cut]
 };
 
-// What one op looks like to a cut. Equal ops share it.
+// An op as a cut sees it. Equal ops share it.
 struct OpView {
   OpLayouts before;  // on the cuts before this one: its own ranges
   std::vector<Aligned> aligned;
@@ -70,32 +70,32 @@ struct OneCut {
   std::vector<std::shared_ptr<const OpView>> ops;
 };
 
-// The cuts of one problem. Each sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut
-// is what it moves, counted from the boxes, beyond what it moved in the cuts before (SoyBean section 4.2.1; Tofu
-// section 5.2: what was fetched is an input of the next step). Pins are part of every cut. Not thread-safe.
+// The cuts of one problem. Each sees each op's own ranges and each tensor's kept tile. A conversion in a cut costs the
+// bytes that it moves, counted from the boxes, beyond those of the cuts before (SoyBean section 4.2.1; Tofu section
+// 5.2: values fetched before are inputs of the next step). Pins are part of every cut. Not thread-safe.
 class Cuts {
  public:
   // The mesh has these extents, over all devices, slowest link first.
   Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, const Budget& budget = {});
 
   CutState start() const;
-  // Cuts along the mesh's next `axes` axes at once. Of choices that differ only in the order of axes of equal extents,
-  // the sorted one. This is a step of the budget. Before the last cut there is no solution to return: when it is spent,
-  // throws.
+  // Makes the cut along the mesh's next `axes` axes at once. Among choices that differ only in the order of axes of
+  // equal extents, only the sorted one is there. This is a step of the budget. Before the last cut there is no solution
+  // to return: throws when the budget is spent.
   OneCut next(const CutState& state, int axes = 1);
   CutState after(const CutState& state, const OneCut& cut, const std::vector<int>& values) const;
-  // After the last cut; paper_cost is all that the cuts moved. Sums over the parts of a batch stay partial where it is
-  // cheaper to add them up once a step.
+  // Makes the plan after the last cut; paper_cost is the bytes of all cuts. Sums over micro-batches stay partial if it
+  // is cheaper to add them up once a step.
   Plan plan(const CutState& state) const;
 
-  void poll() const;  // throws where the budget has ended
+  void poll() const;  // throws if the budget has ended
   const Watch& watch() const { return watch_; }
   const Graph& graph() const { return graph_; }
   const Mesh& mesh() const { return mesh_; }
   const Pins& pins() const { return problem_.pins; }
-  // A replaced tensor and its new value are kept alike: the old one stands for both.
+  // Returns the tensor that has the variable: a replaced tensor and its new value are kept alike, under the old one.
   TensorId keeper_of(TensorId id) const;
-  // The tiling of a tensor that an op's strategy needs or leaves it in, on one axis of the cut.
+  // Returns the tiling of a tensor that an op's strategy needs or leaves it in, on one axis of the cut.
   Tiling tiling_of(TensorId id, const Layout& layout, const Aligned::SplitAt& split) const;
 
  private:
@@ -120,8 +120,8 @@ class Cuts {
   std::shared_ptr<const Tiles> tiles(TensorId id, const CutState& state, const OneCut& cut);
   const PairCosts& pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view,
                               size_t slot, bool result, int64_t element);
-  // What an element of an op's inner steps, and of a tensor's conversion from its producer or for a reader, counts in a
-  // step: as often as they are made.
+  // The bytes in a step of an element of an op's inner steps, and of a tensor's conversion from its producer or for a
+  // reader: once for each time that they are made.
   int64_t inner_bytes(const Op& op) const;
   int64_t bytes_a_step(TensorId id, bool result) const;
   void leave_sums(Plan& plan) const;
@@ -141,7 +141,7 @@ class Cuts {
   int64_t steps_ = 0;  // of the budget, so far
   Mesh mesh_;
   std::vector<std::vector<Reader>> read_by_;
-  std::vector<std::vector<Shape>> radices_;  // by tensor, per stored axis: what a tiling may split
+  std::vector<std::vector<Shape>> radices_;  // by tensor, per stored axis: the radices that a tiling may split
   DerivationCache derivations_;
   Converter converter_;
   std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> strategies_;
@@ -152,12 +152,12 @@ class Cuts {
                       std::vector<std::vector<Tiling>>>,
            std::shared_ptr<const Tiles>>
       tiles_;
-  // Keys hold what they point to.
+  // Keys hold the objects that they point to.
   std::map<std::tuple<std::shared_ptr<const Tiles>, std::shared_ptr<const OpView>, size_t, bool, int64_t>, PairCosts>
       pair_costs_;
 };
 
-// The groups of devices that the cuts so far have made.
+// Returns the number of groups of devices that the cuts so far have made.
 int groups_of(const std::vector<int>& extents);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// SoyBean's one-cut program by breadth-first levels, and its k-cuts recursion.
+// Implements SoyBean's one-cut program by breadth-first levels, and its k-cuts recursion.
 #include "partita/search/cuts/soybean.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ struct Levels {
 };
 
 // Section 4.2.2: ops that share a tensor stand in adjacent levels. Variables go level by level: first the ops of a
-// level, then the tensors that no later level uses; the tables left between are the states tau_l of equation (5).
+// level, then the tensors that no later level uses. The tables left between are the states tau_l of equation (5).
 Levels breadth_first(const Cuts& cuts, const OneCut& cut) {
   const Graph& graph = cuts.graph();
   size_t tensors = graph.tensors.size(), n = graph.ops.size();

@@ -1,5 +1,5 @@
-// SoyBean (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor Tiling): the
-// one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
+// Declares SoyBean's search (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor
+// Tiling): the one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
 //
 // Worked example: 12 devices are cut into 3, 2 and 2, since prime factors go from the largest. If the cuts move
 // delta_3, delta_2 and delta_1 bytes within one group of devices, the plan's paper_cost is c_3 = delta_3 + 3 (delta_2 +
@@ -15,11 +15,11 @@ namespace partita {
 
 // Cuts the devices one prime factor at a time, largest first, the slowest links first. Each cut gives every tensor one
 // tiling (split on an axis, or replicated) and every op one aligned strategy, so that the conversions between them cost
-// least. The next cut sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut is what
-// it moves, counted from the boxes (the ghost area, section 4.2.1), beyond what it moved in the cuts before.
+// least. The next cut sees each op's own ranges and each tensor's kept tile. A conversion in a cut costs the bytes that
+// it moves, counted from the boxes (the ghost area, section 4.2.1), beyond those of the cuts before.
 //
 // Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels
-// of convolutions, the batch alone elsewhere) or all (every derived strategy).
+// of convolutions, the batch alone for other ops) or all (every derived strategy).
 SearchEntry soybean_search();
 
 // The first cut's problem, for tests: variables are the tensors' tilings, then the ops' strategies; costs are bytes.
@@ -29,11 +29,11 @@ struct FirstCut {
 };
 FirstCut soybean_first_cut(const Graph& graph, const Cluster& cluster, bool all_tilings);
 
-// Whether variable elimination solves its first cut with small tables, whatever its options: then it takes seconds at
-// most. Where it does not, as on many time steps of a recurrent network, the cut is searched around held variables.
+// Whether variable elimination solves its first cut with small tables under all options: then it takes seconds at most.
+// Otherwise, as with many time steps of a recurrent network, the cut is searched around held variables.
 bool soybean_is_quick(const Problem& problem, const Budget& budget);
 
-// The index names that SoyBean's section 4.5 lets an op be tiled along.
+// Returns the names of the indices along which SoyBean's section 4.5 lets an op be tiled.
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op);
 
 }  // namespace partita

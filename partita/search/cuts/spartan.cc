@@ -1,8 +1,8 @@
-// The tiling heuristic of Spartan (Huang et al., USENIX ATC 2015), as Tofu's section 7.3 compares with it.
+// `spartan`: the tiling heuristic of Spartan (Huang et al., USENIX ATC 2015), as in Tofu's comparison (section 7.3).
 //
-// The largest tensor takes the dimension to be split along, into as many parts as there are devices, that lets the ops
-// around it cost least beside what is chosen already. These ops take their strategies next. The second largest tensor
-// follows, and so on.
+// The largest tensor is split into as many shards as there are devices. It takes the dimension that lets the ops around
+// it cost least beside the choices so far. These ops take their strategies next. The second largest tensor follows, and
+// so on.
 #include <algorithm>
 #include <numeric>
 

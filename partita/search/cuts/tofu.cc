@@ -1,4 +1,4 @@
-// Tofu's dynamic program, step by step over the factors of the device count.
+// Implements Tofu's dynamic program, step by step over the factors of the device count.
 #include "partita/search/cuts/tofu.h"
 
 #include "partita/base/error.h"

@@ -1,4 +1,4 @@
-// Puts whole layers on devices.
+// Implements operator placement by whole layers.
 #include "partita/search/device_placement/layer_placement.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Pesto (Hafeez et al. 2021): the step coarsened by batches of merges, placement and order of its vertices by an
-// integer program, and of their operations as the paper does, or by longest ways.
+// `pesto` (Hafeez et al. 2021): coarsens the step by batches of merges, places and orders its vertices by an integer
+// program, and their operations as the paper does, or by longest ways.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -15,7 +15,7 @@ namespace partita {
 namespace {
 
 constexpr size_t kVertices = 200;  // section 3.3
-constexpr int kTries = 5;          // where the planner refuses what footprints allowed
+constexpr int kTries = 5;          // when the planner refuses a plan that footprints allowed
 
 struct Solved {
   Coarse coarse;
@@ -55,9 +55,9 @@ Solved solve(const Problem& problem, const PlacementProblem& fine, double second
   return solved;
 }
 
-// The schedule of the operations: vertices in the program's order and operations in the framework's (own), or the
-// placement alone, in the framework's order (section 3.3: where a vertex has hundreds of operations) or longest ways
-// first (critical).
+// The schedule of the operations: vertices in the program's order and operations in the framework's (own). Or the
+// placement alone, in the framework's order (section 3.3: if a vertex has hundreds of operations) or longest ways first
+// (critical).
 PlacedSchedule expanded(const PlacementProblem& fine, const Solved& solved, const std::string& order) {
   const PlacedSchedule& coarse = solved.program.schedule;
   const std::vector<int> device = expanded_placement(solved.coarse, coarse.device);
@@ -65,7 +65,7 @@ PlacedSchedule expanded(const PlacementProblem& fine, const Solved& solved, cons
   return first_come(fine, device, order == "critical" ? critical_ranks(fine, device) : framework_ranks(fine));
 }
 
-// Of the vertices' time: what the largest takes, and the longest path, without transfers.
+// Shares of the vertices' time: the largest vertex, and the longest path, without transfers.
 struct Shares {
   double largest = 0, path = 0;
 };
@@ -127,14 +127,13 @@ void add_notes(const Problem& problem, const Solved& solved, const PlacedSchedul
   result.counters["solver_seconds"] = program.seconds;
 }
 
-// What footprints may take of each device's memory is less by what was missing, by a hundredth of it at least and a
-// tenth at most.
+// Lowers the memory for footprints on each device by the deficit, by a hundredth of it at least and a tenth at most.
 void take_memory(PlacementProblem& problem, int64_t missing_bytes) {
   for (PlacedDevice& d : problem.devices)
     d.memory_bytes -= std::clamp(missing_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
 }
 
-// Less what the plan takes to be lowered: about as long as the step on one device took, half of what is left at most.
+// Leaves time for lowering the plan: about as long as the step on one device took, half of the time left at most.
 Watch before_the_plan(Watch watch, Watch::Clock::duration lowering) {
   if (watch.deadline) {
     const Watch::Clock::duration left = *watch.deadline - Watch::Clock::now();
@@ -166,7 +165,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     }
     if (tries == kTries) expect_fits(missing, "pesto");
     watch.poll("before a placement was found that fits");
-    // Footprints are what all of a device's operations keep together; the planner knows what is there when.
+    // Footprints sum all bytes of a device's operations; the planner knows their lifetimes.
     take_memory(fine, missing);
     if (problem.tell)
       problem.tell(fmt::format("pesto: {} bytes are missing; again with {} bytes a device", missing,

@@ -1,4 +1,4 @@
-// A plan as a placement of the problem's operations, and what it takes with one of them elsewhere.
+// Evaluates a plan as a placement of the problem's operations, and with one of them on another device.
 #include "partita/search/device_placement/placed_explain.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace partita {
 
 namespace {
 
-// What the plan has on a host is a cpu op: pins said so.
+// Makes the ops that the plan has on a host cpu ops: pins said so.
 Graph with_types_of(Graph graph, const Cluster& cluster, const Plan& plan) {
   for (size_t i = 0; i < graph.ops.size(); ++i)
     if (plan.ops[i].mesh.devices[0].value >= cluster.compute_count) graph.ops[i].device_type = DeviceType::kCpu;

@@ -1,4 +1,4 @@
-// What else could be done with a plan that places operations whole.
+// Lists the alternatives to a plan that places operations whole, for `explain`: each op on each other device.
 //
 // Example: a (2 ns), b (2 ns) and c (1 ns), which reads both, 5 ns away from each other; all on gpu0: 5 ns. With b on
 // gpu1 c would begin at 7: 3 ns more.
@@ -12,21 +12,22 @@ namespace partita {
 
 struct PlacedAlternative {
   DeviceId device;
-  // By how much the step would be longer in the problem's measure (placed_graph.h), by lists in the plan's order.
+  // The increase of the step in the problem's measure (placed_graph.h), by lists in the plan's order (ns).
   int64_t change_ns = 0;
-  int64_t missing_bytes = 0;  // on the device that would lack most
+  int64_t missing_bytes = 0;  // on the device that would have the largest deficit
 };
 
 class PlacedExplainer {
  public:
-  // None where the step is not such a problem (several hosts, a batch in parts), or something runs where it cannot.
+  // None if the step is not such a problem (several hosts, micro-batches), or an operation runs where it cannot.
   static std::optional<PlacedExplainer> of(const Graph& graph, const Cluster& cluster, const Plan& plan);
 
-  // No schedule of whole operations takes less, whatever it keeps together (partita/device_placement/bounds.h).
+  // Returns lower bounds on any schedule of whole operations, whatever it keeps together
+  // (partita/device_placement/bounds.h).
   PlacementBounds bounds() const { return bounds_of_plans(placed_); }
-  // The graph's operations that stay where this one is, itself among them.
+  // Returns the graph's operations that stay on the device of this one, itself among them.
   std::vector<OpId> together(OpId op) const;
-  // Every other device on which it can run, with all that stays with it.
+  // Returns every other device on which it can run, with all that stays with it.
   std::vector<PlacedAlternative> alternatives(OpId op) const;
 
  private:

@@ -1,4 +1,4 @@
-// From a training step to a placement problem, and back to a plan.
+// Converts a training step to a placement problem, and a schedule to a plan.
 #include "partita/search/device_placement/placed_graph.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 constexpr double kNsPerUs = 1e3;
 constexpr const char* kWhere = "while the step was measured on one device";
 
-// What each operation, load and output takes on a device.
+// The times of each operation, load and output on a device.
 struct Durations {
   std::vector<int64_t> ops, loads, outputs;  // by OpId; by place in the graph's inputs and outputs
   int64_t peak_bytes = 0;
@@ -72,7 +72,7 @@ class Maker {
 
   PlacedGraph make() {
     const Durations& took = took_.at(0);
-    // A CPU device is its own host: it loads what it reads.
+    // A CPU device is its own host: it loads its own inputs.
     const bool hosts = cluster_.devices[0].host != DeviceId(0);
     for (size_t i = 0; hosts && i < graph_.inputs.size(); ++i) {
       const Tensor& input = graph_.tensor(graph_.inputs[i]);
@@ -118,7 +118,7 @@ class Maker {
     way.others.pop_back();
     return way;
   }
-  // Of a cpu op: any host, or CPU device, at the first host's time.
+  // The times of a cpu op: on any host, or CPU device, the first host's time.
   std::vector<int64_t> on_hosts(int64_t ns) const {
     std::vector<int64_t> by_device(cluster_.devices.size(), -1);
     for (size_t d = 0; d < by_device.size(); ++d)
@@ -127,7 +127,7 @@ class Maker {
   }
   std::vector<int64_t> on_host(int64_t ns) const {
     std::vector<int64_t> by_device(cluster_.devices.size(), -1);
-    // Those of the first device's host; a step's inputs are loaded once.
+    // The times on the first device's host; a step's inputs are loaded once.
     by_device[cluster_.devices[0].host.index()] = std::max<int64_t>(1, ns);
     return by_device;
   }
@@ -142,7 +142,7 @@ class Maker {
     placed_.op.push_back(of);
     return static_cast<int>(placed_.problem.ops.size()) - 1;
   }
-  // What makes a tensor, and the values that are parts of it.
+  // A tensor's producer, and the values that are parts of it.
   struct Source {
     int producer = -1;  // none: a constant
     int result = -1;
@@ -193,11 +193,11 @@ class Maker {
                               update.valid() ? group_[update.index()] : -1,
                               {}});
       source(TensorId(t)).producer = placed_.start[t];
-      source(TensorId(t)).result = add_result(0, placed_.start[t]);  // it stays; what crosses does not
+      source(TensorId(t)).result = add_result(0, placed_.start[t]);  // it stays; a transferred copy does not
     }
   }
-  // Of a gradient that is kept, beside the parameter that it updates. That it takes room from the step's start on is an
-  // upper bound.
+  // The bytes of a gradient that is kept, beside the parameter that it updates. That they count from the step's start
+  // is an upper bound.
   int64_t kept_gradient_bytes(OpId update, TensorId updated) const {
     const Op& op = graph_.op(update);
     const bool is_parameter = op.results[0] == updated;
@@ -220,7 +220,7 @@ class Maker {
       source(r).producer = number;
       const bool replaces = result.replaces.valid();
       if (replaces) come_after_readers(number, source(result.replaces));
-      // Bytes where the old value was, and those of kept gradients, are counted with parameters.
+      // Bytes in the old value's buffer, and those of kept gradients, are counted with parameters.
       source(r).result = add_result(replaces || kept_[r.index()] ? 0 : result.bytes(), number);
     }
   }
@@ -243,7 +243,7 @@ class Maker {
     for (size_t d = 0; d < ns.size(); ++d)
       if (DeviceId(d) != pinned->second.mesh.devices[0]) ns[d] = -1;
   }
-  // Of the group's pins the first and one on another device; and what keeps them together.
+  // Names the group's first pin and one on another device; and the reason that keeps them together.
   [[noreturn]] void refuse_pins(int group) const {
     const auto on = [&](DeviceId at) { return fmt::format("on device {}, '{}'", at.value, cluster_.device(at).name); };
     std::string first, other;
@@ -266,7 +266,7 @@ class Maker {
     fail_pin("{}, and {}, but what is of {} runs on one device; pin both on one, or one alone", first, other,
              fmt::join(why, ", "));
   }
-  // A pin of one is one of its group.
+  // A pin of one operation pins its group.
   void keep_groups_together() {
     std::map<int, std::vector<char>> runs;
     for (const PlacedOp& op : placed_.problem.ops) {
@@ -290,8 +290,8 @@ class Maker {
   std::map<int, Durations> took_;  // by the first device of a type
   std::vector<int> type_;          // by compute device: that first one
   std::vector<Source> sources_;    // by TensorId
-  const std::vector<char> kept_;   // by TensorId: a gradient that is kept to the last update
-  std::vector<TensorId> next_;     // by TensorId: what replaces it
+  const std::vector<char> kept_;   // by TensorId: whether it is a gradient that is kept to the last update
+  std::vector<TensorId> next_;     // by TensorId: its replacement
   DerivationCache derivations_;
   PlacedGraph placed_;
 };
@@ -323,7 +323,7 @@ void keep_starts(const Graph& graph, const PlacedGraph& placed, const PlacedSche
   }
 }
 
-// Of the operations on the device that read the value the first; none of an input, which is for all, and of an output.
+// The first operation on the device that reads the value. None for an input, which serves all, and for an output.
 OpId first_reader(const Graph& graph, const PlacedGraph& placed, const PlacedSchedule& schedule,
                   const PlacedTransfer& transfer) {
   const PlacedValue& value = placed.problem.values[static_cast<size_t>(transfer.value)];
@@ -342,7 +342,7 @@ OpId first_reader(const Graph& graph, const PlacedGraph& placed, const PlacedSch
 
 namespace {
 
-// A compute device that another host feeds than the first one; none: one host feeds all.
+// A compute device with another host than the first one's; none: one host feeds all.
 DeviceId with_another_host(const Cluster& cluster) {
   const DeviceId first(0), host = cluster.device(first).host;
   for (int d = 1; d < cluster.compute_count; ++d)
@@ -423,7 +423,7 @@ PlacementProblem with_footprints(const PlacedGraph& placed) {
   return p;
 }
 
-// Inputs that no operation reads, which the problem has not: a step brings them to where the plan keeps them.
+// Adds inputs that no operation reads, which the problem lacks: a step brings them to the plan's placement.
 void add_unread_inputs(const Problem& problem, Plan& plan) {
   const auto read_by = readers(problem.graph);
   for (const TensorId id : problem.graph.inputs) {

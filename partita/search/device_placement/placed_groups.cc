@@ -1,4 +1,4 @@
-// Joins updates along the tensors that they hand on.
+// Groups operations by joining updates along the tensors that they hand on.
 #include "partita/search/device_placement/placed_groups.h"
 
 #include <algorithm>
@@ -33,8 +33,9 @@ class Joined {
   }
 
  private:
-  std::vector<int> first_;     // by operation: one before it that it is joined with, or itself
-  std::vector<char> grouped_;  // by operation that is its own first: something of it is replaced, or named
+  std::vector<int> first_;     // by operation: an earlier one that it is joined with, or itself
+  std::vector<char> grouped_;  // by operation that is its own first: whether a tensor of it is replaced, or it has a
+                               // colocation name
 };
 
 }  // namespace
@@ -58,7 +59,7 @@ std::vector<int> placed_groups(const Graph& graph) {
       if (is_update(replaces) && (is_parameter || !is_one_number(t))) joined.join(OpId(i), replaces);
     }
   }
-  // What is made of numbers for one group alone, as a power of the count of steps.
+  // A number made for one group alone, such as a power of the count of steps.
   std::vector<std::set<int>> read_by(graph.tensors.size());  // operations
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];

@@ -1,6 +1,6 @@
-// Which operations of a step stay on one device (Pesto, section 3.2: colocation).
+// Groups the operations of a step that stay on one device (Pesto, section 3.2: colocation).
 //
-// A parameter, its states and all operations of its update are one group, and what has the same colocation name
+// A parameter, its states and all operations of its update are one group, and so are operations of one colocation name
 // (Op::colocation). Numbers that several operations read, such as the count of steps or the norm of all gradients, join
 // nothing.
 //
@@ -13,7 +13,7 @@
 
 namespace partita {
 
-// By OpId: the number of its group's first operation; -1: it is of none.
+// Returns by OpId the number of its group's first operation; -1: it is in none.
 std::vector<int> placed_groups(const Graph& graph);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Where a plan runs what a problem has, and in which order.
+// Finds the device and place in order of each of a problem's operations in a plan.
 #include "partita/search/device_placement/placed_plan.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ bool places_whole_ops(const Plan& plan) {
 
 namespace {
 
-// Operations of a plan run where its meshes say; what stands for parameters is where these are kept; what is left
-// (loads, outputs) is on the one device that it can be on.
+// Operations run where the plan's meshes say, and starts of parameters where these are kept. The others (loads,
+// outputs) are on the one device that they can be on.
 std::vector<int> devices_of(const PlacedGraph& placed, const Plan& plan) {
   const PlacementProblem& p = placed.problem;
   std::vector<int> device(p.ops.size(), -1);

@@ -1,5 +1,5 @@
-// Our search for placements and schedules of whole operations: from every rule's placement, through coarser problems to
-// the step itself.
+// `placement`: our search for placements and schedules of whole operations, from every rule's placement, through
+// coarser problems to the step itself.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -23,20 +23,20 @@ namespace partita {
 
 namespace {
 
-constexpr int kTries = 10;              // with less memory, where the planner's registers need more than the schedule
+constexpr int kTries = 10;              // with less memory, if the planner's registers need more than the schedule
 constexpr size_t kLowered = 12;         // of the schedules that passes found, the last ones
-constexpr size_t kFew = 2000;           // operations, of which all rules' plans are lowered and simulated
-constexpr size_t kFavoured = 1000;      // operations whose favourite children are looked for: parts of a second
+constexpr size_t kFew = 2000;           // operations, up to which all rules' plans are lowered and simulated
+constexpr size_t kFavoured = 1000;      // operations, up to which favourite children are looked for: parts of a second
 constexpr double kProgramSeconds = 60;  // of their linear program, which none so small takes
-constexpr double kWaits = 1.02;         // a lowered step that is so much longer than a schedule waits for something
+constexpr double kWaits = 1.02;         // a lowered step so many times a schedule waits for memory or transfers
 constexpr double kFarBehind = 1.25;     // times the best rule's step: passes are not begun from such a rule
 
 struct Rules {
-  std::vector<PlacedSchedule> own;     // each as its own search has it
+  std::vector<PlacedSchedule> own;     // each rule's schedule, as its own search has it
   std::vector<PlacedSchedule> starts;  // of each placement, the shortest first
 };
 
-// m-SCT where the linear program is small and its solver is there.
+// Offers m-SCT if the linear program is small and its solver is there.
 void offer_favourites(const PlacementProblem& footprints, const Watch& watch, BestSchedule& best, Rules& rules,
                       std::vector<std::string>& notes) {
   if (footprints.ops.size() > kFavoured) return;
@@ -52,7 +52,7 @@ void offer_favourites(const PlacementProblem& footprints, const Watch& watch, Be
   }
 }
 
-// The plan of --from is a start, where it keeps the pins.
+// Offers the plan of --from as a start, if it keeps the pins.
 void offer_plan(const Problem& problem, const PlacedGraph& placed, BestSchedule& best, Rules& rules,
                 std::vector<std::string>& notes) {
   if (!problem.from) return;
@@ -113,19 +113,19 @@ Rules offer_rules(const Problem& problem, const PlacedGraph& placed, const Watch
 
 struct Tried {
   SearchResult result;
-  PlanEvaluation evaluation;  // in time
+  PlanEvaluation evaluation;  // by time
   bool fits() const { return evaluation.fits(); }
   int64_t missing_bytes() const { return evaluation.missing_bytes(); }
-  int64_t step_ns() const { return evaluation.cost(); }  // if it fits; else a guess
-  // For something that a schedule of such a step does not wait for.
+  int64_t step_ns() const { return evaluation.cost(); }  // if it fits; otherwise a guess
+  // Whether such a step waits for a cause that the schedule does not have.
   bool waits(int64_t schedule_ns) const {
     return static_cast<double>(step_ns()) > kWaits * static_cast<double>(schedule_ns);
   }
   bool operator<(const Tried& b) const { return is_better(evaluation, b.evaluation); }
 };
 
-// Of these schedules, in their own order (kept) or in others (placements.h), the plan whose lowered step is the
-// shortest, of those that fit if any does.
+// Returns the plan whose lowered step is the shortest, among those that fit if any does, of these schedules in their
+// own order (kept) or in others (placements.h).
 Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vector<PlacedSchedule>& schedules,
                const std::vector<std::string>& orders, const Watch& watch) {
   std::optional<Tried> best;
@@ -148,7 +148,7 @@ std::string note_of(const Coarsest& coarsest) {
       r.proved() ? "its shortest" : "none below " + ms(r.bound_ns));
 }
 
-// What passes over a step found.
+// The result of passes over a step.
 struct Found {
   std::vector<PlacedSchedule> schedules;  // the last first: of the step itself, of coarser problems, of the best start
   std::vector<std::string> notes;
@@ -179,14 +179,14 @@ Found searched(const PlacementProblem& p, const PassOptions& options, const Budg
   return found;
 }
 
-// Where operations are placed whole each parameter is on one device: infeasible where that cannot be.
+// With operations placed whole each parameter is on one device: infeasible if that cannot be.
 void expect_room_for_what_stays(const PlacementProblem& p) {
   int64_t stays = 0, room = 0;
-  std::vector<char> holds(p.devices.size(), false);  // something that stays
+  std::vector<char> holds(p.devices.size(), false);  // bytes that stay
   for (const PlacementUnit& unit : placement_units(p)) {
     if (unit.bytes == 0) continue;
     const PlacedOp& first = p.ops[static_cast<size_t>(unit.ops[0])];
-    int64_t most = 0;  // that a device has on which it may be
+    int64_t most = 0;  // of a device that may hold it
     for (size_t d = 0; d < p.devices.size(); ++d)
       if (first.ns[d] > 0) most = std::max(most, p.devices[d].memory_bytes);
     if (unit.devices.empty())
@@ -205,17 +205,18 @@ void expect_room_for_what_stays(const PlacementProblem& p) {
                             stays, stays - room));
 }
 
-// The planner leaves room between registers that the problem has not, of one schedule more than of another. Where its
-// step waits for memory, or does not fit, other schedules are made, some times: of the one so far that is nearest to
-// fitting, with as much less memory as that lacks, more each time, by twice as many changes where nothing was found.
+// The planner leaves gaps between registers that the problem has not, for one schedule more than for another. If a step
+// waits for memory, or does not fit, other schedules are made, some times. They start from the one so far that is
+// nearest to fitting, with as much less memory as its deficit, more each time, and by twice as many moves if nothing
+// was found.
 Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, PlacedSchedule nearest,
               Tried tried, const Budget& budget, Rng& rng, const Watch& watch) {
-  constexpr int64_t kLeast = 512, kMost = 64, kPartOfChanges = 6;  // parts of the memory, of the changes
+  constexpr int64_t kLeast = 512, kMost = 64, kPartOfChanges = 6;  // parts of the memory, of the moves
   constexpr int kMostIdle = 3;
   const int64_t most = most_changes(p.ops.size());
   const int64_t changes = (budget.steps ? std::min(most, *budget.steps / kTries) : most) / kPartOfChanges;
   const PlacementProblem whole = p;
-  int idle = 0;  // tries in a row that changed nothing
+  int idle = 0;  // tries in a row without a change
   int64_t aim_ns = nearest.end, less = 0;
   const auto will_do = [&] { return tried.fits() && (!tried.waits(aim_ns) || !fills_memory(whole, nearest)); };
   if (will_do()) return tried;
@@ -241,7 +242,7 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   return tried;
 }
 
-// The plan of --from itself, where it fits and keeps the pins.
+// The plan of --from itself, if it fits and keeps the pins.
 std::optional<Tried> plan_begun_with(const Problem& problem) {
   if (!problem.from || !keeps(problem.pins, *problem.from)) return std::nullopt;
   Tried tried;
@@ -254,8 +255,8 @@ std::optional<Tried> plan_begun_with(const Problem& problem) {
   return tried;
 }
 
-// A limit less what plans take to be lowered and simulated: each about as long as the step on one device took, a
-// quarter of what is left at most.
+// Leaves time for lowering and simulating plans: for each about as long as the step on one device took, a quarter of
+// the time left at most.
 Watch before_plans(Watch watch, Watch::Clock::duration lowering, bool is_small) {
   constexpr int kPlans = 8, kPlansOfSmall = 60;
   if (!watch.deadline) return watch;
@@ -265,9 +266,9 @@ Watch before_plans(Watch watch, Watch::Clock::duration lowering, bool is_small) 
   return watch;
 }
 
-// Rounds of passes and plans of what they found. The first is with all memory. With a limit of time passes go on behind
-// it. Where plans need more than their schedules, so that none fits or the best waits for memory, a round is made with
-// a part of the memory less; within a limit of time more of them, with more less in turn.
+// Rounds of passes and plans of their schedules. The first is with all memory. With a limit of time passes go on behind
+// it. If plans need more than their schedules, so that none fits or the best waits for memory, a round is made with a
+// part of the memory less. Within a limit of time more rounds follow, with more less in turn.
 class Rounds {
  public:
   Rounds(const Problem& problem, const PlacedGraph& placed, const Budget& budget, Rng& rng, const Watch& watch,
@@ -321,7 +322,7 @@ class Rounds {
     return round(p, best, false);
   }
 
-  // `goes_on`: only further passes, and none where these bring nothing.
+  // `goes_on`: only further passes; returns none if these bring nothing.
   std::optional<Tried> round(const PlacementProblem& p, BestSchedule& best, bool goes_on) {
     PassOptions options{.starts = rules_.starts,
                         .enough_ns = enough_ns_,
@@ -338,7 +339,7 @@ class Rounds {
     if (problem_.tell) problem_.tell("placement: lowers and simulates the best schedules");
     const PlacedSchedule& first = found.schedules[0];
     Tried tried = shortest(problem_, placed_, {first}, {"own", "framework"}, watch_);
-    // Where the lowered step is not the schedule's, that of others may be shorter, or fit.
+    // If the lowered step is not the schedule's, that of others may be shorter, or fit.
     if ((tried.waits(first.end) || !tried.fits() || is_small()) && !watch_.ended()) {
       const auto orders =
           is_small() ? std::vector<std::string>{"own", "critical", "framework"} : std::vector<std::string>{"own"};
@@ -354,18 +355,18 @@ class Rounds {
     return tried;
   }
 
-  static constexpr int kGoingOn = 4;  // passes, one of which at least is afresh where they bring little
+  static constexpr int kGoingOn = 4;  // passes, at least one of them afresh if they bring little
 
   const Problem& problem_;
   const PlacedGraph& placed_;
   const Budget& budget_;
   Rng& rng_;
   const Watch& watch_;
-  const Watch::Clock::duration lowering_;  // of a plan, about
+  const Watch::Clock::duration lowering_;  // estimate for a plan
   const int64_t enough_ns_;
   BestSchedule best_;
   Rules rules_;
-  std::optional<Tried> of_rules_;  // the shortest of their plans, once it was asked for
+  std::optional<Tried> of_rules_;  // the shortest of their plans, once it was requested
   size_t starts_ = 0;              // rounds so far
   bool enough_ = false;
 };
@@ -387,8 +388,7 @@ SearchResult placed_by_rounds(const Problem& problem, const Budget& budget, Rng&
   return std::move(tried.result);
 }
 
-// Bad input where the plan of --from is not one of whole operations. Where the time ends before anything is found, it
-// is kept.
+// Bad input if the plan of --from is not one of whole operations. If time ends before anything is found, it is kept.
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   if (problem.from && !runs_ops_whole(*problem.from))
     fail(

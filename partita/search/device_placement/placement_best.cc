@@ -1,4 +1,4 @@
-// Rates schedules by length and by the memory that they lack.
+// Rates schedules by length and by memory deficit.
 #include "partita/search/device_placement/placement_best.h"
 
 #include <utility>

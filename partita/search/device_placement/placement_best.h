@@ -1,4 +1,4 @@
-// The best schedule of a step that a search for placements has found so far.
+// Keeps the best schedule of a step that a search for placements has found so far.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,25 +9,26 @@
 
 namespace partita {
 
-// The shortest that fits, or the one that lacks the least memory; and whose it is.
+// The shortest schedule that fits, or the one with the smallest memory deficit; and its origin.
 class BestSchedule {
  public:
   explicit BestSchedule(const PlacementProblem& problem) : p_(problem), memory_(problem) {}
 
-  // Of a placement: in the framework's way by the longest way to the end and in its own order, by lists of both, and in
-  // an order that is given (none: empty); and the shortest of these justified (justify.h), which comes back.
+  // Offers the schedules of a placement: in the framework's way by the longest way to the end and in its own order, by
+  // lists of both, and in a given order (none: empty). Returns the shortest of these justified (justify.h), which is
+  // offered too.
   PlacedSchedule offer(const std::vector<int>& device, const std::vector<int>& order, const std::string& whose);
-  // Whether it fits.
+  // Offers a schedule. Returns whether it fits.
   bool take(const PlacedSchedule& schedule, const std::string& whose);
-  // Of another problem with the same operations, which may have less memory.
+  // Offers the best of another problem with the same operations, which may have less memory.
   void take(const BestSchedule& other);
 
   bool fits() const { return best_->over == 0; }
-  // Whether it is the better one by more than a share of the step, or lacks less memory.
+  // Whether it is better by more than a share of the step, or has a smaller deficit.
   bool better_than(const BestSchedule& other, double by_share) const;
   const PlacedSchedule& schedule() const { return best_->schedule; }
   const std::string& whose() const { return best_->whose; }
-  // That what follows begins with: it may lack memory where it is shorter.
+  // The start of later stages: it may have a memory deficit if it is shorter.
   const PlacedSchedule& start() const { return start_->schedule; }
 
  private:

@@ -1,4 +1,4 @@
-// Coarsens, improves and expands, pass by pass.
+// Coarsens, improves and expands schedules, pass by pass.
 #include "partita/search/device_placement/placement_passes.h"
 
 #include <fmt/format.h>
@@ -20,19 +20,19 @@ namespace {
 constexpr int kTargets[] = {4000, 1000, 200, 50};  // vertices of the levels
 constexpr int kNear = 8;                           // levels of a pass along the best: at least such a part of the step
 constexpr int kFinest = 30'000;                    // operations whose schedules are improved themselves
-constexpr size_t kBranched = 64;      // vertices, of which the shortest schedule is looked for by branch and bound
+constexpr size_t kBranched = 64;      // vertices, up to which branch and bound looks for the shortest schedule
 constexpr int64_t kNodes = 50;        // that it takes at most
 constexpr double kBranchShare = 0.2;  // of the time that is left
-constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: changes, and operations they decode
-constexpr int64_t kFewChanges = 100;                                // that are left: no further pass
-// Of the changes of the first pass: along the best on levels and on the step, and afresh.
+constexpr int64_t kMostChanges = 20'000, kOperations = 60'000'000;  // on a level: moves, and operations they decode
+constexpr int64_t kFewChanges = 100;                                // left: no further pass
+// Shares of the moves of the first pass: along the best on levels and on the step, and afresh.
 constexpr double kAlongLevels = 0.1, kAlongStep = 0.5, kAfresh = 0.5;
 constexpr int kPerWindow = 16;                       // operations, in the mean, of a window of the best schedule
-constexpr double kLittle = 0.001;                    // of the step: what a pass brings
-constexpr double kBehind = 0.01, kFarBehind = 0.05;  // of the step: what one afresh may be behind; with less memory
+constexpr double kLittle = 0.001;                    // of the step: the least gain of a pass
+constexpr double kBehind = 0.01, kFarBehind = 0.05;  // of the step: how far one afresh may be behind; with less memory
 constexpr int64_t kLess[] = {16, 8};                 // passes afresh have such a part of the memory less
 
-// A vertex goes where most of its time is in the step's placement; groups are whole vertices' or go as their first.
+// Puts a vertex where most of its time is in the step's placement; groups are whole vertices' or go as their first.
 std::vector<int> projected(const PlacementProblem& fine, const Coarse& coarse, const std::vector<int>& device) {
   const PlacementProblem& p = coarse.problem;
   const size_t n = p.devices.size();
@@ -53,7 +53,7 @@ std::vector<int> projected(const PlacementProblem& fine, const Coarse& coarse, c
   return at;
 }
 
-// Vertices in a topological order: of those that are ready, the one whose operations start first in the mean.
+// Orders vertices topologically: among ready ones, the one whose operations start first in the mean goes first.
 std::vector<int> projected_order(const Coarse& coarse, const PlacedSchedule& schedule) {
   const PlacementProblem& p = coarse.problem;
   std::vector<double> mean(p.ops.size(), 0), count(p.ops.size(), 0);
@@ -80,7 +80,7 @@ std::vector<int> projected_order(const Coarse& coarse, const PlacedSchedule& sch
   return order;
 }
 
-// Vertices hold what they read and make all the while, operations do not: so devices have the more memory, the more the
+// Vertices hold their inputs and results all the while, operations do not. So devices get as much more memory as the
 // vertices of a schedule need than its operations.
 PlacementProblem with_room(const Coarse& level, const PlacementProblem& fine, const PlacedSchedule& coarse,
                            const PlacedSchedule& best) {
@@ -102,7 +102,7 @@ class Passes {
     report_.first_ns = best.schedule().end;
     if (!options_.goes_on) first(p, best);
     bool afresh = fills_memory(p, best.schedule()) || !best.fits();
-    int without = 0;  // passes in a row that brought nothing
+    int without = 0;  // passes in a row without a gain
     for (int k = 0; goes_on(k, without, best); ++k) {
       const BestSchedule before = best;
       ++report_.passes;
@@ -160,7 +160,8 @@ class Passes {
       if (target >= least) targets.push_back(target);
     return coarsen_levels(p, targets, coarsening);
   }
-  // By operation: in which part of the schedule it starts. The parts are equally long, and the first begins by chance.
+  // By operation: the part of the schedule in which it starts. The parts are equally long, and the first begins at
+  // random.
   std::vector<int> windows(const PlacementProblem& p, const PlacedSchedule& schedule) {
     const int64_t count = 1 + static_cast<int64_t>(p.ops.size()) / kPerWindow, length = 1 + schedule.end / count;
     const int64_t before = rng_.between(0, length - 1);
@@ -169,7 +170,7 @@ class Passes {
     return window;
   }
 
-  // Of so many stages that are still to come, this one with it.
+  // The moves of this stage, the first of so many that are still to come.
   int64_t changes_on(const PlacementProblem& p, double share, int64_t stages) {
     auto changes = static_cast<int64_t>(share * static_cast<double>(most_changes(p.ops.size())));
     if (!left_) return changes;
@@ -184,9 +185,9 @@ class Passes {
                                 best.fits() ? "" : " and does not fit"));
   }
 
-  // From the coarsest level to the finest, each beginning where the one before ended, or at the projection of the best
-  // schedule of the step, whichever is better there. Of a coarsest level that is small the shortest schedule is looked
-  // for in the first pass.
+  // Improves from the coarsest level to the finest. Each level begins at the end of the one before, or at the
+  // projection of the best schedule of the step, whichever is better there. If the coarsest level is small, the first
+  // pass looks for its shortest schedule.
   void improve_levels(const PlacementProblem& fine, const std::vector<Coarse>& levels, double share,
                       BestSchedule& best) {
     std::optional<PlacedSchedule> before;  // of the level before
@@ -209,7 +210,7 @@ class Passes {
       if (report_.passes == 1) report_.found.push_back(best.schedule());
     }
   }
-  // By vertex of the finer level: what the coarser one it is inside has.
+  // By vertex of the finer level: the device of the coarser one around it.
   static std::vector<int> of_inside(const Coarse& coarser, const std::vector<int>& device) {
     std::vector<int> of;
     for (int v : coarser.inside) of.push_back(device[static_cast<size_t>(v)]);
@@ -233,7 +234,7 @@ class Passes {
   const PassOptions& options_;
   Rng& rng_;
   const Watch& watch_;
-  std::optional<int64_t> left_;  // changes
+  std::optional<int64_t> left_;  // moves
   size_t afresh_;                // the next start
   PassReport report_ = {.passes = 1};
 };

@@ -1,4 +1,4 @@
-// Passes make schedules shorter, within what they are given.
+// Tests that passes shorten schedules within their limits.
 #include "partita/search/device_placement/placement_passes.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(PlacementPasses, MoreAreNeverWorseAndTheSameSeedIsTheSame) {
   EXPECT_GT(shorter, 0);
 }
 
-// Without a limit two in a row that bring nothing end them; with one they are repeated until it is used up.
+// Without a limit two passes in a row without a gain end them; with one they are repeated until it is used up.
 TEST(PlacementPasses, UseATimeLimitAndKeepIt) {
   constexpr uint64_t kSeed = 45;
   SCOPED_TRACE(kSeed);
@@ -91,7 +91,7 @@ TEST(PlacementPasses, UseChangesAndNoMore) {
   EXPECT_GT(many, few);
 }
 
-// A schedule that will do, and a watch that has been stopped, leave what there is.
+// A schedule that is enough, and a stopped watch, leave the best as it is.
 TEST(PlacementPasses, EndEarly) {
   constexpr uint64_t kSeed = 47;
   SCOPED_TRACE(kSeed);
@@ -108,7 +108,7 @@ TEST(PlacementPasses, EndEarly) {
   EXPECT_EQ(stopped.schedule.end, start.schedule().end);
 }
 
-// Where memory binds, some of what is found leaves a sixteenth of it free.
+// If memory binds, some of the schedules found leave a sixteenth of it free.
 TEST(PlacementPasses, SomeHaveLessMemory) {
   constexpr uint64_t kSeed = 48;
   SCOPED_TRACE(kSeed);

@@ -1,5 +1,5 @@
-// What Pesto compares with: operations placed whole by experts' rules and by Baechi's, judged with their order or the
-// framework's.
+// Implements the searches of Pesto's comparison: operations placed whole by experts' rules and by Baechi's, evaluated
+// in their order or the framework's.
 #include "partita/search/device_placement/placements.h"
 
 #include <algorithm>
@@ -115,8 +115,8 @@ std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by
 
 namespace {
 
-// Cells one after another: the first with what comes before it, the last with what comes behind. Those of an encoder
-// and of a decoder that are equally deep are together.
+// Puts cells one after another: the first with all before it, the last with all behind. Cells of an encoder and of a
+// decoder that are equally deep are together.
 std::vector<int> devices_by_cell(const Graph& graph, int devices) {
   const std::vector<SoapUnit> units = soap_units(graph);
   const std::vector<int> depth = depths_of(graph, units);
@@ -136,7 +136,7 @@ std::vector<int> devices_by_cell(const Graph& graph, int devices) {
   return device;
 }
 
-// Layers in the order of the forward pass: runs of about the same work. Repeated layers are not cut.
+// Puts layers in the order of the forward pass: runs of about the same work. Repeated layers are not cut.
 std::vector<int> devices_by_layer(const Graph& graph, int devices) {
   std::vector<int> device = stretches_of(graph, 1).of_op;
   std::vector<double> flops(device.empty() ? 0 : static_cast<size_t>(*std::ranges::max_element(device)) + 1, 0);
@@ -148,14 +148,14 @@ std::vector<int> devices_by_layer(const Graph& graph, int devices) {
   return device;
 }
 
-// A running statistic, for example.
+// Whether it updates a tensor: a running statistic, for example.
 bool replaces_something(const Graph& graph, const Op& op) {
   return std::any_of(op.results.begin(), op.results.end(),
                      [&](TensorId r) { return graph.tensor(r).replaces.valid(); });
 }
 
-// By forward operation the last of its branch, -1 elsewhere: operations whose results are all read in one branch are of
-// it, up to where branches are concatenated.
+// By forward operation the last of its branch, -1 for others. Operations whose results are all read in one branch
+// belong to it, up to the concatenation of branches.
 std::vector<int> branches(const Graph& graph) {
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   std::vector<int> root(graph.ops.size(), -1);
@@ -173,7 +173,7 @@ std::vector<int> branches(const Graph& graph) {
   return root;
 }
 
-// Each branch goes to the device with the least work so far.
+// Puts each branch on the device with the least work so far.
 std::vector<int> devices_by_branch(const Graph& graph, int devices) {
   const std::vector<int> root = branches(graph);
   std::vector<double> work(graph.ops.size(), 0);
@@ -269,8 +269,8 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   return result;
 }
 
-// Operations of which the linear program is solved as they are; more are merged to so many vertices, as the paper fuses
-// operations before. And for how long at most.
+// Operations up to which the linear program is solved as they are, and its time limit. More are merged to so many
+// vertices, as the paper fuses operations before.
 constexpr int kLargestProgram = 2000;
 constexpr double kProgramSeconds = 60;
 

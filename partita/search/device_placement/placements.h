@@ -1,4 +1,5 @@
-// Placements of whole operations by rules, which searches for placements begin with, and the results of such searches.
+// Places whole operations by rules, as initial plans of searches for placements, and makes the results of such
+// searches.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,39 +9,40 @@
 
 namespace partita {
 
-// Experts' placement (Pesto, section 5.2), by OpId: layers one after another. Cells are in equal runs by depth, the
-// first with what comes before it, the last with what comes behind. Without cells whole layers (stretches_of()) are in
-// runs of about the same work; where branches with weights are concatenated, each branch is on the device with the
-// least work so far.
+// Returns the experts' placement (Pesto, section 5.2), by OpId: layers one after another. Cells are in equal runs by
+// depth, the first with all before it, the last with all behind. Without cells whole layers (stretches_of()) are in
+// runs of about the same work. If branches with weights are concatenated, each branch is on the device with the least
+// work so far.
 std::vector<int> expert_devices(const Graph& graph, int devices);
 
-// By operation of the problem: groups follow their update; what runs on hosts alone stays there.
+// Returns the device by operation of the problem: groups follow their update; operations for hosts alone stay there.
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op);
 
 PlacementProblem with_ample_memory(PlacementProblem problem);
-// Each device has so many parts of `of` less.
+// Returns the problem with so many parts of `of` less memory on each device.
 PlacementProblem with_less_memory(PlacementProblem problem, int64_t parts, int64_t of);
 
 std::string ms(int64_t ns);  // time_text(): "3.68 ms", "57.5 us"
 
-// The framework's order, by operation of the problem.
+// Returns the framework's order, by operation of the problem.
 std::vector<int> framework_ranks(const PlacementProblem& problem);
 
-// The plan of a placement, in the order that `order` names: framework, critical, or own (the schedule's), whether it
-// fits or not.
+// Returns the plan of a placement, whether it fits or not, in the order that `order` names: framework, critical, or own
+// (the schedule's).
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
 
-// Whether a kernel's time depends on what ran before it (a profile with cold times): then bounds of the problem, whose
-// times are those of the step on one device, are no bounds of every lowered step.
+// Whether a kernel's time depends on the one before it (a profile with cold times). Then bounds of the problem, whose
+// times are those of the step on one device, do not hold for every lowered step.
 bool has_cold_times(const Cluster& cluster);
-// Says what no schedule of whole operations takes less than, and in a note why.
+// Adds the lower bound on schedules of whole operations, and a note with the reason.
 void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResult& result);
 
-// What the result's plan lacks on the device that lacks most, in whichever order counts of it (bytes; 0: it fits).
+// Returns the deficit of the result's plan on the device with the largest, in its order that counts (bytes; 0: it
+// fits).
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result);
 
-// Infeasible where the plan of a search by footprints lacks memory.
+// Infeasible if the plan of a search by footprints has a memory deficit.
 void expect_fits(int64_t lacking_bytes, std::string_view name);
 
 }  // namespace partita

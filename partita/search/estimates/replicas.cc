@@ -1,4 +1,4 @@
-// The cluster, the devices and the step of a model that every device has to itself.
+// Makes the cluster, the devices and the step of a model that every device has to itself.
 #include "partita/search/estimates/replicas.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace partita {
 
 Cluster own_share(const Cluster& cluster) {
-  std::vector<int> devices(cluster.links.size(), 0);  // by link: those whose routes pass it
+  std::vector<int> devices(cluster.links.size(), 0);  // by link: the devices whose routes pass it
   for (int d = 0; d < cluster.compute_count; ++d) {
     const DeviceId device(d), host = cluster.device(device).host;
     for (const auto& route : {cluster.route(host, device), cluster.route(device, host)})

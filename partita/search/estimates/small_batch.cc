@@ -1,9 +1,9 @@
-// SmallBatch of Tofu's comparison (section 7.1): the model whole on every device, its batch so small that it fits.
+// `small-batch` of Tofu's comparison (section 7.1): the model whole on every device, its batch so small that it fits.
 //
-// A device takes at most its part of the batch that is asked for. The largest batch wins at which one training step on
-// one device fits in memory, by the lowered graph and its memory planner. As in the paper nothing is exchanged, not
-// even gradients. The estimate counts the samples of all devices and the time of one: an upper bound for such training.
-// With memory enough (--memory-limit) this is the paper's ideal.
+// A device takes at most its share of the given batch. The largest batch wins for which one training step on one device
+// fits in memory, by the lowered graph and its memory planner. As in the paper nothing is exchanged, not even
+// gradients. The estimate counts the samples of all devices and the time of one: an upper bound for such training. With
+// memory enough (--memory-limit) this is the paper's ideal.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -20,10 +20,10 @@ namespace partita {
 
 namespace {
 
-// One step of so many samples a device, on each device that stands for others.
+// One step of so many samples a device, on each representative.
 struct Step {
   int64_t samples = 0, peak_memory_bytes = 0;
-  int64_t missing_bytes = 0;  // on the device that lacks most; at most 0: it fits
+  int64_t missing_bytes = 0;  // on the device with the largest deficit; at most 0: it fits
   std::vector<PhysicalGraph> lowered;
 };
 
@@ -42,7 +42,7 @@ Step lower_step(const Problem& problem, const Cluster& share, int64_t samples, c
   return step;
 }
 
-// A step of as many samples as fit, up to `most`; `lowered` makes one. Where one sample does not fit, that step.
+// The step of as many samples as fit, up to `most`; `lowered` makes one. If one sample does not fit, that step.
 Step largest_step(int64_t most, const std::function<Step(int64_t)>& lowered) {
   Step best = lowered(most);
   if (best.missing_bytes <= 0) return best;

@@ -1,4 +1,4 @@
-// Every device has the model to itself and swaps with its host: the swapping baseline of Tofu's comparison.
+// `swap`, the swapping baseline of Tofu's comparison: every device has the model to itself and swaps with its host.
 #include "partita/search/estimates/swap.h"
 
 #include <algorithm>
@@ -110,7 +110,7 @@ struct Swapped {
 
 constexpr char kWhere[] = "while a step was swapped";
 
-// The step on one device. Nothing where one op needs more than the device has, and the reason.
+// The step on one device. Nothing, and the reason, if one op needs more than the device has.
 std::optional<Swapped> swapped_on(const Graph& graph, const Cluster& share, DeviceId device, const Watch& watch,
                                   std::string& reason) {
   watch.poll(kWhere);

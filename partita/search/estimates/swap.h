@@ -1,4 +1,5 @@
-// Swapping of Tofu's comparison (section 7.1): the model whole on every device, what does not fit kept in host memory.
+// Declares swapping of Tofu's comparison (section 7.1): the model whole on every device, with host memory for all that
+// does not fit.
 //
 // Worked example: weight a of 4 bytes is read by ops 0 and 2, weight b of 4 bytes by op 1, on a device of 4 bytes. A
 // step in the steady run begins with a in memory: op 0 runs, a is dropped (the host has it), b is copied in for op 1
@@ -10,18 +11,18 @@
 
 namespace partita {
 
-// Every device takes its part of the batch and does the same at the same time, so each has its share of the links to
+// Every device takes its share of the batch and does the same at the same time, so each has its share of the links to
 // the host. As for small-batch, nothing is exchanged. Blocks are the registers of the lowered step, and swap_schedule()
-// says when they move. The simulator runs kernels and copies on their queues. Fragments of memory are not looked at. No
-// plan where one op alone needs more than a device has, or all devices together more than their host.
+// says when they move. The simulator runs kernels and copies on their queues. Fragments of memory do not count. No plan
+// if one op alone needs more than a device has, or all devices together more than their host.
 SearchEntry swap_search();
 
-// The step of a graph on one device, after make_order(): ops[i] is order[i]. A result that may lie on an operand which
-// nothing reads later is the same block.
+// Returns the step of a graph on one device, after make_order(): ops[i] is order[i]. A result that may lie on an
+// operand which nothing reads later is the same block.
 SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device);
 
-// The graph with the schedule's copies as transfers between the device and its host, in the schedule's order and with
-// its edges alone: for the simulator. It is not to be run: the copies name no registers.
+// Returns the graph with the schedule's copies as transfers between the device and its host, in the schedule's order
+// and with its edges alone: for the simulator. It is not to be run: the copies name no registers.
 PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const SwapSchedule& schedule,
                           const Cluster& cluster, DeviceId device);
 

@@ -44,7 +44,7 @@ class Soon {
   std::vector<int> uses_;  // by block, of the ops [begin_, end_)
 };
 
-// Room that was given up, oldest first: whoever takes it waits for those who had it.
+// Memory that was given up, oldest first: whoever takes it waits for those who had it.
 class Room {
  public:
   void clear(int64_t free_bytes) {
@@ -77,12 +77,12 @@ class Room {
 // A block at some point of the run.
 struct State {
   bool exists = false, resident = false;
-  bool clean = false;      // the host has what the block holds
-  bool on_host = false;    // it takes room there
+  bool clean = false;      // the host has the block's value
+  bool on_host = false;    // it takes memory there
   int64_t used = -1;       // by the op of this number since the run began
-  int maker = -1;          // the action of this step that put into memory what is there
-  int copied = -1;         // the action of this step that put on the host what is there
-  std::vector<int> users;  // the actions of this step since the block took its room
+  int maker = -1;          // the action of this step that put its value into memory
+  int copied = -1;         // the action of this step that put its value on the host
+  std::vector<int> users;  // the actions of this step since the block took its memory
 };
 
 // A device's memory while a step is run over and over.
@@ -93,7 +93,7 @@ struct Memory {
   Room room = {};
   std::vector<State> states;              // by block
   std::vector<std::vector<int>> ends;     // by op: the blocks that are gone after it
-  std::set<std::pair<int64_t, int>> lru;  // (used, block) of what is resident
+  std::set<std::pair<int64_t, int>> lru;  // (used, block) of resident blocks
   int64_t number = 0, host_bytes = 0;     // ops that ran so far
   SwapSchedule out = {};                  // of this step
 
@@ -123,7 +123,7 @@ Memory memory_of(const SwapProgram& program, int64_t capacity_bytes) {
   return m;
 }
 
-// What is resident, the least recently used first.
+// The resident blocks, the least recently used first.
 std::vector<int> recency(const Memory& m) {
   std::vector<int> order;
   for (const auto& [used, block] : m.lru) order.push_back(block);

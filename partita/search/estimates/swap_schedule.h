@@ -1,6 +1,6 @@
-// Which blocks of a device's memory come from the host and go there when a step does not fit: Tofu's swapping baseline
-// (section 7.1, after vDNN and TFLMS). Least recently used goes first, what is needed comes before its reader, what
-// will soon be used stays.
+// Schedules the blocks that move between a device's memory and the host when a step does not fit: Tofu's swapping
+// baseline (section 7.1, after vDNN and TFLMS). The least recently used block goes first, a needed block comes before
+// its reader, a block of the near future stays.
 //
 // Worked example: kept blocks a and b of 4 bytes each, ops that read {a}, {b}, capacity 4. A step in the steady run is
 // kDrop b, kIn a, op 0, kDrop a, kIn b, op 1: in_bytes 8, out_bytes 0, since nothing is written.
@@ -13,7 +13,7 @@ namespace partita {
 
 struct SwapBlock {
   std::string name;
-  int64_t bytes = 0;  // 0: elsewhere; it takes no room, and is never moved
+  int64_t bytes = 0;  // 0: on another device; it takes no memory, and is never moved
   bool kept = false;  // lives from step to step (weights, states); others are made in a step, and gone after their last
                       // use in it, or after op `until` if that is later
   int until = -1;
@@ -33,18 +33,18 @@ struct SwapAction {
   enum class Kind {
     kOp,    // runs
     kIn,    // copies a block from the host
-    kOut,   // copies a block to the host, and gives its room up
-    kDrop,  // gives the room of a block up that the host has; takes no time, and nothing is after it
+    kOut,   // copies a block to the host, and frees its memory
+    kDrop,  // frees the memory of a block that the host has; takes no time, and nothing is after it
   } kind = Kind::kOp;
-  int subject = 0;         // of kOp the op, of the others the block
+  int subject = 0;         // for kOp the op, for the others the block
   std::vector<int> after;  // actions that must have ended before this one begins, ascending
 };
 
-// One step out of a run of equal ones. The actions may run at the same time as far as `after` lets them: whatever their
-// times, no more than the capacity is ever held, and what an op reads is there.
+// One step out of a run of equal ones. The actions may run at the same time as far as `after` lets them. At any speeds,
+// no more than the capacity is ever held, and an op's blocks are there.
 struct SwapSchedule {
   std::vector<bool> resident;  // by block: in memory when the step begins
-  std::vector<bool> clean;     // by block: the host has what the block holds when the step begins
+  std::vector<bool> clean;     // by block: the host has its value when the step begins
   std::vector<SwapAction> actions;
   bool steady = false;  // the step ends as it begins; else it is the last of kSwapSteps
   int64_t in_bytes = 0, out_bytes = 0;
@@ -52,17 +52,17 @@ struct SwapSchedule {
 };
 constexpr int kSwapSteps = 32;
 
-// The op that touches most bytes: what `capacity_bytes` must have room for.
+// The op that touches most bytes: the least `capacity_bytes`.
 struct WorkingSet {
   int op = -1;
   int64_t bytes = 0;
 };
 WorkingSet largest_working_set(const SwapProgram& program);
 
-// When op i is next and what it touches has no room, the least recently used block goes that none of the coming ops i,
-// i+1, .. touches, as many of them as touch no more than fits at once (into the next step, to at most one step in all);
-// of equals that of the lowest index. A block that the host has is dropped, others are copied there first. Room is
-// taken in the order in which it was given up, so that a copy may run as early as memory allows: this is the
+// If op i is next and its blocks have no room, the least recently used block goes that none of the coming ops i, i+1,
+// .. touches. The coming ops are as many as touch no more than fits at once (into the next step, to at most one step in
+// all). Among equals the lowest index goes. A block that the host has is dropped, others are copied there first. Memory
+// is taken in the order in which it was freed, so that a copy may run as early as memory allows: this is the
 // prefetching. The run begins with all kept blocks on the host.
 SwapSchedule swap_schedule(const SwapProgram& program, int64_t capacity_bytes);
 

@@ -1,4 +1,4 @@
-// Schedules by hand, and drawn ones run in any order that their edges allow.
+// Tests schedules by hand, and drawn ones run in any order that their edges allow.
 #include "partita/search/estimates/swap_schedule.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ bool uses(const SwapProgram& program, size_t op, int block) {
   return std::any_of(of_op.begin(), of_op.end(), [&](const SwapUse& u) { return u.block == block; });
 }
 
-// What is used soon, by the definition: the coming ops, one more as long as all their blocks fit at once.
+// The blocks used soon, by the definition: the coming ops, one more as long as all their blocks fit at once.
 std::set<int> soon(const SwapProgram& program, size_t op, int64_t capacity) {
   std::set<int> blocks;
   for (size_t i = op; i < op + program.ops.size(); ++i) {
@@ -65,13 +65,13 @@ std::set<int> soon(const SwapProgram& program, size_t op, int64_t capacity) {
 // A stay of a block in memory.
 struct Stay {
   int block = 0;
-  int64_t begins = -1;            // the action that takes the room; -1: it is there when the step begins
+  int64_t begins = -1;            // the action that takes the memory; -1: it is there when the step begins
   std::vector<int> users;         // the actions that touch it, `begins` and the copy to the host included
-  std::optional<int> copied_out;  // the action that gives the room up; none: after its users, or never
+  std::optional<int> copied_out;  // the action that frees the memory; none: after its users, or never
   bool given_up = false;
 };
 
-// Every rule that the header gives, with the actions one after another. What was in memory, and who touched it there.
+// Checks every rule of the header, with the actions one after another. Returns the stays in memory, with their users.
 std::vector<Stay> replay(const SwapProgram& program, const SwapSchedule& schedule, int64_t capacity) {
   const int blocks = static_cast<int>(program.blocks.size()), ops = static_cast<int>(program.ops.size());
   std::vector<bool> resident = schedule.resident, clean = schedule.clean, exists(blocks), on_host(blocks);
@@ -88,7 +88,7 @@ std::vector<Stay> replay(const SwapProgram& program, const SwapSchedule& schedul
     stay[b] = static_cast<int>(stays.size());
     stays.push_back({b, -1, {}, {}, false});
   }
-  // By block: the op that used it last; in the step before where it has not been used yet.
+  // By block: the op that used it last; in the step before if it has not been used yet.
   std::vector<int> used(blocks, -1000);
   for (int i = 0; i < ops; ++i)
     for (const SwapUse& u : program.ops[i]) used[u.block] = i - ops;
@@ -190,7 +190,7 @@ void run_at_random(const SwapProgram& program, const SwapSchedule& schedule, con
         continue;
       }
       state[x] = 1;
-      // What touched a block before and wrote, or is overwritten, has ended.
+      // Actions that touched a block before and wrote, or are overwritten, have ended.
       for (const Stay& s : stays)
         for (size_t u = 0; u < s.users.size(); ++u)
           if (s.users[u] == x)

@@ -11,7 +11,7 @@ std::vector<int> contiguous_runs(const std::vector<double>& costs, int runs) {
   runs = std::min(runs, std::max(1, static_cast<int>(n)));
   std::vector<double> sum(n + 1, 0);
   for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
-  // best[k][i]: the largest run of the first i > k in k + 1 runs; from[k][i]: where the last of them begins.
+  // best[k][i]: the largest run of the first i > k in k + 1 runs; from[k][i]: the begin of the last of them.
   std::vector<std::vector<double>> best(runs, std::vector<double>(n + 1, 0));
   std::vector<std::vector<size_t>> from(runs, std::vector<size_t>(n + 1, 0));
   for (size_t i = 0; i <= n; ++i) best[0][i] = sum[i];

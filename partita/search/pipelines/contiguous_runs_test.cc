@@ -1,4 +1,4 @@
-// Runs of layers against all cuts.
+// Tests runs of layers against all cuts.
 #include "partita/search/pipelines/contiguous_runs.h"
 
 #include <gtest/gtest.h>

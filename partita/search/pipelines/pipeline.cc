@@ -29,8 +29,8 @@ std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& s
   return stage;
 }
 
-// What neither samples nor weights reach (masks, rotary tables) is made on each rank that reads it, since it is cheaper
-// to make than to send.
+// Tensors that neither samples nor weights reach (masks, rotary tables) are made on each rank that reads them, since
+// they are cheaper to make than to send.
 class EachItsOwn {
  public:
   EachItsOwn(const Graph& graph, const std::vector<int>& stage_of_op, int ranks)
@@ -44,7 +44,7 @@ class EachItsOwn {
         if (ranks_of_[i].empty()) ranks_of_[i] = {stage_of_op[i] % ranks};
       }
   }
-  // The ranks that an op runs on; those that read a tensor which no op makes.
+  // The ranks that an op runs on; for a tensor that no op makes, those that read it.
   const std::set<int>& ranks_of(OpId id) const { return ranks_of_[id.index()]; }
   std::set<int> readers_of(TensorId t) const {
     std::set<int> ranks;
@@ -91,8 +91,8 @@ class PlanJudge {
     constexpr int64_t kPlenty = std::numeric_limits<int64_t>::max() / 4;
     for (Device& d : roomy_.devices) d.memory_bytes = kPlenty;
   }
-  // Chooses how many plans like this one are compared, and how well, so that it takes a second or two: each takes about
-  // as long as it has acts, and kAllOrders times as long in all of its orders.
+  // Chooses how many plans like this one are compared, and how well, so that it takes a second or two. Each takes about
+  // as long as it has firings, and kAllOrders times as long in all of its orders.
   int64_t most(const Plan& plan) {
     constexpr int64_t kActs = 400'000, kMost = 40, kAllOrders = 4;
     const Telling from = of_few(problem_.graph, plan, problem_.cluster);
@@ -121,7 +121,7 @@ class PlanJudge {
   bool roughly_ = true;
 };
 
-// None: a plan that cannot run, or the time is over.
+// None: a plan that cannot run, or time is over.
 template <typename Judge>
 auto if_it_can(const Judge& judge) -> std::optional<decltype(judge())> {
   try {
@@ -142,7 +142,7 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
                                    stages.size(), *stages.rbegin() + 1));
   const RankDevices devices(cluster, ranks);
   Plan plan = inner;
-  plan.paper_cost.reset();  // it is of one rank's devices
+  plan.paper_cost.reset();  // it counts one rank's devices
   plan.order.clear();       // stages take turns
   const EachItsOwn own(graph, stage_of_op, ranks);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
@@ -171,7 +171,7 @@ Cluster rank_of(const Cluster& cluster, int ranks) {
 
 Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
                    const Budget& budget) {
-  constexpr double kComparing = 0.2;  // of the time that is left
+  constexpr double kComparing = 0.2;  // of the time left
   const Graph& graph = problem.graph;
   const Cluster& cluster = problem.cluster;
   if (cluster.compute_count % ranks != 0)

@@ -31,7 +31,7 @@ namespace {
 // By op of a plan for one rank: its ns in a step on the devices of this rank.
 std::vector<int64_t> op_times(const Graph& graph, const Plan& one, const CostModel& cost, const RankDevices& ranks,
                               int rank, DerivationCache& cache) {
-  // Layers repeat: by derived strategies (one for all ops of one formula and sizes), devices and dtypes.
+  // Layers repeat: remembered by derived strategies (one for all ops of one formula and sizes), devices and dtypes.
   std::map<std::tuple<const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>, int64_t> known;
   std::vector<int64_t> ns;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -48,8 +48,7 @@ std::vector<int64_t> op_times(const Graph& graph, const Plan& one, const CostMod
   return ns;
 }
 
-// By rank and stretch: the ns of forward and backward pass in a step. Ranks whose devices are of the same types take
-// the same.
+// By rank and stretch: the ns of forward and backward pass in a step. Ranks with devices of the same types share them.
 std::vector<std::vector<double>> stretch_times(const Graph& graph, const Plan& one, const Cluster& cluster,
                                                const Stretches& stretches, int ranks) {
   const CostModel cost(cluster);
@@ -73,8 +72,9 @@ std::vector<std::vector<double>> stretch_times(const Graph& graph, const Plan& o
   return times;
 }
 
-// What runs of stretches need as a stage of their rank, by an estimate. A rank has several virtual stages, each a part
-// of its memory and of what is in flight. The estimate is up to a tenth below what is planned: so much is left free.
+// The estimated memory of runs of stretches as a stage of their rank. A rank has several virtual stages, each a part of
+// its memory and of its micro-batches in flight. The estimate is up to a tenth below the planner's: so much is left
+// free.
 class StageNeeds {
  public:
   StageNeeds(const std::vector<StretchMemory>& memory, const Pipelining& pipelining, const Cluster& cluster)
@@ -92,14 +92,14 @@ class StageNeeds {
         runs_[begin * ends_ + end] =
             end == begin + 1 ? memory[begin] : joined(runs_[begin * ends_ + end - 1], memory[end - 1]);
   }
-  // The part of the memory of its rank's smallest device.
+  // The share of the memory of its rank's smallest device.
   double operator()(int stage, int begin, int end) const {
     const int v = pipelining_.virtual_stages, rank = stage % pipelining_.ranks, all = in_flight(pipelining_, rank);
     const StretchMemory& run = runs_[static_cast<size_t>(begin) * ends_ + static_cast<size_t>(end)];
     return static_cast<double>(bytes_of(run, (all + v - 1) / v)) /
            static_cast<double>(limits_[static_cast<size_t>(rank)]);
   }
-  // Of the stage that needs most.
+  // The share of the stage with the largest.
   double of(const StageCut& cut) const {
     double most = 0;
     for (size_t begin = 0, end = 0; begin < cut.size(); begin = end) {
@@ -173,7 +173,7 @@ std::optional<StageCut> cut_at(const std::vector<int>& ends, int stretches) {
   return cut;
 }
 
-// That have one stage end a stretch earlier or later. With `apart` another one does too, so many stages behind it.
+// Cuts in which one stage ends a stretch earlier or later. With `apart` another one does too, so many stages behind it.
 std::vector<StageCut> neighbours(const StageCut& cut, size_t apart = 0) {
   const std::vector<int> ends = ends_of(cut);
   std::vector<StageCut> out;

@@ -1,9 +1,9 @@
-// Which layers each stage of a pipeline has: cuts that are even by the stages' own devices, and of these the one of the
-// shortest simulated step.
+// Chooses the layers of each stage of a pipeline: cuts that are even on the stages' own devices, and among these the
+// one of the shortest simulated step.
 //
 // Example: 20 equal layers on two stages, whose devices take 1 and 2.5 ms for a layer. The evenest cut has 14 layers on
-// the first (14 ms) and 6 on the second (15 ms). Where the first has memory for 10 layers alone, the evenest cut that
-// fits has 10 on either.
+// the first (14 ms) and 6 on the second (15 ms). If the first has memory for only 10 layers, the evenest cut that fits
+// has 10 on either.
 #pragma once
 #include <functional>
 #include <optional>
@@ -30,37 +30,38 @@ using StageCut = std::vector<int>;
 
 struct StageCuts {
   Stretches stretches;
-  // The evenest of all, then each time the evenest that needs less memory than the one before: by an estimate, at least
-  // a hundredth less of what the device has that lacks most. They do not depend on how much a device has, where all
+  // The evenest cut of all, then each time the evenest that needs less memory than the one before: by an estimate, at
+  // least a hundredth less on the device with the largest deficit. They do not depend on the devices' memory, if all
   // have the same.
   std::vector<StageCut> cuts;
-  std::function<double(const StageCut&)> need;  // the part of its memory that the fullest device needs, estimated
-  // The first cut that fits by the estimate, or the one that needs least.
+  std::function<double(const StageCut&)> need;  // the estimated share of its memory that the fullest device needs
+  // Returns the first cut that fits by the estimate, or the one that needs least.
   size_t estimated() const;
 };
-// `one`: the plan for one rank's devices. Does not apply where the model has fewer stretches than there are stages.
+// Returns the cuts. `one`: the plan for one rank's devices. Does not apply if the model has fewer stretches than there
+// are stages.
 StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster, const Pipelining& pipelining);
 
-// By op, its stage.
+// Returns each op's stage.
 std::vector<int> stages_of(const Stretches& stretches, const StageCut& cut);
 
-// Of a cut's plan; none: it cannot be simulated.
+// Evaluates a cut's plan; none: it cannot be simulated.
 struct JudgeCut {
-  // About how long its step takes where memory is plenty.
+  // About how long its step takes if memory is plenty.
   std::function<std::optional<int64_t>(const StageCut&)> step_ns;
-  // Its step, and what it lacks of the memory that there is.
+  // Its step, and its memory deficit.
   std::function<std::optional<PlanEvaluation>(const StageCut&)> evaluated;
 };
 struct CutEffort {
   int64_t most = 64;  // cuts that are compared
-  Watch watch;        // where it ends no further one is
+  Watch watch;        // no further cut is compared after its end
 };
 
-// The cut of the shortest step that fits. If there are at most `effort.most` cuts, all are looked at; else `cuts`, and
-// those that differ from the shortest of them by where one stage ends, or two. All are compared as if memory were
-// plenty, so that which are looked at does not depend on it; then those that are nearly as short as the shortest that
-// fits are judged. Cuts near the estimated one are looked at first; where too few may be, or none fits, the estimated
-// one is taken.
+// Returns the cut of the shortest step that fits. If there are at most `effort.most` cuts, all are looked at; otherwise
+// `cuts`, and those that differ from the shortest of them in the end of one stage, or of two. All are compared as if
+// memory were plenty, so that the choice does not depend on it. Then those nearly as short as the shortest that fits
+// are evaluated. Cuts near the estimated one are looked at first. If too few may be, or none fits, the estimated one is
+// taken.
 StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const JudgeCut& judge);
 
 }  // namespace partita

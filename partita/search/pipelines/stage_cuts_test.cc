@@ -1,4 +1,4 @@
-// Which cut is the best, where it is known of all cuts how long a step takes.
+// Tests the choice of the best cut when the steps of all cuts are known.
 #include "partita/search/pipelines/stage_cuts.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ JudgeCut by(const std::function<int64_t(const StageCut&)>& step_ns) {
           }};
 }
 
-// Steps that have nothing to do with each other, so that no neighbour leads to the shortest.
+// Steps are unrelated, so that no neighbour leads to the shortest.
 TEST(ShortestCut, IsThatOfAllCutsWhereTheyAreFew) {
   Rng rng(57);
   for (int trial = 0; trial < 100; ++trial) {

@@ -1,4 +1,4 @@
-// Estimates what a run of layers needs, from how long a micro-batch's tensors are there.
+// Estimates the memory of a run of layers from the lifetimes of a micro-batch's tensors.
 #include "partita/search/pipelines/stage_memory.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Shares {
       made_[id.index()] = layout_of(placement, graph.tensor(id).shape).elements(0);
   }
   int64_t of(TensorId t) const { return made_[t.index()] * bytes_of(graph_.tensor(t).dtype); }
-  // What the op reads of it.
+  // The bytes of it that the op reads.
   int64_t of(const Reader& reader, TensorId t) const {
     return of_op_[reader.op.index()]->operands[static_cast<size_t>(reader.operand)] * bytes_of(graph_.tensor(t).dtype);
   }
@@ -67,7 +67,7 @@ class Needs {
         changes_(static_cast<size_t>(stretches)) {
     const std::vector<std::vector<Reader>> read_by = readers(graph);
     for (size_t t = 0; t < graph.tensors.size(); ++t) {
-      if (graph.tensors[t].replaces.valid()) continue;  // in the buffer of what it replaces
+      if (graph.tensors[t].replaces.valid()) continue;  // it shares the buffer of the tensor it replaces
       const TensorId id(t);
       std::vector<Reader> in_step;
       for (const Reader& r : read_by[t])
@@ -96,7 +96,7 @@ class Needs {
     return tensor.accumulated || (phase == Phase::kForward && tensor.in_time == InTime::kOnce);
   }
 
-  // A weight that is read far behind (a tied table) is there a second time, with the sum of its gradients.
+  // A weight with a distant reader (a tied table) is there a second time, with the sum of its gradients.
   void add_once(TensorId id, const std::vector<Reader>& read_by, const std::vector<Reader>& in_step) {
     const OpId producer = graph_.tensor(id).producer;
     if (!producer.valid() && read_by.empty()) return;
@@ -108,13 +108,13 @@ class Needs {
     if (trained && last > own) out_[last].once += 2 * shares_.of(id);
   }
 
-  // There from where a stretch makes or first reads it, to where it reads it last.
+  // Adds a tensor of a micro-batch: there from its making or first read in a stretch, to its last read.
   void add_part(TensorId id, const std::vector<Reader>& read_by) {
     const OpId producer = graph_.tensor(id).producer;
     std::map<size_t, std::pair<int, int>> there;  // by stretch
     if (producer.valid() && graph_.op(producer).phase != Phase::kUpdate)
       there[stretch(producer)] = {producer.value, producer.value};
-    std::map<size_t, std::set<int64_t>> wanted;  // by stretch: a copy for each region that its readers want
+    std::map<size_t, std::set<int64_t>> wanted;  // by stretch: a copy for each region that its readers need
     std::set<size_t> kept_by;
     for (const Reader& r : read_by) {
       wanted[stretch(r.op)].insert(shares_.of(r, id));
@@ -137,7 +137,7 @@ class Needs {
     }
   }
 
-  // What readers see more of than is kept, such as gathered weights: while they run, or all the time.
+  // Adds the bytes that readers see beyond the kept shard, such as gathered weights: while they run, or all the time.
   void add_conversions(TensorId id, const std::vector<Reader>& read_by, bool once) {
     const int64_t home = shares_.of(id);
     std::map<size_t, int64_t> gathered;  // by stretch, for the step

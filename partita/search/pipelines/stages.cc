@@ -1,4 +1,4 @@
-// Where a model can be cut into stages, and which cuts are even.
+// Finds the places where a model can be cut into stages, and the even cuts.
 #include "partita/search/pipelines/stages.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<int> beginnings(const Graph& graph, const std::vector<Repeat>& repea
   return {places.begin(), places.end()};
 }
 
-// By op, its stretch. What no input reaches, such as casts of weights, is with its first reader.
+// By op, its stretch. An op that no input reaches, such as a cast of weights, is with its first reader.
 std::vector<int> by_place(const Graph& graph, const std::vector<int>& begins) {
   const std::vector<bool> fed = behind(graph, Role::kInput);
   const std::vector<std::vector<Reader>> read_by = readers(graph);
@@ -98,7 +98,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-// By run and by its end: which beginnings to look at, the nearest first, as long as the run fits.
+// By run and by its end: the beginnings to look at, the nearest first, as long as the run fits.
 class Runs {
  public:
   Runs(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits)
@@ -111,7 +111,7 @@ class Runs {
   }
   size_t size() const { return n_; }
   size_t parts() const { return parts_; }
-  // `look(k, begin, end, cost)`: false where longer runs are no better.
+  // `look(k, begin, end, cost)`: false if longer runs are no better.
   void each(const std::function<bool(size_t k, size_t begin, size_t end, double cost)>& look) const {
     for (size_t k = 1; k <= parts_; ++k) {
       const std::vector<double>& sum = sums_[(k - 1) % sums_.size()];
@@ -129,7 +129,7 @@ class Runs {
   std::vector<std::vector<double>> sums_;  // by rank: of the first so many elements
 };
 
-// By number of runs and by element: of the first so many elements.
+// By number of runs and by element: for the first so many elements.
 std::vector<std::vector<double>> of_none(const Runs& runs) {
   std::vector<std::vector<double>> out(runs.parts() + 1, std::vector<double>(runs.size() + 1, kNone));
   out[0][0] = 0;
@@ -155,7 +155,7 @@ std::vector<int> even_parts(const std::vector<std::vector<double>>& costs, int p
   const Runs runs(costs, parts, fits);
   const double longest = least_longest(runs);
   if (longest == kNone) return {};
-  // The least sum of squares with no run above `longest`, and where its last run begins.
+  // The least sum of squares with no run above `longest`, and the begin of its last run.
   std::vector<std::vector<double>> squares = of_none(runs);
   std::vector<std::vector<size_t>> from(p + 1, std::vector<size_t>(n + 1, 0));
   runs.each([&](size_t k, size_t begin, size_t end, double cost) {

@@ -1,4 +1,4 @@
-// What a pipeline's stages are made of: runs of a model's layers, as even in time as they can be.
+// Divides a model into runs of layers, as even in time as they can be, for a pipeline's stages.
 //
 // Example: 126 equal layers of 1 ms, an embedding of 0.01 ms before and a head and loss of 0.65 ms behind them, on 16
 // stages. No stage can do with less than 8 ms. The last has 7 layers and the head (7.65 ms), the others 119 layers: of
@@ -12,10 +12,10 @@
 namespace partita {
 
 // By op, the stretch of the model that it belongs to, from 0 in the order of the forward pass. The stretches are the
-// copies of repeated layers (graph/repeats.h) with what lies before, between and behind them; where those are fewer
-// than `least` layers, each copy is cut where one activation alone goes on, as between attention and feed-forward.
-// Where most of a model does not repeat, they are the layers of layers_of() (graph/layers.h). A backward op stands
-// with its forward op, an update with its parameter, what no input reaches with its first reader.
+// copies of repeated layers (graph/repeats.h), and the ops before, between and behind them. If those are fewer than
+// `least` layers, each copy is cut where one activation alone goes on, as between attention and feed-forward. If most
+// of a model does not repeat, they are the layers of layers_of() (graph/layers.h). A backward op stands with its
+// forward op, an update with its parameter, an op that no input reaches with its first reader.
 struct Stretches {
   std::vector<int> of_op;
   int layers = 0;  // whole layers among them
@@ -23,10 +23,10 @@ struct Stretches {
 };
 Stretches stretches_of(const Graph& graph, int least);
 
-// Cuts elements into exactly `parts` runs that fit: the largest cost as small as can be, of such cuts the sum of
-// squares, of equals the earliest cuts. `costs`: by rank, what each element costs there; run k is on rank k mod ranks.
-// There are as many elements as parts at least. `fits`: whether run k may be [begin, end); a run within one that fits
-// does. By element, its run; empty: no cut fits.
+// Cuts elements into exactly `parts` runs that fit: the largest cost as small as can be, among such cuts the least sum
+// of squares, among equals the earliest cuts. `costs`: by rank, the cost of each element there; run k is on rank k mod
+// ranks. There are at least as many elements as parts. `fits`: whether run k may be [begin, end); a run within one that
+// fits does. Returns by element its run; empty: no cut fits.
 using RunFits = std::function<bool(int k, int begin, int end)>;
 std::vector<int> even_parts(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits = nullptr);
 

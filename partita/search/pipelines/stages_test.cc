@@ -1,4 +1,4 @@
-// Even runs against all cuts, and where models can be cut.
+// Tests even runs against all cuts, and the places where models can be cut.
 #include "partita/search/pipelines/stages.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(EvenParts, AreTheBestOfAllCuts) {
     }
 }
 
-// What a run needs grows with it, and more for the runs that come first, as with micro-batches in flight.
+// A run's need grows with it, and more for earlier runs, as with micro-batches in flight.
 TEST(EvenParts, AreTheBestOfThoseThatFit) {
   Rng rng(34);
   int none = 0, uneven = 0;
@@ -83,7 +83,7 @@ TEST(EvenParts, AreTheBestOfThoseThatFit) {
   EXPECT_GT(uneven, 20);
 }
 
-// Runs that take turns at the ranks of a pipeline, on each of which an element costs another amount.
+// Runs take turns at the ranks of a pipeline, each with its own cost for an element.
 TEST(EvenParts, AreEvenByTheCostsOfTheirOwnRanks) {
   Rng rng(55);
   int uneven = 0;
@@ -124,7 +124,7 @@ TEST(StageMemory, OfTwoLayersWithThreeInFlight) {
   EXPECT_EQ(bytes_of(joined(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 2), 11 + 10 + 11);
 }
 
-// Llama-3-405B on 16 stages: 126 layers, of which the first and the last stage have one fewer than the others.
+// Llama-3-405B on 16 stages: 126 layers; the first and the last stage have one fewer than the others.
 TEST(EvenParts, GiveTheFirstAndTheLastStageOneLayerFewer) {
   std::vector<double> costs(128, 1.0);
   costs.front() = 0.01, costs.back() = 0.65;
