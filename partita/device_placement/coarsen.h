@@ -47,8 +47,8 @@ struct Coarse {
   // together, at least two. Results that no other vertex reads are a vertex's scratch.
   PlacementProblem problem;
   std::vector<int> vertex;  // by operation of the fine problem
-  std::vector<int> value;  // by value of the fine problem: its coarse value, whole or part; -1: it stays inside a
-                           // vertex
+  std::vector<int> value;   // by value of the fine problem: its coarse value, whole or part; -1: it stays inside a
+                            // vertex
   std::vector<int> inside;  // by vertex of the level before (coarsen: by operation): its vertex here
 };
 

@@ -8,7 +8,7 @@
 // Ties decide which of many equal plans SoyBean, Tofu and the searches beside them return. They are broken only here:
 // 1. The bytes moved, then the bytes stored: the order of Cost. Among two choices that move as much, the one that
 //    leaves less on all devices wins. Only tensors' unary costs store anything (one_cut.h).
-// 2. Among equal costs the lowest value, variable after variable, from the last that was eliminated to the first. So the
+// 2. Among equal costs the lowest value, variable after variable, from the last eliminated to the first. So the
 //    elimination order decides: breadth-first levels for SoyBean (soybean.cc), group_order() for Tofu (coarsen.h), else
 //    small_table_order(). A variable's values are in the order of OneCut: tilings along the first axis first, whole
 //    last; strategies as tdl::strategies() has them. A class of variables has its values in lexicographic order.

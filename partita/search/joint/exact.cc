@@ -29,7 +29,7 @@ namespace {
 constexpr int64_t kDefaultSteps = 200;          // of the solver, if no budget is given
 constexpr int kAxes = 2;                        // of the mesh, at most, if no number is given
 constexpr int64_t kEntries = int64_t{1} << 28;  // of all edges' tables, on more than two axes
-constexpr double kLookGap = 1e-4;  // a solution so near to its bound is tried for fit
+constexpr double kLookGap = 1e-4;               // a solution so near to its bound is tried for fit
 
 std::optional<int64_t> narrowed(const std::optional<solver::Wide>& cost) {
   if (!cost) return std::nullopt;

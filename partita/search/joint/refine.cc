@@ -17,9 +17,8 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kTensorValues =
-    2048;                       // of a neighbourhood, in bytes: a good solution counts there, not the bound
-constexpr int kLoosenings = 3;  // how often a limit that no solution keeps is raised again, half of the way
+constexpr int64_t kTensorValues = 2048;  // of a neighbourhood, in bytes: a good solution counts there, not the bound
+constexpr int kLoosenings = 3;           // how often a limit that no solution keeps is raised again, half of the way
 
 // Per axis of the coarse mesh, the extents of its own axes.
 std::vector<std::vector<int>> factors_of(const Mesh& mesh) {

@@ -84,8 +84,8 @@ class SoapTasks {
   UnitChoices choices_;
   TaskGraph graph_;
   std::vector<int64_t> numbers_;
-  std::vector<const OpFragment*> ops_;     // of the proposal
-  std::vector<std::vector<int>> tensors_;  // by unit: slots that a move of it may change
+  std::vector<const OpFragment*> ops_;                                    // of the proposal
+  std::vector<std::vector<int>> tensors_;                                 // by unit: slots that a move of it may change
   std::vector<std::map<int64_t, std::vector<const OpFragment*>>> known_;  // by unit
   std::vector<std::pair<int, int64_t>> proposed_;
   std::vector<int> seen_;  // by slot: the last proposal that met it
