@@ -1,4 +1,4 @@
-// Routes between devices, and what a route's links say of its bandwidth and latency.
+// Finds the routes between devices, and their bandwidth and latency.
 #include "partita/cluster/cluster.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
-// A cluster: devices, and the links that data moves over. It is made from a preset or from YAML: nested levels, and
-// explicit links beside them (docs/reference/cluster.md). A value.
+// Defines a cluster: devices, and the links that data moves over. A preset or YAML gives them: nested levels, and
+// explicit links beside them (docs/reference/cluster.md). A Cluster is a value.
 //
 // Example: p2.8xlarge has 8 GPUs, two on each of 4 boards, and a host. Two GPUs of one board have a route of 2 links at
 // 10.5 GB/s; GPUs of two boards have one of 4 links whose narrowest has 10 GB/s.
@@ -20,16 +20,17 @@ class Profile;  // profile/profile.h
 
 enum class DeviceKind { kGpu, kCpu };
 
-// What kernels' times depend on beside the peaks; how, cost/kernel.h says.
+// The figures, beside the peaks, that kernel times depend on. cost/kernel.h says how.
 struct KernelFigures {
   int multiprocessors = 0;        // 0: not known. Then every kernel has the device's `efficiency`
-  double clock_hz = 0;            // of a multiprocessor, at which the device has its peaks
-  std::map<DType, double> parts;  // of the peaks, that large products reach; the device's `efficiency` for others
-  double memory_part = 1;         // of the bandwidth, that large copies reach
-  double fused_attention = 0;     // of the products' rate, that attention in one kernel reaches; 0: there is none
-  double sustained = 1;           // of the clock, that is kept over a long step
-  double beside_collectives = 1;  // of its speed, that a kernel keeps while collectives run on its device
-  // Of the rate of units for matrices, by at how many bytes' multiples rows begin: 2, 4 or 8. Of 16 it is all of it.
+  double clock_hz = 0;            // of a multiprocessor when the device reaches its peaks
+  std::map<DType, double> parts;  // fraction of the peaks that large products reach; if absent, the device's
+                                  // `efficiency`
+  double memory_part = 1;         // fraction of the bandwidth that large copies reach
+  double fused_attention = 0;  // fraction of the products' rate that attention in one kernel reaches; 0: no such kernel
+  double sustained = 1;        // fraction of the clock that a long step keeps
+  double beside_collectives = 1;  // fraction of its speed that a kernel keeps while collectives run on its device
+  // Fraction of the matrix units' rate if rows begin at multiples of 2, 4 or 8 bytes. At multiples of 16 it is 1.
   std::map<int, double> unaligned;
   auto operator<=>(const KernelFigures&) const = default;
 };
@@ -62,7 +63,7 @@ class Routes {
   std::vector<LinkId> between(DeviceId from, DeviceId to) const;  // empty from a device to itself
   template <typename Visit>
   void for_each_link(DeviceId from, DeviceId to, const Visit& visit) const;
-  // Makes this the route, whatever switches there are.
+  // Makes these links the route, whatever the tree says.
   void set(DeviceId from, DeviceId to, std::vector<LinkId> links);
 
   // A device's links to a switch above it and back.
@@ -88,17 +89,17 @@ struct Cluster {
   int compute_count = 0;        // devices[0 .. compute_count) run plans
   std::vector<Link> links;
   Routes routes;
-  // What was measured of the devices of one type; null: all figures are those of the text. A plan does not carry it.
+  // The measurements of one device type; null: all figures are the text's. A plan does not carry it.
   std::shared_ptr<const Profile> profile;
 
   const Device& device(DeviceId id) const { return devices[id.index()]; }
   const Link& link(LinkId id) const { return links[id.index()]; }
   std::vector<LinkId> route(DeviceId from, DeviceId to) const { return routes.between(from, to); }
-  // The profile, where it is of this device's type; else null.
+  // The profile if it is of this device's type, else null.
   const Profile* profile_of(DeviceId id) const;
   // The slowest link of the route; invalid from a device to itself.
   LinkId narrowest(DeviceId from, DeviceId to) const;
-  // Bytes per second of the route's slowest link, infinity from a device to itself.
+  // Bytes per second of the route's slowest link; infinity from a device to itself.
   double bandwidth(DeviceId from, DeviceId to) const;
   double latency_us(DeviceId from, DeviceId to) const;  // of the whole route
   DeviceId find_device(std::string_view name) const;    // invalid if there is none
@@ -122,8 +123,8 @@ void Routes::for_each_link(DeviceId from, DeviceId to, const Visit& visit) const
 
 inline constexpr int kMostDevices = 32768;  // in a cluster, hosts included
 
-// `reference` is a preset's name ("p2.8xlarge", "dgx-h100", "local:4") or the path of a YAML file. If `devices` is
-// positive, that many compute devices are kept, the first ones. Bad input names file, line and remedy.
+// Makes a cluster from a preset's name ("p2.8xlarge", "dgx-h100", "local:4") or the path of a YAML file. If `devices`
+// is positive, keeps that many compute devices, the first ones. Bad input names file, line and remedy.
 Cluster load_cluster(std::string_view reference, int devices = 0);
 Cluster parse_cluster(std::string_view yaml, std::string_view origin, int devices = 0);
 
@@ -132,7 +133,7 @@ struct ClusterPreset {
 };
 std::vector<ClusterPreset> cluster_presets();
 
-// The compute devices ordered so that splitting the list in equal parts, outermost first, cuts the slowest links first.
+// Orders the compute devices so that splitting the list in equal parts, outermost first, cuts the slowest links first.
 std::vector<DeviceId> slowest_link_first(const Cluster& cluster);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Cluster files, presets, routes, bad input, and the order of devices.
+// Tests cluster files, presets, routes, bad input, and the order of devices.
 #include "partita/cluster/cluster.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::string names(const Cluster& c, const std::vector<DeviceId>& ids) {
   return text;
 }
 
-// A small valid file; each line has a number of its own, so that errors can be placed.
+// A small valid file. Each line has its own number, so that errors can be located.
 const std::string kSmall =
     "name: small\n"                                                             // 1
     "device_types:\n"                                                           // 2
@@ -359,8 +359,8 @@ TEST(Cluster, TheSlowestLinkIsCutFirst) {
   EXPECT_EQ(names(mixed, slowest_link_first(mixed)), "cpu1 cpu2 cpu0 cpu3");
 }
 
-// The order by its definition: whatever pairs of a speed and faster ones join is a group, and within it those of the
-// next faster speed.
+// Computes the order by its definition: the pairs of one speed and faster ones join a group. Within it, the pairs of
+// the next faster speed do.
 std::vector<DeviceId> plain_order(const Cluster& c) {
   using Speed = std::pair<double, double>;  // -bandwidth, latency: the fastest first
   const int n = c.compute_count;

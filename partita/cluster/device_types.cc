@@ -9,7 +9,7 @@ namespace partita::cluster_file {
 
 namespace {
 
-// `memory`, a figure with its unit, or `memory_gibytes`.
+// Reads `memory`, a figure with its unit, or `memory_gibytes`.
 int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& what) {
   const YAML::Node memory = node["memory"], gibytes = node["memory_gibytes"];
   if (memory && gibytes) r.fail_at(memory, "{}: 'memory' and 'memory_gibytes' are both given; remove one", what);
@@ -38,7 +38,7 @@ double read_part(const Reader& r, const YAML::Node& node, const std::string& wha
   return part;
 }
 
-// `multiprocessors`, and what makes sense with it alone.
+// Reads `multiprocessors`, and the keys that need it.
 KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::string& what, double efficiency) {
   KernelFigures k;
   k.memory_part = efficiency;

@@ -1,4 +1,4 @@
-// Tells direct libraries from others, and takes the links that their collectives run over.
+// Recognizes direct collective libraries, and finds the links that their collectives use.
 #include "partita/cluster/direct.h"
 
 #include <algorithm>

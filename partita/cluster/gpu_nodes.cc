@@ -1,4 +1,4 @@
-// Nodes of 8 GPUs behind NVLink switches: their links and hosts, and what their collective library takes.
+// Lists the presets of nodes of 8 GPUs behind NVLink switches: their links, hosts and collective libraries.
 #include "partita/cluster/gpu_nodes.h"
 
 #include <fmt/format.h>
@@ -7,14 +7,14 @@ namespace partita {
 
 namespace {
 
-// Where the rows of `collectives` are from. The formulas are those of NCCL 2.30's own model (cost/collective.h), and so
-// are the hops of trees, 0.6, 1.25 and 4.0 us, those between nodes, 2.7, 4 and 14 us (ring), 5, 8.5 and 14 us (tree),
-// and a tree's bandwidth of 0.92 of a ring's. That model chooses; it is off in what small and medium calls take. So
-// launch_us, hop_us and bandwidth of rings, pairs and NVLS are fitted to published times, one set for an architecture:
-// nccl-tests on 2, 4 and 8 GPUs of HGX nodes (NVIDIA's aiconfigurator, 512 B to 512 MB; A100 with NCCL 2.27, H100 and
-// B200 with 2.23 and 2.29), 8 H100 (NVIDIA's dgxc-benchmarking, AWS's and Azure's guides, 8 B to 16 GB), and 16 H100
-// and B200 on two nodes (dstack's documentation). docs/reference/cluster.md has the errors. NVLS begins with 5 H100 and
-// 6 B200.
+// Sources of `collectives`. The formulas are those of NCCL 2.30's own model (cost/collective.h). So are the hops of
+// trees, 0.6, 1.25 and 4.0 us, and the hops between nodes, 2.7, 4 and 14 us (ring), 5, 8.5 and 14 us (tree). So is a
+// tree's bandwidth of 0.92 of a ring's. That model serves to choose an algorithm; its times of small and medium calls
+// are off. Therefore launch_us, hop_us and bandwidth of rings, pairs and NVLS are fitted to published times, one set
+// for an architecture: nccl-tests on 2, 4 and 8 GPUs of HGX nodes (NVIDIA's aiconfigurator, 512 B to 512 MB; A100 with
+// NCCL 2.27, H100 and B200 with 2.23 and 2.29), 8 H100 (NVIDIA's dgxc-benchmarking, AWS's and Azure's guides, 8 B to 16
+// GB), and 16 H100 and B200 on two nodes (dstack's documentation). docs/reference/cluster.md has the errors. NVLS
+// begins with 5 H100 and 6 B200.
 constexpr std::string_view kAmpereLibrary = R"(
       - {algorithm: ring, protocol: LL, launch_us: 8.2, hop_us: 0.85, network_hop_us: 2.7, bandwidth: 0.025, network_bandwidth: 0.033, own_part: 0.34}
       - {algorithm: ring, protocol: LL128, launch_us: 10, hop_us: 1, network_hop_us: 4, bandwidth: 0.32, network_bandwidth: 0.42, own_part: 0.34}
@@ -94,8 +94,8 @@ constexpr std::string_view kEpyc7R13 = R"(  EPYC-7R13:  # two of 48 cores, 2.65 
 
 }  // namespace
 
-// V100 has no public table of times; A100's are taken. Rings over the hybrid cube mesh of a DGX-1, six wires of 25 GB/s
-// a GPU, measured 129 GB/s at 128 MiB.
+// V100 has no public table of times, so A100's are used. Rings over the hybrid cube mesh of a DGX-1, six wires of 25
+// GB/s a GPU, measured 129 GB/s at 128 MiB.
 const std::string_view kVoltaLibrary = R"(
       - {algorithm: ring, protocol: LL, launch_us: 8.2, hop_us: 0.85, network_hop_us: 2.7, bandwidth: 0.03, network_bandwidth: 0.033, own_part: 0.34}
       - {algorithm: ring, protocol: LL128, launch_us: 10, hop_us: 1, network_hop_us: 4, bandwidth: 0.38, network_bandwidth: 0.42, own_part: 0.34}
@@ -113,8 +113,8 @@ const std::string_view kVoltaLibrary = R"(
 //   EPYC 7742 and 1 TB, Xeon 8480C or 8570 and 2 TB. DGX H200 is DGX H100 but for its GPUs;
 //   Amazon EC2: p4d.24xlarge has 8 A100 of 40 GB, 96 virtual cores of Xeon 8275CL, 1,152 GiB, 400 Gb/s of EFA in all;
 //   p5.48xlarge has 8 H100 of 80 GB, 192 virtual cores of EPYC 7R13, 2 TiB, 3,200 Gb/s of EFA.
-// Latencies from node to node, half on either side: of 8 bytes' all-reduce on two nodes of 8 (the library's own hops
-// left out). InfiniBand: 30 us with H100, 36 with B200; EFA: 164 us with A100, 69 with H100.
+// Latencies from node to node, half on either side, are those of an all-reduce of 8 bytes on two nodes of 8, less the
+// library's own hops. InfiniBand: 30 us with H100, 36 with B200; EFA: 164 us with A100, 69 with H100.
 const std::vector<GpuNodes>& gpu_nodes() {
   constexpr double kInfiniBandUs = 1.75;
   static const std::vector<GpuNodes> kNodes = {

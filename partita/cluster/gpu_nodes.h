@@ -1,4 +1,4 @@
-// Internal to cluster/: presets of nodes of 8 GPUs behind NVLink switches, which come in any number.
+// Offers the presets of nodes of 8 GPUs behind NVLink switches, in any number of nodes. Internal to cluster/.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace partita {
 
-// As "dgx-h100": such a cluster in one node, and as dgx-h100:N in N.
+// A kind of node. The preset "dgx-h100" is one such node, dgx-h100:N is N of them.
 struct GpuNodes {
   std::string_view name, summary;
   const Gpu* gpu;
@@ -19,7 +19,7 @@ struct GpuNodes {
 };
 
 const std::vector<GpuNodes>& gpu_nodes();
-// A cluster file of so many of these nodes, whose name is the reference.
+// Writes the cluster file of `count` of these nodes; the cluster's name is the reference.
 std::string yaml_of(const GpuNodes& nodes, std::string_view reference, int count);
 
 // The collectives of V100 on NVLink: rows of a device type, indented as such.

@@ -1,4 +1,4 @@
-// The GPUs of presets: figures from data sheets and published times, and what is derived from them.
+// Lists the GPUs of presets: figures from data sheets and published times, and figures derived from them.
 #include "partita/cluster/gpus.h"
 
 #include <fmt/format.h>
@@ -11,14 +11,14 @@
 
 namespace partita {
 
-// Where the figures of kernels are from (cost/kernel.h). Multiprocessors: NVIDIA's architecture white papers. Clock:
-// the one that the data sheet's peak of matrix products belongs to. reached, launch_overhead_us and fused_attention:
-// fitted to published times, and rounded; docs/reference/cluster.md has the errors. Products in bfloat16 and float16
-// and attention of H100, H200, B200 and A100 are NVIDIA's aiconfigurator's, beside DeepGEMM's, Azure's benchmarking
-// guides' and Stas Bekman's; memory is gpu-benches' and BabelStream's. fused_attention is of the kernel that a training
-// step has on the architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in float32 and
-// float64 were found for A100 and later: their parts are nominal. Capacities: PyTorch's messages when memory runs out
-// ("GPU 0 has a total capacity of 79.15 GiB").
+// Sources of the figures of kernels (cost/kernel.h). Multiprocessors: NVIDIA's architecture white papers. Clock: the
+// one that the data sheet's peak of matrix products belongs to. reached, launch_overhead_us and fused_attention: fitted
+// to published times, and rounded; docs/reference/cluster.md has the errors. The published products in bfloat16 and
+// float16 and attention of H100, H200, B200 and A100 come from NVIDIA's aiconfigurator, DeepGEMM, Azure's benchmarking
+// guides and Stas Bekman. Those of memory come from gpu-benches and BabelStream. fused_attention belongs to the kernel
+// of a training step on that architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in
+// float32 and float64 were found for A100 and later: their fractions are nominal. Capacities: PyTorch's messages when
+// memory runs out ("GPU 0 has a total capacity of 79.15 GiB").
 
 // NVIDIA's K80 board specification, halved: 8.73 and 2.91 TFLOP/s at boost clock, 480 GB/s, 26 multiprocessors.
 const Gpu kK80 = {.model = "K80",
@@ -36,8 +36,8 @@ const Gpu kK80 = {.model = "K80",
                   .launch_overhead_us = 5};
 
 // NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s; 5.3, 10.6 and 21.2 TFLOP/s; 56 multiprocessors at 1.48 GHz.
-// DeepBench's products, to which parts and launch are fitted: those in half precision compute in float32, as libraries
-// do by default there, and so reach 0.43 of the peak. Parts of memory and float64: nominal.
+// Fractions and launch are fitted to DeepBench's products. Those in half precision compute in float32, the default of
+// libraries there, and so reach 0.43 of the peak. The fractions of memory and float64 are nominal.
 const Gpu kP100 = {.model = "P100",
                    .tflop_float32 = 10.6,
                    .tflop_float64 = 5.3,
@@ -52,8 +52,8 @@ const Gpu kP100 = {.model = "P100",
                    .launch_overhead_us = 5};
 
 // Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s; 16 or 32 GB at 900 GB/s; 80
-// multiprocessors at 1.53 GHz. DeepBench's products and gpu-benches' streams, to which parts and launch are fitted.
-// Parts of float64 are nominal.
+// multiprocessors at 1.53 GHz. Fractions and launch are fitted to DeepBench's products and gpu-benches' streams. The
+// fraction of float64 is nominal.
 constexpr Gpu v100(double sold, double capacity) {
   return {.model = "V100",
           .tflop_float32 = 15.7,
@@ -95,11 +95,11 @@ constexpr Gpu a100(double sold, double capacity, double bandwidth, double memory
 }
 const Gpu kA100 = a100(80, 79.15, 2039, 0.85), kA100Of40 = a100(40, 39.59, 1555, 0.9);
 
-// Measured on an H100 (docs/reference/cluster.md). B200 is taken to lose as much: its kernels, as Hopper's, fetch tiles
-// by tensor maps, whose rows begin at multiples of 16 bytes (CUDA driver API, cuTensorMapEncodeTiled).
+// Measured on an H100 (docs/reference/cluster.md). B200 is assumed to lose as much: its kernels, as Hopper's, fetch
+// tiles by tensor maps, whose rows begin at multiples of 16 bytes (CUDA driver API, cuTensorMapEncodeTiled).
 constexpr std::string_view kHopperUnaligned = "{2: 0.17, 4: 0.3}";
 
-// NVIDIA H100 SXM5 specification: 80 GB at 3.35 TB/s; 34, 67 and, with tensor cores, 989 TFLOP/s, half of what it gives
+// NVIDIA H100 SXM5 specification: 80 GB at 3.35 TB/s; 34, 67 and, with tensor cores, 989 TFLOP/s, half of the figure
 // for sparse matrices. NVIDIA H200 data sheet: the same with 141 GB at 4.8 TB/s.
 constexpr Gpu hopper(std::string_view model, double sold, double capacity, double bandwidth, double memory_reached,
                      int runs, double low = 0, double high = 0) {
@@ -125,7 +125,7 @@ constexpr Gpu hopper(std::string_view model, double sold, double capacity, doubl
 const Gpu kH100 = hopper("H100", 80, 79.1, 3350, 0.88, 35, 0.99, 1.75);
 const Gpu kH200 = hopper("H200", 141, 139.8, 4800, 0.87, 3);
 
-// NVIDIA DGX B200 data sheet, an eighth of it: 180 GB at 8 TB/s; 2,250 TFLOP/s in bfloat16, half of what it gives for
+// NVIDIA DGX B200 data sheet, an eighth of it: 180 GB at 8 TB/s; 2,250 TFLOP/s in bfloat16, half of the figure for
 // sparse matrices; 75 in float32 and 37 in float64 (HGX B200).
 const Gpu kB200 = {.model = "B200",
                    .tflop_float32 = 75,
@@ -145,18 +145,18 @@ const Gpu kB200 = {.model = "B200",
 
 namespace {
 
-// What a step has beside the kernels that a plan counts, in one figure for all devices: FLOPs of products for each byte
-// that frameworks move more than the plan (casts, gradients of norms, the loss), and for each that products wait for
-// while a collective runs beside them. In half precision; elements of float32 are twice as wide. Fitted to published
-// steps: docs/reproduction/published-steps.md.
+// The losses of a step beside the kernels that a plan counts, in one figure for all devices. kStepFlops: FLOPs of
+// products for each byte that frameworks move more than the plan (casts, gradients of norms, the loss). kBesideFlops:
+// FLOPs of products for each byte that products wait for while a collective runs beside them. Bytes are those of half
+// precision; elements of float32 are twice as wide. Fitted to published steps: docs/reproduction/published-steps.md.
 constexpr double kStepFlops = 1000, kBesideFlops = 400;
-// Eight of ten published steps took so many times what was predicted by constants of other devices' steps: the least
-// low and the greatest high of a device.
+// Eight of ten published steps took between these multiples of the time predicted by constants of other devices' steps.
+// They are the least low and the greatest high of a device.
 constexpr double kOthersLow = 0.85, kOthersHigh = 1.76;
 // A context, the kernels' code and the collective library's buffers.
 constexpr double kKeptGibytes = 1;
 
-// FLOPs of products in the time in which a byte of half precision moves, where both are at what kernels reach.
+// FLOPs of products in the time in which a byte of half precision moves, both at the rates that kernels reach.
 double flops_a_byte(const Gpu& gpu) {
   const bool has_matrix_unit = gpu.tflop_float16 > 2 * gpu.tflop_float32;
   const double tflops =
@@ -166,7 +166,7 @@ double flops_a_byte(const Gpu& gpu) {
 
 double kept(const Gpu& gpu, double flops) { return std::round(100 / (1 + flops_a_byte(gpu) / flops)) / 100; }
 
-// "{float32: 67, float64: 34}", of figures that are given.
+// Writes figures that are given, as "{float32: 67, float64: 34}".
 std::string figures(std::initializer_list<std::pair<std::string_view, double>> given) {
   std::vector<std::string> texts;
   for (const auto& [name, value] : given)

@@ -1,4 +1,4 @@
-// Counts how busy the links of a group are: rings in nodes and between them, and straight transfers.
+// Counts how busy the links of a device group are under rings and under straight transfers.
 #include "partita/cluster/group.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Devices = std::vector<DeviceId>;
 
-constexpr size_t kMostWiredDevices = 16;  // of a node, among which rings over wires are looked for
+constexpr size_t kMostWiredDevices = 16;  // in a node, up to which rings over wires are sought
 constexpr int kMostTurns = 64;            // rings that are counted; more are alike
 
 DeviceId node_of(const Cluster& cluster, DeviceId device) {
@@ -21,7 +21,7 @@ DeviceId node_of(const Cluster& cluster, DeviceId device) {
   return host.valid() ? host : device;
 }
 
-// How many of the narrowest wires' rates each wire between two members has; 0 where there is none.
+// Rate of the wires between two members, in multiples of the narrowest wire; 0 if there are none.
 std::vector<std::vector<int>> wires_among(const Cluster& cluster, const Devices& members) {
   const size_t n = members.size();
   std::vector<std::vector<double>> rates(n, std::vector<double>(n, 0));
@@ -68,7 +68,7 @@ void add_hop(Count& count, DeviceId from, DeviceId to, bool inside, double bytes
   slowest = std::max(slowest, latency_us);
 }
 
-// One turn of the rings: in each node from another member on, and over the next of its rings.
+// Adds one turn of the rings: in each node it starts from another member and takes the next ring.
 void add_ring(Count& count, const std::vector<std::vector<Devices>>& rings, int turn, double bytes) {
   Devices order;
   std::vector<size_t> ends;  // by node: the place after its last member

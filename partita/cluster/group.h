@@ -1,6 +1,6 @@
-// How a group of devices can pass data round: the links that are busy, and for how long.
+// Counts which links a device group's collectives keep busy, and for how long.
 //
-// A node is the devices that one host feeds. In each node the rings run over its wires where these join its members in
+// A node is the devices that one host feeds. In each node the rings run over its wires if these join its members in
 // rings (rings.h), else from each device to the next over its route. From node to node every member of a node has its
 // turn to send, so that all network ports are used at once.
 //
@@ -15,26 +15,26 @@ namespace partita {
 
 struct LinkLoad {
   LinkId link;
-  double inside = 0, between = 0;  // bytes: of hops inside nodes, and between them
+  double inside = 0, between = 0;  // bytes in hops inside nodes, and in hops between them
 };
 
 struct GroupLinks {
-  int devices = 0, nodes = 0, per_node = 0;  // per_node: of the node that has most of them
+  int devices = 0, nodes = 0, per_node = 0;  // per_node: the most in any node
   std::vector<LinkLoad> loads;               // ascending; for every byte that each device sends
   double inside_s = 0;   // of the busiest link, for every byte that each device sends to the next in its node
   double between_s = 0;  // and for every byte that each node sends to the next
   double inside_latency_us = 0, between_latency_us = 0;  // of the slowest hop
 };
 
-// Rings through all devices, which are in any order and distinct.
+// Counts rings through all devices, which are distinct and in any order.
 GroupLinks ring_links(const Cluster& cluster, std::vector<DeviceId> devices);
-// Each device sends to each other the same bytes, over their route.
+// Counts straight transfers: each device sends each other device the same bytes over their route.
 GroupLinks pair_links(const Cluster& cluster, std::vector<DeviceId> devices);
 
-// Seconds of the busiest link for every byte that each device sends, where links reach these parts of their rates.
+// Seconds of the busiest link for every byte that each device sends, if links reach these fractions of their rates.
 double busiest_s(const Cluster& cluster, const GroupLinks& group, double inside_rate, double between_rate);
 
-// The links that are busy for at least half of the time that the busiest one is. Ascending.
+// Lists the links that are busy for at least half of the busiest link's time. Ascending.
 std::vector<LinkId> busy_links(const Cluster& cluster, const GroupLinks& group);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Names of the algorithms of collective libraries, and the reader of their rows in cluster files.
+// Names the algorithms of collective libraries, and reads their rows in cluster files.
 #include "partita/cluster/library.h"
 
 #include <array>
@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-// In cluster files pairwise rows that stand alone are called direct.
+// In cluster files, pairwise rows that stand alone are called direct.
 constexpr std::array<std::string_view, 6> kNames = {"ring", "tree", "nvls", "hierarchical", "pairwise", "direct"};
 constexpr size_t kDirect = kNames.size() - 1;
 static_assert(kDirect == static_cast<size_t>(CollectiveAlgorithm::kPairwise) + 1);
@@ -57,7 +57,8 @@ LibraryRow read_row(const Reader& r, const YAML::Node& node, const std::string& 
   return row;
 }
 
-// Rows of all kinds of collectives are there; and beside direct ones none of others, which keep other links busy.
+// Checks that rows of all kinds of collectives exist, and that no others stand beside direct ones, which keep other
+// links busy.
 void check_algorithms(const Reader& r, const YAML::Node& rows, const std::string& what) {
   std::set<std::string> algorithms;
   for (const auto& row : rows) algorithms.insert(row["algorithm"].Scalar());

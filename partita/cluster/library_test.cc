@@ -1,4 +1,4 @@
-// Rows of collective libraries in cluster files, and the presets that have them.
+// Tests the rows of collective libraries in cluster files, and the presets that have them.
 #include "partita/cluster/library.h"
 
 #include <gtest/gtest.h>
@@ -112,7 +112,7 @@ TEST(Library, PresetsOfGpusHaveOne) {
   EXPECT_NEAR(static_cast<double>(load_cluster("dgx-a100-40gb").devices[0].memory_bytes), 38.59 * 0x1p30, 1);
 }
 
-// How many rings: as many as there are wires from a device, where they can be joined.
+// There are as many rings as wires from a device, if these can be joined.
 TEST(Rings, AreDisjoint) {
   EXPECT_EQ(disjoint_rings({{0, 3}, {3, 0}}).size(), 3u);
   EXPECT_EQ(disjoint_rings({{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}).size(), 2u);
@@ -128,7 +128,7 @@ TEST(Rings, AreDisjoint) {
     for (size_t i = 0; i < ring.size(); ++i) EXPECT_GE(--all[ring[i]][ring[(i + 1) % 5]], 0);
 }
 
-// On each link as many bytes as counted by hand: two nodes of two, all ports at once.
+// Each link carries the bytes counted by hand: two nodes of two, all ports at once.
 TEST(GroupLinks, OfTwoNodes) {
   const Cluster c = load_cluster("dgx-h100:2");
   const GroupLinks g = ring_links(c, {DeviceId(8), DeviceId(0), DeviceId(9), DeviceId(1)});

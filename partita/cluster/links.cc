@@ -7,7 +7,7 @@ namespace partita::cluster_file {
 
 namespace {
 
-// What explicit links may name, and those there are.
+// The names that explicit links may use, and the links that exist.
 struct KnownNames {
   std::map<std::string, DeviceId> devices;
   std::set<std::string> links;

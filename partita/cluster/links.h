@@ -1,4 +1,4 @@
-// Internal to cluster/: the links that a cluster file lists beside its tree, as NVLink between two GPUs.
+// Reads the links that a cluster file lists beside its tree, such as NVLink between two GPUs. Internal to cluster/.
 //
 // Example: {between: [gpu0, gpu1], bandwidth_gbytes_per_s: 20, latency_us: 1} makes the links gpu0=>gpu1 and
 // gpu1=>gpu0, which are the routes between the two from then on.
@@ -11,7 +11,8 @@
 
 namespace partita::cluster_file {
 
-// `all_names`: of the devices that the file describes; links of those that the cluster leaves out are left out too.
+// `all_names` are those of the devices that the file describes; links of devices that the cluster leaves out are left
+// out too.
 void add_explicit_links(const Reader& r, const YAML::Node& links, const std::set<std::string>& all_names,
                         Cluster& cluster);
 

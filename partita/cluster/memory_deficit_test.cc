@@ -1,3 +1,4 @@
+// Tests the device that is said to lack memory, and by how much.
 #include "partita/cluster/memory_deficit.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Nodes: the devices that one host feeds. A device without a host is a node of its own.
+// Groups devices by node: the devices that one host feeds. A device without a host is a node of its own.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,7 @@
 
 namespace partita {
 
-// These devices by node: each node's ascending, the node of the lowest device first.
+// Groups these devices by node. Each node's devices ascend; the node of the lowest device comes first.
 std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster, std::vector<DeviceId> devices);
 
 }  // namespace partita

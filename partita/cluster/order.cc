@@ -1,4 +1,4 @@
-// Orders devices so that equal parts of the list are joined inside by the fastest links (single linkage).
+// Orders devices so that the fastest links join equal parts of the list (single linkage).
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -19,11 +19,12 @@ void sort_unique(std::vector<DevicePair>& pairs) {
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
 }
 
-// ---------------------------------------------------------------- the pairs that are looked at
+// ---------------------------------------------------------------- candidate pairs
 
 // Compute devices below a switch.
 struct Below {
-  std::vector<int> devices, children;  // the switch's child that each is below: the switch before, or itself
+  std::vector<int> devices, children;  // children: by device, the switch's child above it: the switch before, or the
+                                       // device itself
   bool alike = true;                   // all have links of one speed to the switch, and back
 };
 
@@ -55,8 +56,9 @@ std::map<int, Below> devices_below(const Cluster& cluster) {
   return switches;
 }
 
-// Adds a forest of pairs of devices of different children without wires of their own, which joins what all such pairs
-// join. Devices that are not reached yet are asked for child by child, so that only wires are asked about in vain.
+// Adds a forest of pairs, of devices below different children without wires of their own, that joins whatever all such
+// pairs join. Devices that are not reached yet are asked for child by child, so that only wires are asked about in
+// vain.
 template <typename HasWire>
 void add_forest(const Below& below, const HasWire& has_wire, std::vector<DevicePair>& pairs) {
   std::map<int, std::vector<int>> left;  // by child
@@ -80,9 +82,9 @@ void add_forest(const Below& below, const HasWire& has_wire, std::vector<DeviceP
   }
 }
 
-// Pairs of compute devices that are enough to look at: at every speed, these pairs and faster ones of them join what
-// all pairs so fast join. They are all pairs with a wire of their own, and all that meet at a
-// switch. Below a switch to which all devices have links of one speed, a forest of these is enough.
+// Lists the pairs of compute devices to consider. At every speed, these pairs and faster ones join whatever all pairs
+// of that speed join. They are all pairs with a wire of their own, and all that meet at a switch. Below a switch whose
+// devices all have links of one speed, a forest of these is enough.
 std::vector<DevicePair> pairs_that_join(const Cluster& cluster) {
   const int n = cluster.compute_count;
   std::vector<DevicePair> pairs;
@@ -136,7 +138,7 @@ struct Groups {
   std::vector<int> of;                    // by device
 };
 
-// Joins what pairs of one speed join, all at once, so that the order does not depend on which pair is looked at first.
+// Joins all pairs of one speed at once, so that the order does not depend on which pair comes first.
 void join(Groups& groups, std::vector<Pair>::const_iterator begin, std::vector<Pair>::const_iterator end) {
   std::vector<std::vector<int>>& members = groups.members;
   std::vector<int> leader(members.size());
@@ -172,9 +174,9 @@ void join(Groups& groups, std::vector<Pair>::const_iterator begin, std::vector<P
 
 }  // namespace
 
-// Groups are joined from the fastest pair of devices to the slowest. Each group is a stretch of the list, so that what
-// is joined last, over the slowest links, is parted first. The larger group goes first, then the one with the lower
-// device, so that equal parts fall between groups where sizes allow it.
+// Groups are joined from the fastest pair of devices to the slowest. Each group is a contiguous run of the list, so
+// groups joined last, over the slowest links, are split first. The larger group goes first, then the one with the lower
+// device, so that equal parts fall between groups if sizes allow it.
 std::vector<DeviceId> slowest_link_first(const Cluster& cluster) {
   const std::vector<Pair> pairs = fastest_first(cluster);
   Groups groups;

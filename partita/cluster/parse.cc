@@ -29,13 +29,13 @@ YAML::Node load_yaml(const Reader& r, const std::string& yaml) {
   }
 }
 
-// ", or --cluster dgx-h100:2", where the cluster is a preset that comes in more sizes.
+// ", or --cluster dgx-h100:2" if the cluster is a preset that comes in more sizes.
 std::string larger(const std::string& reference, int devices) {
   const std::optional<std::string> preset = preset_of_size(reference, devices);
   return preset ? fmt::format(", or --cluster {}", *preset) : "";
 }
 
-// How many compute devices the cluster keeps: `devices` if positive, else what the file says.
+// The number of compute devices to keep: `devices` if positive, else what the file says.
 int devices_kept(const Reader& r, const YAML::Node& use_devices, const std::string& name, int available, int devices) {
   if (!use_devices) return available;
   const int kept = devices > 0 ? devices : read_count(r, use_devices, "use_devices");
@@ -45,7 +45,7 @@ int devices_kept(const Reader& r, const YAML::Node& use_devices, const std::stri
   return kept;
 }
 
-// Adds the first `kept` compute devices, then the hosts that feed one of these; returns their places.
+// Adds the first `kept` compute devices, then the hosts that feed them; returns their places.
 std::vector<int> add_devices(const Tree& tree, int kept, Cluster& c) {
   std::vector<int> place_of;
   std::map<int, DeviceId> id_of_place;

@@ -1,4 +1,4 @@
-// The built-in clusters: their figures, from the data sheets and papers that are named, as YAML.
+// Writes the built-in clusters as YAML, with figures from the data sheets and papers that are named.
 #include "partita/cluster/presets.h"
 
 #include <charconv>
@@ -41,7 +41,7 @@ topology:
 //   FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node,
 //   InfiniBand EDR between nodes: 100 Gb/s, where the paper prints GB/s;
 //   NVIDIA's Tesla P100 white paper: links of 20 GB/s each way, four GPUs joined one link a pair.
-// PCIe 3 x16 has 15.75 GB/s. The paper does not say which CPU it is; E5-2640 v4 is taken: 20 cores, 2.4 GHz, 32 float32
+// PCIe 3 x16 has 15.75 GB/s. The paper does not name the CPU; E5-2640 v4 is assumed: 20 cores, 2.4 GHz, 32 float32
 // operations a cycle, 68.3 GB/s a socket.
 constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
 device_types:
@@ -126,7 +126,7 @@ links:  # NVLink, the hybrid cube mesh: one or two links a pair
 )";
 
 // OneFlow section 6: 4 machines, each with 8 V100 of 16 GB "interconnected with NVLink", on a 100 Gb/s RoCE network.
-// The paper says no more of a machine; a DGX-1 is taken (above), whose ports are one here.
+// The paper says no more of a machine; a DGX-1 is assumed (above), whose ports are one here.
 constexpr std::string_view kOneFlowNodes = R"(topology:
   link: {bandwidth_gbytes_per_s: 12.5, latency_us: 3}  # RoCE, one port a node
   children:
@@ -181,14 +181,14 @@ std::string hybrid_cube_mesh(const std::string& node) {
   return out;
 }
 
-// A part of kDgx1, with its holes filled.
+// Fills the holes of a part of kDgx1.
 std::string dgx1_part(std::string_view part, std::string_view name, const Gpu& gpu) {
   return put(put(put(std::string(part), "{name}", name), "{V100}", yaml_of(gpu)), "{library}", kVoltaLibrary);
 }
 
 std::string dgx1(std::string_view name, const Gpu& gpu) { return dgx1_part(kDgx1, name, gpu) + hybrid_cube_mesh(""); }
 
-// Device types and links as in dgx1(); what its topology has is in each node.
+// Device types and links are those of dgx1(); each node holds the contents of its topology.
 std::string oneflow_v100(std::string_view name) {
   constexpr std::string_view kTopology = "topology:\n";
   const size_t topology = kDgx1.find(kTopology), links = kDgx1.find("links:");

@@ -1,4 +1,4 @@
-// What presets of GPUs say of kernels in a step, of memory, and of how well both are known: alike for all.
+// Tests that all GPU presets state kernel rates in a step, memory and prediction errors alike.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ double flops_an_element(const std::string& preset) {
          (d.memory_bandwidth_bytes_per_s * d.kernels.memory_part);
 }
 
-// No device has a 1 because nothing was published of it.
+// No device has 1 merely because nothing was published about it.
 TEST(Presets, EveryGpuLosesInAStepAndBesideCollectives) {
   for (const std::string& preset : kPresetsOfGpus) {
     const KernelFigures k = figures(preset);
@@ -37,7 +37,7 @@ TEST(Presets, EveryGpuLosesInAStepAndBesideCollectives) {
   }
 }
 
-// One quotient orders all of them: what computes more for each byte that moves loses more.
+// One quotient orders all devices: more FLOPs for each byte that moves mean a larger loss.
 TEST(Presets, LossesFollowFromFlopsAByte) {
   for (const std::string& a : kPresetsOfGpus)
     for (const std::string& b : kPresetsOfGpus)
@@ -51,7 +51,7 @@ TEST(Presets, LossesFollowFromFlopsAByte) {
   EXPECT_DOUBLE_EQ(figures("dgx-h100").beside_collectives, 0.59);  // 400 / 675
 }
 
-// H200 is H100's silicon: what differs is its memory.
+// H200 is H100's silicon; only its memory differs.
 TEST(Presets, H200IsH100WithOtherMemory) {
   const Device h100 = load_cluster("dgx-h100").devices[0], h200 = load_cluster("dgx-h200").devices[0];
   EXPECT_EQ(h100.peak_flops_per_s, h200.peak_flops_per_s);
@@ -61,7 +61,7 @@ TEST(Presets, H200IsH100WithOtherMemory) {
   EXPECT_LT(h200.kernels.sustained, 1.1 * h100.kernels.sustained);
 }
 
-// GiB that are sold, and at most those that a plan may have.
+// Compares the GiB that are sold with those that a plan may have.
 TEST(Presets, OfMemoryAllLoseAlike) {
   for (const auto& [preset, sold] : std::map<std::string, double>{{"p2.8xlarge", 12},
                                                                   {"flexflow-p100", 16},
@@ -90,7 +90,7 @@ TEST(Presets, SayHowTheyAreKnown) {
   const Validation h100 = validations(load_cluster("dgx-h100"))[0], b200 = validations(load_cluster("dgx-b200"))[0];
   EXPECT_GT(h100.runs, 20);
   EXPECT_EQ(b200.runs, 0);
-  EXPECT_LE(b200.low, h100.low);  // not better known than those of which there are steps
+  EXPECT_LE(b200.low, h100.low);  // not better known than devices with published steps
   EXPECT_GE(b200.high, h100.high);
   EXPECT_EQ(validations(load_cluster("dgx-b200", 3)), validations(load_cluster("dgx-b200")));
   EXPECT_TRUE(validations(load_cluster("local:4")).empty());

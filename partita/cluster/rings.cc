@@ -1,4 +1,4 @@
-// Finds rings over disjoint wires: all rings first, then as many of them as fit together.
+// Finds rings over disjoint wires: first all rings, then as many as fit together.
 #include "partita/cluster/rings.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using Ring = std::vector<int>;
 
-constexpr size_t kMostRings = 20000;  // that are looked at; 8 devices have at most 5,040
+constexpr size_t kMostRings = 20000;  // that are considered; 8 devices have at most 5,040
 constexpr int kMostTries = 200000;
 
 struct Search {
@@ -49,7 +49,7 @@ void take(Search& search, const Ring& ring, int count) {
   for (size_t i = 0; i < ring.size(); ++i) search.wires[ring[i]][ring[(i + 1) % ring.size()]] -= count;
 }
 
-// Adds rings from `first` on to those that are chosen.
+// Adds rings, from `first` on, to the chosen ones.
 void pack(Search& search, size_t first) {
   if (search.chosen.size() > search.best.size()) search.best = search.chosen;
   for (size_t i = first; i < search.rings.size(); ++i) {
@@ -63,7 +63,7 @@ void pack(Search& search, size_t first) {
   }
 }
 
-// No more rings than wires that leave a device, or come to it.
+// An upper bound: there are no more rings than wires that leave a device, or that come to it.
 size_t most_rings(const std::vector<std::vector<int>>& wires) {
   int bound = std::numeric_limits<int>::max();
   for (size_t i = 0; i < wires.size(); ++i) {

@@ -1,4 +1,4 @@
-// Makes the links of a tree, and each device's way to the switches above it.
+// Makes the links of a tree, and each device's path to the switches above it.
 #include "partita/cluster/router.h"
 
 #include <algorithm>
@@ -44,11 +44,11 @@ Pair wires(Router& router, int leaf, int child, int parent) {
   return {via.up, via.down};
 }
 
-// The links from `leaf` up to the switch `top`, and from there down.
+// Makes the links from `leaf` up to the switch `top`, and from there down.
 Routes::Climb climb(Router& router, int leaf, int top) {
   std::vector<int> chain;  // leaf .. child of top
   for (int p = leaf; p != top; p = router.places[p].parent) chain.push_back(p);
-  // The highest level below `top` whose devices have wires of their own is where they enter.
+  // If a level below `top` has devices with wires of their own, they enter at the highest such level.
   size_t start = 0;
   for (size_t i = 0; i < chain.size(); ++i)
     if (router.places[chain[i]].to_parent.per_device) start = i;
@@ -82,8 +82,8 @@ int nearest_above_both(const std::vector<Place>& places, int a, int b) {
   return a;
 }
 
-// Counts the links still to be made: one pair for each device below a switch that parts it from others. A host that is
-// wired to all others below never climbs there.
+// Counts the links still to be made: one pair for each device below a switch that separates it from others. A host that
+// is wired to all others below never climbs there.
 void count_missing(Router& router) {
   const std::vector<Place>& places = router.places;
   std::map<int, std::vector<int>> below;  // by switch
@@ -115,7 +115,7 @@ void make_climb(Router& router, size_t device, int top) {
   if (router.missing[top] > 0) --router.missing[top];
 }
 
-// Makes the links of the routes from a device to all others, where any may be missing.
+// Makes the links of the routes from a device to all others, if any may be missing.
 void make_links_from(Router& router, size_t device) {
   const std::vector<Place>& places = router.places;
   const int place = router.place_of[device];

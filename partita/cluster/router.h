@@ -1,4 +1,4 @@
-// Internal to cluster/: the links and routes between the devices of a tree.
+// Makes the links and routes between the devices of a tree. Internal to cluster/.
 //
 // Example: two boards of two GPUs under a top switch. Routes go gpu -> board -> gpu on one board, with two links, and
 // gpu -> board -> top -> board -> gpu between boards, with four. A level with per_device has a pair of links of its own

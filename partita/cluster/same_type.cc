@@ -1,4 +1,4 @@
-// Compares devices by the figures that times come from.
+// Compares devices by the figures that determine times.
 #include "partita/cluster/same_type.h"
 
 namespace partita {

@@ -1,3 +1,4 @@
+// Tests which differences between devices make their types differ.
 #include "partita/cluster/same_type.h"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@ Wire read_wire(const Reader& r, const YAML::Node& node, const std::string& what)
   return wire;
 }
 
-// Checks the keys of a level and of all below it; each once, whatever its count.
+// Checks the keys of a level and of all levels below it, each once, whatever its count.
 void check_level(const Reader& r, const YAML::Node& node, bool root) {
   if (!node.IsMap()) r.fail_at(node, "a level must be a map with 'type' (a device) or 'children' (a switch)");
   std::string what =
@@ -57,7 +57,7 @@ void claim(Expansion& e, const YAML::Node& node, const std::string& name) {
   if (!e.names.insert(name).second) e.r.fail_at(node, "the name '{}' is given to two places; rename one", name);
 }
 
-// The host of the level `name` at place `at`; returns its own place.
+// Adds the host of the level `name` at place `at`; returns the host's place.
 int add_host(Expansion& e, const YAML::Node& host, const std::string& name, const std::string& what, int at) {
   check_map(e.r, host, what + ": host", {"type", "link"}, {"name"});
   Device d = type_of(e, host["type"], what + ": host: type");
@@ -75,7 +75,7 @@ int add_host(Expansion& e, const YAML::Node& host, const std::string& name, cons
   return place;
 }
 
-// One place and all below it. `host_place`: the nearest host above.
+// Adds one place and all below it. `host_place`: the nearest host above.
 void expand(Expansion& e, const YAML::Node& node, const std::string& name, int parent, Wire wire, int host_place) {
   std::string what = name.empty() ? "topology" : fmt::format("level '{}'", name);
   Tree& tree = e.tree;

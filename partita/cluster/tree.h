@@ -1,4 +1,4 @@
-// Internal to cluster/: the tree of switches and devices that the topology of a cluster file describes.
+// Reads the tree of switches and devices that the topology of a cluster file describes. Internal to cluster/.
 //
 // Example: topology {link, children: [{name: board, count: 2, link, children: [{name: gpu, count: 2, type: K80}]}]} has
 // seven places: the root, board0, board0.gpu0, board0.gpu1, board1, board1.gpu0, board1.gpu1, in this order.
@@ -33,7 +33,7 @@ struct Tree {
   std::vector<int> compute_place, hosts_place;
 };
 
-// Checks and expands the topology; `types` are by model.
+// Validates and expands the topology; `types` are by model.
 Tree read_tree(const Reader& r, const YAML::Node& topology, const std::map<std::string, Device>& types);
 
 }  // namespace partita::cluster_file

@@ -1,4 +1,4 @@
-// Reads what a cluster's text says of how well its device types are known.
+// Reads how accurate predictions for a cluster's device types are, from its text.
 #include "partita/cluster/validation.h"
 
 #include <algorithm>

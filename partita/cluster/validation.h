@@ -1,8 +1,8 @@
-// How well the steps that are predicted for a device type are known, as its cluster file says.
+// Tells how accurate predicted step times of a device type are, as its cluster file says.
 //
-// Example: `validation: {runs: 35, low: 0.99, high: 1.75}` of H100 says that 35 published steps were predicted for it,
-// and that eight of ten took 0.99 to 1.75 times as long. With fewer than kEnoughRuns, low and high are of other
-// devices' steps, each predicted by constants that were fitted without its own device.
+// Example: `validation: {runs: 35, low: 0.99, high: 1.75}` of H100 says that 35 published steps were predicted for it.
+// Eight of ten took 0.99 to 1.75 times as long. With fewer than kEnoughRuns, low and high come from other devices'
+// steps. Constants fitted without a step's own device predict it.
 #pragma once
 #include <string>
 #include <vector>
@@ -20,7 +20,8 @@ struct Validation {
   bool operator==(const Validation&) const = default;
 };
 
-// Of the types of the cluster's compute devices whose text says it, by name. With a profile none: it was measured.
+// Lists, by name, the types of the cluster's compute devices whose text says it. Empty with a profile, which was
+// measured.
 std::vector<Validation> validations(const Cluster& cluster);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Strict reading of YAML: maps with known keys, words, figures, counts and flags.
+// Reads YAML strictly: maps with known keys, words, figures, counts and flags.
 #include "partita/cluster/yaml.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Internal to cluster/: strict reading of YAML. Every error names the file, the line, and what to do.
+// Reads YAML strictly: every error names the file, the line and the remedy. Internal to cluster/.
 //
 // Example: "f.yaml:5: device type 'K80': unknown key 'memory_gibyte'; did you mean 'memory_gibytes'?" is check_map()
 // with the keys of a device type, at the line of the key.
@@ -26,8 +26,8 @@ struct Reader {
 
 int edit_distance(std::string_view a, std::string_view b);
 
-// "did you mean 'x'?" with the name that was probably meant, a few letters away or the same quantity in another unit;
-// else the list of known names.
+// Suggests "did you mean 'x'?": the name probably meant, a few letters away or the same quantity in another unit. Else
+// lists the known names.
 template <typename Keys>
 std::string suggestion(std::string_view key, const Keys& known) {
   constexpr size_t kLongestMeant = 200;  // no known name is so long, and distances take time
@@ -51,14 +51,14 @@ std::string suggestion(std::string_view key, const Keys& known) {
 
 // `what` names the node in messages.
 
-// The node must be a map with these keys and no others, each once.
+// Checks that the node is a map with these keys and no others, each once.
 void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
                std::initializer_list<std::string_view> required, std::initializer_list<std::string_view> optional = {});
 std::string read_word(const Reader& r, const YAML::Node& node, const std::string& what);
-// A word that can be part of a device's name: without dots, blanks, commas, brackets and stars.
+// Reads a word that can be part of a device's name: without dots, blanks, commas, brackets and stars.
 std::string read_name(const Reader& r, const YAML::Node& node, const std::string& what);
-// Rates, amounts and fractions are positive, times may be zero. Both have bounds, so that what follows from them is a
-// number of nanoseconds: positive ones 1e-6 to 1e12, others at most 1e9.
+// Rates, amounts and fractions are positive, times may be zero. Both are bounded, so that derived figures stay a number
+// of nanoseconds: positive ones 1e-6 to 1e12, others at most 1e9.
 enum class Sign { kPositive, kNotNegative };
 double read_figure(const Reader& r, const YAML::Node& node, const std::string& what, Sign sign);
 int read_count(const Reader& r, const YAML::Node& node, const std::string& what);  // from 1 to kMostDevices

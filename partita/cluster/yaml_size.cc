@@ -78,7 +78,7 @@ class Counter : public YAML::EventHandler {
 
   const Reader& r_;
   std::vector<Open> open_;
-  std::unordered_map<anchor_t, Size> named_;  // what is closed
+  std::unordered_map<anchor_t, Size> named_;  // closed nodes
 };
 
 }  // namespace

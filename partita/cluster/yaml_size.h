@@ -1,4 +1,4 @@
-// Internal to cluster/: how large a YAML text is once its aliases stand for what they name.
+// Bounds the size of a YAML text with its aliases written out. Internal to cluster/.
 #pragma once
 #include <string>
 
@@ -10,8 +10,8 @@ namespace partita::cluster_file {
 constexpr int64_t kMostNodes = 1'000'000;
 constexpr int kDeepestNode = 100;
 
-// Bad input, at its line, if a text has more nodes than that or nests deeper, aliases written out, or if an alias
-// stands inside what it names. What is not YAML at all passes: loading it says so.
+// Bad input, at its line, if a text has more nodes or nests deeper, aliases written out, or if an alias stands inside
+// its own node. Text that is no YAML passes: loading it reports the error.
 void expect_bounded(const Reader& r, const std::string& yaml);
 
 }  // namespace partita::cluster_file
