@@ -1,4 +1,4 @@
-// Attributes that are lists.
+// Writes lists as attributes of ops.
 #pragma once
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// The backward pass: gradients from the loss down to the parameters, derived or declared, one op at a time.
+// Adds the backward pass: gradients from the loss down to the parameters, derived or declared, one op at a time.
 #include "partita/graph/autodiff.h"
 
 #include <algorithm>
@@ -79,13 +79,13 @@ class DefinitionFinder {
     return gradient;
   }
 
-  // Whether some example has as many operands: what has not is not worth binding.
+  // Whether some example has as many operands: others are not worth binding.
   static bool takes(const OpDefinition& candidate, const std::vector<Shape>& shapes) {
     return std::any_of(candidate.examples.begin(), candidate.examples.end(),
                        [&](const auto& example) { return example.shapes.size() == shapes.size(); });
   }
 
-  // Nothing where these shapes do not fit the definition.
+  // Null if these shapes do not fit the definition.
   static std::shared_ptr<const tdl::Bound> instance_of(const OpDefinition& candidate, tdl::Attributes& attributes,
                                                        const std::vector<Shape>& shapes,
                                                        const std::vector<DType>& dtypes) {
@@ -124,8 +124,8 @@ class Backward {
   // The sum of the contributions so far; none if there are none.
   TensorId gradient(TensorId tensor) const { return gradients_[tensor.index()]; }
 
-  // A contribution is added to the earlier ones right behind the op that makes it. So memory holds no more for one
-  // tensor than the sum and one contribution (Tofu section 7.2: MXNet aggregates gradients of time steps in place).
+  // Adds a contribution to the earlier ones right behind the op that makes it. So memory holds no more for one tensor
+  // than the sum and one contribution (Tofu section 7.2: MXNet aggregates gradients of time steps in place).
   void contribute(TensorId tensor, TensorId contribution) {
     TensorId& sum = gradients_[tensor.index()];
     sum = sum.valid() ? build_.op("add", {sum, contribution}, {}, build_.graph().tensor(tensor).name + ".grad")
@@ -173,7 +173,7 @@ class Backward {
   }
 
   void derive(const Op& op, int operand, const std::vector<TensorId>& result_gradients) {
-    // Results that nothing reads are none of the formula's: no term of the gradient comes from them.
+    // Drops results that nothing reads: no term of the gradient comes from them.
     tdl::Bound bound = *op.bound;
     bound.results.clear();
     for (std::size_t r = 0; r < op.results.size(); ++r)
@@ -205,7 +205,8 @@ class Backward {
     for (const std::string& o : derived.operands) operands.push_back(given.at(o));
     const std::string result = op.name + ".grad." + name;
     const DType dtype = graph.tensor(op.operands[operand]).dtype;
-    if (derived.definition == "identity" && graph.tensor(operands[0]).dtype != dtype) {  // of a cast: the cast back
+    if (derived.definition == "identity" &&
+        graph.tensor(operands[0]).dtype != dtype) {  // the gradient of a cast is the cast back
       contribute(op.operands[operand], build_.op("cast", operands, {{"to", static_cast<double>(dtype)}}, result));
       return;
     }
@@ -221,49 +222,49 @@ class Backward {
   GraphBuilder& build_;
   DefinitionFinder finder_;
   std::size_t forward_ops_ = 0;
-  std::vector<bool> wanted_;         // a parameter lies behind the tensor
+  std::vector<bool> wanted_;         // whether a parameter lies behind the tensor
   std::vector<TensorId> gradients_;  // by tensor: the sum of the contributions so far
 };
 
 struct LossAndSeed {
   TensorId loss;
-  TensorId tensor, gradient;  // where the backward pass starts, and with what
+  TensorId tensor, gradient;  // the backward pass starts at this tensor, with this gradient
 };
 
-// A loss of an output and a graph input, `labels` unless it says otherwise.
+// A loss of an output and a graph input, which is `labels` unless stated otherwise.
 struct LossDefinition {
   const char* name;
   const char* op;
   bool classes;  // labels are int64 class numbers, one for each last axis of the output; else values of its shape and
                  // dtype
-  bool counted = false;  // the number of labels that count is the op's third operand
+  bool counted = false;  // the op's third operand is the number of labels that count
 };
 constexpr LossDefinition kLosses[] = {{"bce_with_logits", "bce_with_logits", false},
                                       {"cross_entropy", "cross_entropy", true},
                                       {"masked_cross_entropy", "masked_cross_entropy", true, true},
                                       {"mse", "mse", false}};
 
-// An input of labels, and the number of those that count, where the loss reads it.
+// An input of labels, and the number of labels that count if the loss reads it.
 struct Labels {
   TensorId input, count;
 };
 
-// A loss is made in float32 at least.
+// Casts to float32 at least: a loss is computed in no less.
 TensorId wide(GraphBuilder& build, TensorId output) {
   const Tensor y = build.graph().tensor(output);
   if (!is_low(y.dtype)) return output;
   return build.op("cast", {output}, {{"to", static_cast<double>(DType::kFloat32)}}, y.name + ".float32");
 }
 
-// Labels of this shape have their samples where the output has them. Where it is not known to have any they are rows,
-// unless there are more or fewer of these than samples.
+// Labels of this shape have their samples where the output has them. If the output is not known to have any, the labels
+// are rows, unless there are more or fewer labels than samples.
 int samples_of(const Graph& graph, const Tensor& output, const Shape& labels) {
   if (output.sample_axis >= 0) return output.sample_axis;
   const std::optional<int64_t> batch = find_batch(graph);
   return batch && !labels.empty() && labels[0] != *batch ? -1 : 0;
 }
 
-// The loss of one output; an input of labels is made by the first that reads it.
+// Adds the loss of one output. The first output that reads an input of labels makes it.
 TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given, const std::string& labels_name,
                  std::map<std::string, Labels>& inputs, std::string name) {
   const TensorId output = wide(build, given);
@@ -279,7 +280,7 @@ TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given
     fail("graph '{}': output '{}' [{}] cannot be judged by labels [{}]", build.graph().name, y.name,
          fmt::join(y.shape, "x"), fmt::join(build.shape(labels), "x"));
   if (!loss.counted) return build.op(loss.op, {output, labels}, {}, std::move(name));
-  if (!count.valid()) {  // of the whole batch, whose labels may come in parts
+  if (!count.valid()) {  // of the whole batch: the labels may come in micro-batches
     const TensorId all = build.input_again(labels, labels_name + ".all");
     count = build.op("label_count", {all}, {}, labels_name + ".count");
   }

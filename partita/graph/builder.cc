@@ -1,4 +1,4 @@
-// Adds tensors and ops to a graph, with names of their own, and infers what formulas say of results.
+// Adds tensors and ops to a graph, with unique names, and infers results from formulas.
 #include "partita/graph/builder.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
 
 bool GraphBuilder::has_tensor(const std::string& name) const { return taken_.contains(tensor_key(name)); }
 
-// Every tensor's bytes are counted in 64 bits, and its axes are as many as arrays have in NumPy and PyTorch.
+// Every tensor's bytes are counted in 64 bits, and it has at most as many axes as arrays of NumPy and PyTorch.
 static void check_size(const std::string& graph, const Tensor& tensor) {
   constexpr size_t kMostAxes = 64;
   if (tensor.shape.size() > kMostAxes)

@@ -1,4 +1,4 @@
-// Weight updates in the elementary operations of the registry: `add`, `sub`, `mul`, `div`, `pow`, `square`, `sqrt`.
+// Writes weight updates in the registry's elementary operations: `add`, `sub`, `mul`, `div`, `pow`, `square`, `sqrt`.
 #pragma once
 #include <map>
 #include <string>
@@ -9,21 +9,20 @@
 
 namespace partita {
 
-// Makes weight updates so. What is equal, as a function of the learning rate alone, is made once for all of them.
+// Makes weight updates of elementary operations. All updates share equal functions of the learning rate alone.
 class ElementaryUpdates {
  public:
   explicit ElementaryUpdates(GraphBuilder& build) : build_(build) {}
 
-  // The update `definition` (OpDefinition::update) of the weight operands[0] in such operations. What replaces an
-  // operand is written by assign_sub or assign_add where the formula takes something from it or adds to it, else by
-  // assign.
+  // Adds the update `definition` (OpDefinition::update) of the weight operands[0]. An op writes an operand's
+  // replacement: assign_sub or assign_add if the formula subtracts from the operand or adds to it, else assign.
   void add(const OpDefinition& definition, const std::vector<TensorId>& operands, tdl::Attributes attributes,
            const std::string& name);
 
  private:
   struct Formula;  // one update, while it is made
 
-  // Of a number, or of a tensor.
+  // The value of a number or of a tensor.
   struct Value {
     double number = 0;
     TensorId tensor;

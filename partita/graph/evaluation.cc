@@ -1,4 +1,4 @@
-// The forward graph as it runs in evaluation: ops in their evaluation forms, running statistics read.
+// Makes the forward graph for evaluation: ops in their evaluation forms, running statistics read.
 #include <map>
 
 #include "partita/base/error.h"
@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-// The results of an op in its evaluation form; one that does not exist in evaluation is not valid.
+// The results of an op in its evaluation form; a result that evaluation does not have is not valid.
 std::vector<TensorId> evaluated(GraphBuilder& build, const Graph& forward, const Op& op,
                                 const std::vector<TensorId>& operands) {
   build.set_source(op.source);
@@ -32,7 +32,7 @@ Graph evaluation_graph(const Graph& forward) {
     fail("graph '{}' is a training graph: the evaluation graph is made of the forward graph", forward.name);
   const auto read_by = readers(forward);
   GraphBuilder build(forward.name, forward.registry);
-  std::map<TensorId, TensorId> now;  // forward tensor -> the tensor that stands for it
+  std::map<TensorId, TensorId> now;  // forward tensor -> its tensor in evaluation
   auto source = [&](TensorId id) {
     const Tensor& t = forward.tensor(id);
     if (now.contains(id) || t.producer.valid()) return;
@@ -47,7 +47,7 @@ Graph evaluation_graph(const Graph& forward) {
     copy.sample_axis = t.sample_axis;
   };
   for (TensorId id : forward.inputs) source(id);
-  std::map<TensorId, std::string> gone;  // forward tensors that are not there, and why
+  std::map<TensorId, std::string> gone;  // forward tensor that evaluation lacks -> why
   for (std::size_t i = 0; i < forward.ops.size(); ++i) {
     const Op& op = forward.ops[i];
     if (op.phase != Phase::kForward) continue;  // running statistics are written in training only

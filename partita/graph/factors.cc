@@ -15,9 +15,9 @@ namespace {
 
 // How the axes of an op's tensors, as stored, are accessed.
 struct Accesses {
-  // [tensor of the formula][stored axis]: the indices that it is accessed at plainly; empty where some access is none.
+  // [tensor of the formula][stored axis]: the indices of its plain accesses; empty if some access is not plain.
   std::vector<std::vector<std::set<int>>> plain;
-  std::vector<bool> only_plain;  // per index: it is nowhere but in plain accesses of axes that are not factored
+  std::vector<bool> only_plain;  // per index: all its uses are plain accesses of axes that are not factored
 };
 
 // Random numbers are drawn at global positions, whatever indices these are made of.
@@ -78,7 +78,7 @@ bool may_factor(const Graph& graph, const Op& op, const MayFactor& may) {
   return !(definition && definition->flops) && may(op);
 }
 
-// The index that every access of a digit of a tensor's axes is at; -1: some access is none, or at another.
+// The index at which every access reads a digit of a tensor's axes; -1 if some access is not plain, or they differ.
 int only_index(const tdl::Bound& bound, int tensor, std::size_t digit) {
   std::set<int> indices;
   for (const tdl::Stage& stage : bound.stages) {
@@ -96,7 +96,7 @@ struct Axis {  // of a tensor, as stored
   auto operator<=>(const Axis&) const = default;
 };
 
-// What shares one factoring.
+// Axes that share one factoring.
 struct Component {
   std::set<std::pair<OpId, int>> indices;
   std::vector<OpId> parted;  // splits and concats of equal parts that cut them one by one
@@ -113,7 +113,7 @@ class Carrier {
       if (graph_.tensors[t].replaces.valid()) replaced_by_[graph_.tensors[t].replaces.index()] = TensorId(t);
   }
 
-  // Every joined axis of equal parts.
+  // Marks every joined axis of equal parts.
   Graph mark_parts() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (const auto joined = parted_axis(OpId(i)); joined && !seen_.contains(*joined)) {
@@ -124,7 +124,7 @@ class Carrier {
     return finish();
   }
 
-  // Every axis that some op cuts in equal parts, or has in few parts.
+  // Carries every axis that some op cuts in equal parts, or has in few parts.
   Graph carry() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
@@ -161,7 +161,7 @@ class Carrier {
     return known;
   }
 
-  // The axis that a split takes apart, or a concat puts together, of equal parts that it cuts one by one.
+  // The axis that a split takes apart, or a concat puts together, in equal parts cut one by one.
   std::optional<Axis> parted_axis(OpId id) const {
     const Op& op = graph_.op(id);
     const bool split = op.definition == "split";
@@ -242,7 +242,7 @@ class Carrier {
     for (const Shape& asked : found.asked)
       if (radices) radices = common_factoring(*radices, asked);
     if (radices) found.radices = without_ones(*radices);
-    // An op that has it more coarsely would cut across the finer radices.
+    // An op with a coarser factoring would cut across the finer radices.
     for (const Shape& asked : found.asked) found.closed &= radices && without_ones(asked) == found.radices;
   }
 
@@ -266,7 +266,7 @@ class Carrier {
   std::set<OpId> changed_;
 };
 
-// Samples that come in parts are a digit of their own: of 20 = sequence of 5 x 4 samples, 5 and 4.
+// Makes samples that come in micro-batches a digit of their own: 20 = sequence of 5 x 4 samples becomes 5 and 4.
 void expose_samples(const Graph& graph, TensorId id, std::vector<Shape>& radices) {
   const Tensor& t = graph.tensor(id);
   if (t.in_time != InTime::kParts) return;

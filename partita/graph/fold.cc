@@ -1,4 +1,4 @@
-// Drops what nobody reads, and computes ops whose operands are all known.
+// Drops ops and constants that nobody reads, and evaluates ops whose operands are all known.
 #include <algorithm>
 #include <map>
 
@@ -9,7 +9,7 @@
 namespace partita {
 namespace {
 
-// The graph without some ops and tensors; what is left reads none of them. Verified.
+// The graph without some ops and tensors; the rest reads none of them. Verified.
 Graph without(const Graph& graph, const std::vector<bool>& ops_gone, const std::vector<bool>& tensors_gone) {
   Graph result;
   result.name = graph.name;
@@ -44,9 +44,9 @@ Graph without(const Graph& graph, const std::vector<bool>& ops_gone, const std::
 
 }  // namespace
 
-// Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. An op that is
-// another one in evaluation is kept: batch norm of a constant reads its running statistics there. Constants that
-// nothing reads any more are dropped, those that the graph gives back are kept.
+// Evaluates every op whose operands are known; the other ops read its result as a constant. An op that evaluation
+// replaces with another is kept: batch norm of a constant reads its running statistics there. Constants that nothing
+// reads any more are dropped, unless the graph returns them.
 Graph fold_constants(const Graph& graph) {
   std::map<TensorId, tdl::Array> known;
   std::vector<bool> folded(graph.ops.size());

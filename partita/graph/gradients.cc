@@ -35,7 +35,7 @@ std::vector<TensorId> gradient_of(const Graph& graph) {
           found = operand;
           break;
         }
-        found = operand;  // the first of this shape, where no name says
+        found = operand;  // the first of this shape, if no name says
       }
       if (found.valid()) taken.insert(of[result.index()] = found);
     }

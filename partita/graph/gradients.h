@@ -1,4 +1,4 @@
-// The tensor that each gradient is a gradient of: searches let both choose together.
+// Finds the forward tensor of each gradient, for searches that choose layouts of both together.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,7 @@
 
 namespace partita {
 
-// The forward tensor that a tensor is a gradient of, or a contribution to it; by tensor, none if it is neither.
+// By tensor: the forward tensor whose gradient, or contribution to it, the tensor is; none if it is neither.
 std::vector<TensorId> gradient_of(const Graph& graph);
 
 }  // namespace partita

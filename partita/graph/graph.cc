@@ -1,4 +1,4 @@
-// Looks things up in a graph.
+// Looks up names, readers and replacements in a graph.
 #include "partita/graph/graph.h"
 
 #include <algorithm>

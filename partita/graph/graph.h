@@ -1,4 +1,4 @@
-// The single-device training step: tensors and ops, in one topological order. A value: copy it, print it, parse it.
+// Defines the single-device training step: tensors and ops in one topological order. A value: copy, print or parse it.
 //
 // Every later representation speaks of ops and tensors by these ids and names.
 #pragma once
@@ -19,8 +19,8 @@ namespace partita {
 
 enum class Role { kInput, kParameter, kActivation, kGradient, kState, kConstant };
 enum class Phase { kForward, kBackward, kUpdate };
-// What can run an op (Pesto, section 3.2): any compute device; a host alone; or, small work ahead of another op's, the
-// compute device of that other one, which is in its colocation group.
+// The devices that can run an op (Pesto, section 3.2): any compute device; a host alone; or, for small work ahead of
+// another op, the compute device of that op, which is in its colocation group.
 enum class DeviceType { kGpu, kCpu, kLaunch };
 std::string_view name_of(Role role);        // "parameter"
 std::string_view name_of(Phase phase);      // "backward"
@@ -36,11 +36,11 @@ struct Values {
   bool operator==(const Values&) const = default;
 };
 
-// How a tensor comes in a step whose batch is worked on in parts (micro-batches; graph/parts.h).
+// How often a tensor exists in a step whose batch comes in micro-batches (graph/parts.h).
 enum class InTime {
-  kOnce,   // once a step: weights, states, updates, what no sample reaches
-  kParts,  // a part of it at a time, split along samples: S on time
-  kSum,    // each part adds to it: P(sum) on time
+  kOnce,   // once a step: weights, states, updates, and all that no sample reaches
+  kParts,  // one micro-batch of it at a time, split along samples: S on time
+  kSum,    // each micro-batch adds to it: P(sum) on time
 };
 
 struct Tensor {
@@ -51,22 +51,23 @@ struct Tensor {
   OpId producer;      // none for inputs, parameters, state and constants
   TensorId replaces;  // w' := w: this result is written into w's buffer and read as w by the next step; its own role is
                       // kActivation
-  // Of an input: it is fed what this other one is. It comes whole once a step, where that may come in parts.
+  // Another input whose data this input is fed too. This one comes whole once a step even if the other comes in
+  // micro-batches.
   TensorId same_as;
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
   InTime in_time = InTime::kOnce;
-  int time_axis = -1;        // kParts: the axis along which the parts follow each other
+  int time_axis = -1;        // kParts: the axis along which the micro-batches follow each other
   int64_t time_inner = 1;    // kParts: elements along that axis for each sample; samples are the outermost digit
-  bool accumulated = false;  // kSum: the parts are added up here. false: whoever reads it passes them on
+  bool accumulated = false;  // kSum: the terms are added up here. false: every reader passes them on
   std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
-  // How a parameter or state without `values` starts: uniform in [-bound, bound] by counter-based random numbers keyed
-  // by (seed, name, element), plus `fill`.
+  // A parameter or state without `values` starts uniform in [-bound, bound], by counter-based random numbers keyed by
+  // (seed, name, element), plus `fill`.
   double initial_bound = 0, initial_fill = 0;
 
   int64_t bytes() const { return volume(shape) * bytes_of(dtype); }
 };
 
-// Where an op came from, for messages: "model.layers.3.conv1", "train.py:41".
+// The origin of an op, for messages: "model.layers.3.conv1", "train.py:41".
 struct Source {
   std::string module, location;
   bool operator==(const Source&) const = default;
@@ -81,18 +82,19 @@ struct Op {
   OpId forward;                   // the forward op that a backward op belongs to
   int time_step = -1, cell = -1;  // of an unrolled recurrence
   DeviceType device_type = DeviceType::kGpu;
-  std::string colocation;  // ops of one group run on one device, whole; empty: of none
+  std::string colocation;  // ops of one group run whole on one device; empty: no group
   Source source;
-  // TDL text of a derived gradient, with the forward's index names. The registry may have `definition` as well: then
-  // the two formulas are equal, and the definition's kernel runs.
+  // TDL text of a derived gradient, with the forward's index names. If the registry has `definition` as well, the two
+  // formulas are equal, and the definition's kernel runs.
   std::string formula;
-  // Indices of the formula that are mixed-radix numbers of others, by name: the axes along them are factored (TDL.md
+  // Indices of the formula that are mixed-radix numbers of others, by name. The axes along them are factored (TDL.md
   // rule 4).
   std::map<std::string, Shape> factors;
   // The formula bound to the operands' shapes, its factors applied; shared by all ops with the same one.
   std::shared_ptr<const tdl::Bound> bound;
-  // In a step whose batch is worked on in parts: the index of the formula along which it acts on one part at a time,
-  // and that index's values for each sample. -1 with `in_parts`: it acts on what each part adds. See graph/parts.h.
+  // True if the op has micro-batch scope. Then this is the index of the formula along which it works on one micro-batch
+  // at a time, and that index's values for each sample. With `in_parts` and -1, the op works on each micro-batch's
+  // terms. See graph/parts.h.
   bool in_parts = false;
   int time_index = -1;
   int64_t time_inner = 1;
@@ -103,16 +105,16 @@ struct Graph {
   std::shared_ptr<const OpRegistry> registry;
   std::vector<Tensor> tensors;
   std::vector<Op> ops;  // every op after the producers of its operands, and after the readers of what it replaces
-  std::vector<TensorId> inputs;   // fed every step: data, labels, and what is the same as one of these
-  std::vector<TensorId> outputs;  // given back every step; the loss first in a training graph
+  std::vector<TensorId> inputs;   // fed every step: data, labels, and inputs that are the same as one of these
+  std::vector<TensorId> outputs;  // returned every step; the loss first in a training graph
   TensorId loss;                  // none in a forward graph
-  // A step whose batch is worked on in parts: the samples of each part, the largest first, and the graph of the whole
-  // batch, with the same ops and tensors. Shapes and formulas here are then those of the largest part (graph/parts.h).
+  // The samples of each micro-batch, the largest first, and the graph of the whole batch, with the same ops and
+  // tensors. Shapes and formulas here are then those of the largest micro-batch (graph/parts.h).
   std::vector<int64_t> parts;
   std::shared_ptr<const Graph> whole;
 
   int micro_batches() const { return parts.empty() ? 1 : static_cast<int>(parts.size()); }
-  // How often an op acts in a step.
+  // How often an op runs in a step.
   int acts(const Op& op) const { return op.in_parts ? micro_batches() : 1; }
   const Graph& whole_graph() const { return whole ? *whole : *this; }
   Tensor& tensor(TensorId id) { return tensors[id.index()]; }
@@ -125,7 +127,7 @@ struct Graph {
   TensorId replacement_of(TensorId w) const;
 };
 
-// Some op is a cpu or launch op, or in a group.
+// Whether some op is a cpu or launch op, or in a group.
 bool has_device_types(const Graph& graph);
 
 // One operand of one op.
@@ -133,15 +135,16 @@ struct Reader {
   OpId op;
   int operand;
 };
-// Readers of every tensor, in op order. Reading w' (a replacement) is reading the new value.
+// Lists the readers of every tensor, in op order. Reading w' (a replacement) is reading the new value.
 std::vector<std::vector<Reader>> readers(const Graph& graph);
 
 std::string print(const Graph& graph);
-// Parses what `print` prints; bad input names the line.
+// Parses the text that `print` writes; bad input names the line.
 Graph parse_graph(std::string_view text, std::shared_ptr<const OpRegistry> registry);
-// Colocation groups alone. Throws where a launch op has no gpu op in its group, or a group has a cpu op and a gpu op.
+// Verifies colocation groups alone. Throws if a launch op has no gpu op in its group, or a group has a cpu op and a gpu
+// op.
 void verify_groups(const Graph& graph);
-// Every invariant above, and that each op's shapes and dtypes are what its formula gives. Throws, naming op and rule.
+// Verifies every invariant above, and each op's shapes and dtypes against its formula. Throws, naming op and rule.
 void verify(const Graph& graph);
 
 }  // namespace partita

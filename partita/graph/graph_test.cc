@@ -1,4 +1,4 @@
-// Graphs with a small registry of their own: what the library of operations adds is tested there.
+// Tests graphs with a small registry of their own; the operations of the library have tests in ops.
 #include "partita/graph/graph.h"
 
 #include <gtest/gtest.h>
@@ -187,7 +187,7 @@ TEST(Text, ErrorsNameTheLine) {
   EXPECT_EQ(with("bound=0.5", "bound=half"), "graph text, line 3: 'half' is not a number");
   EXPECT_EQ(with("bound=0.5", "values=list:1;2"), "graph text, line 3: 2 values for a shape of 9 elements");
   EXPECT_EQ(with("tensor w", "tensor x"), "graph text, line 3: a second tensor 'x'");
-  // What the lines say is checked against the formulas.
+  // The parser checks the lines against the formulas.
   EXPECT_NE(
       with("y float32[4x3]", "y float32[3x4]").find("result 'y' is float32[3x4], by the formula it is float32[4x3]"),
       std::string::npos);
@@ -199,7 +199,7 @@ TEST(Text, ErrorsNameTheLine) {
   EXPECT_NE(with("inputs x\n", "").find("'x' is input and must be among the graph's inputs"), std::string::npos);
 }
 
-// Where an op may run, and what it stays with, is in the text, and has to be possible.
+// The text says where an op may run and with which ops, and this has to be possible.
 TEST(Text, DeviceTypesAndGroups) {
   const auto text = [](const std::string& load, const std::string& first, const std::string& second) {
     return "graph g\n"

@@ -1,4 +1,4 @@
-// Finds how large integers may be that choose elements, by what ops compare them with.
+// Finds how large integers that choose elements may be, from the ops that compare them.
 #include "partita/graph/index_limit.h"
 
 #include <algorithm>
@@ -9,20 +9,20 @@ namespace {
 using tdl::Expr;
 using tdl::ExprKind;
 
-// A number is ignored by all who choose by it, or by none.
+// Narrows the range. A number stays ignored only if all who choose by the tensor ignore it.
 void narrow_to(std::optional<IndexRange>& range, const IndexRange& to) {
   if (!range) range = to;
   else range = {intersect(range->range, to.range), range->ignored == to.ignored ? to.ignored : std::nullopt};
 }
 
-// What `places` takes of its operand, if it is the same for all elements.
+// The range of operand values that `places` accepts, if it is the same for all elements.
 std::optional<Interval> range_of_places(const Op& op) {
   if (op.definition != "places" || op.attributes.contains("extents.1")) return std::nullopt;
   const auto extent = static_cast<int64_t>(op.attributes.at("extents.0"));
   return Interval{-extent, extent};
 }
 
-// What an op compares one operand with: indices, and a number.
+// Indices, and a number, that an op compares one operand with.
 struct Compared {
   std::optional<Interval> range;
   std::optional<int64_t> number;

@@ -1,4 +1,4 @@
-// Shapes, dtypes and sample axes of results, by their formulas.
+// Infers shapes, dtypes and sample axes of results from formulas.
 #include "partita/graph/infer.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ Inferred infer(const Graph& graph, const Op& op) {
   const tdl::Bound& bound = *op.bound;
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  std::vector<int> samples;  // the indices that run along some operand's samples, along all of them
+  std::vector<int> samples;  // the indices that run along all samples of some operand
   for (std::size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& t = graph.tensor(op.operands[k]);
     shapes.push_back(t.shape);

@@ -1,4 +1,4 @@
-// What an op's results are, from its formula: used by the builder, the parser and the verifier alike.
+// Infers an op's results from its formula, for the builder, the parser and the verifier alike.
 #pragma once
 #include <memory>
 #include <vector>
@@ -21,12 +21,13 @@ std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op);
 // The same for an op that is bound.
 Inferred infer(const Graph& graph, const Op& op);
 
-// The widest floating type among the operands, of float16 and bfloat16 float32; without one int64, also for booleans.
+// The widest floating type among the operands; float32 for float16 with bfloat16. Without a floating type int64, also
+// for booleans.
 DType promoted(const std::vector<DType>& dtypes);
-// The same, where an operand without axes (a number) widens no other's floating type, as in PyTorch.
+// The same, except that an operand without axes (a number) widens no other's floating type, as in PyTorch.
 DType promoted(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes);
 
-// The results' dtypes of an instance of a definition.
+// The dtypes of an instance's results.
 std::vector<DType> result_dtypes(const OpDefinition& definition, const OpInstance& instance, std::size_t results);
 
 // "matmul 'fc1' (x float32[4x3], w float32[5x2])", for messages.

@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-// By forward op; -1 elsewhere, and where nothing before it is in a layer.
+// By forward op; -1 elsewhere, and if nothing before it is in a layer.
 std::vector<int> forward_layers(const Graph& graph) {
   const bool cells = std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.cell >= 0; });
   const std::vector<bool> weight = weights(graph);
@@ -30,9 +30,9 @@ std::vector<int> forward_layers(const Graph& graph) {
   return layer;
 }
 
-// The layer of the largest operand that an op makes: a clipped gradient is where the gradient is, not where the number
-// that it is multiplied with was. Of equals the first, for updates the last: a sum over all gradients' norms goes from
-// layer to layer.
+// The layer of the largest operand that an op makes: a clipped gradient is in the gradient's layer, not in that of its
+// factor. Among equals the first counts, for updates the last: a sum over all gradients' norms goes from layer to
+// layer.
 int with_its_operands(const Graph& graph, const std::vector<int>& layer, const Op& op) {
   int at = -1;
   int64_t largest = 0;
@@ -72,7 +72,7 @@ std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> lay
       layer[i] = layer[op.forward.index()];
       continue;
     }
-    int at = kNone;  // an update is where its parameter is
+    int at = kNone;  // an update is in its parameter's layer
     for (TensorId r : op.results)
       if (graph.tensor(r).replaces.valid()) at = std::min(at, first_reader(graph.tensor(r).replaces));
     layer[i] = at == kNone ? with_its_operands(graph, layer, op) : at;

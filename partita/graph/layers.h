@@ -1,7 +1,7 @@
-// The layers of a model: what stages, placements and expert rules keep together.
+// Numbers the layers of a model, which stages, placements and expert rules keep together.
 //
-// Worked example: an mlp of three weight products. layers_of() says 0, 1 and 2 for the products; the relu behind a
-// product, its backward ops and the update of its weight have its layer.
+// Worked example: an mlp of three weight products. layers_of() gives the products 0, 1 and 2. The relu behind a
+// product, its backward ops and the update of its weight have the product's layer.
 #pragma once
 #include <vector>
 
@@ -10,12 +10,12 @@
 namespace partita {
 
 // By op: its layer, from 0. A layer is a recurrent cell at all time steps; without such cells, a weight product with
-// the ops that follow it. The ops before the first layer belong to the first that reads them, those after the last to
-// the last.
+// the ops that follow it. Ops before the first layer belong to the first that reads them, ops after the last to the
+// last.
 std::vector<int> layers_of(const Graph& graph);
 
-// The layers of forward ops, -1 before the first, for all ops: a backward op has that of its forward op, an update that
-// of the first reader of its parameter, another op that of the largest tensor that it reads.
+// Extends the layers of forward ops, -1 before the first, to all ops. A backward op has the layer of its forward op, an
+// update that of its parameter's first reader, another op that of the largest tensor that it reads.
 std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> layer);
 
 }  // namespace partita

@@ -1,6 +1,6 @@
-// Mixed precision: which operations of a forward graph run in float16 or bfloat16, which in float32. The lists are
-// those of PyTorch's autocast on GPUs (OpDefinition::precision). Before autodiff, so that gradients follow: a cast's is
-// the cast back.
+// Puts a forward graph in mixed precision: some operations run in float16 or bfloat16, others in float32. The lists are
+// those of PyTorch's autocast on GPUs (OpDefinition::precision). It runs before autodiff, so that gradients follow: a
+// cast's gradient is the cast back.
 #include <map>
 #include <set>
 
@@ -13,7 +13,7 @@ namespace {
 
 bool is_source(const Tensor& t) { return !t.producer.valid(); }
 
-// The graph again, with casts where an operand has another dtype than its op takes.
+// Copies the graph, with a cast if an operand has another dtype than its op takes.
 class MixedPrecision {
  public:
   MixedPrecision(const Graph& graph, DType low)
@@ -67,7 +67,8 @@ class MixedPrecision {
     }
   }
 
-  // A product and the parameter that is added to each of its rows: one `linear` in PyTorch, apart in an exported file.
+  // Whether the operand is a parameter that is added to each row of a product: one `linear` in PyTorch, two ops in an
+  // exported file.
   bool is_bias(const Op& op, std::size_t k) const {
     if (op.definition != "add") return false;
     const Tensor& t = old_.tensor(op.operands[k]);
@@ -81,7 +82,7 @@ class MixedPrecision {
     if (!cast.valid()) {
       cast =
           build_.op("cast", {id}, {{"to", static_cast<double>(dtype)}}, fmt::format("{}.{}", t.name, name_of(dtype)));
-      if (is_low(t.dtype)) casts_[{cast, t.dtype}] = id;  // back again is what it was
+      if (is_low(t.dtype)) casts_[{cast, t.dtype}] = id;  // casting back gives the original
     }
     return casts_[{id, dtype}];
   }

@@ -1,14 +1,14 @@
-// The work that a model is, by which parallel runs of it are compared: model FLOPs utilisation (Chowdhery et al., PaLM,
-// 2022, appendix B) is these FLOPs over what the devices could do at their peak in the time of a step.
+// Counts a model's FLOPs, by which parallel runs of it are compared. Model FLOPs utilisation (Chowdhery et al., PaLM,
+// 2022, appendix B) is these FLOPs over the devices' peak FLOPs in the time of a step.
 #pragma once
 #include "partita/graph/graph.h"
 
 namespace partita {
 
-// The FLOPs of a step on the whole batch, two for each multiply-add of the forward pass's matrix products, convolutions
-// and both products of attention (tdl/products.h), with nothing taken off for masks and padding. Of experts tokens x
-// choices count, whatever the places. Where there is a backward pass, it takes twice as much as the forward pass. What
-// is made again for it does not count.
+// The FLOPs of a step on the whole batch: two for each multiply-add of the forward pass's matrix products, convolutions
+// and both products of attention (tdl/products.h), with nothing taken off for masks and padding. Experts count tokens x
+// choices, whatever the places. A backward pass, if there is one, takes twice as much as the forward pass.
+// Recomputation does not count.
 //
 // Example: matmul of [8, 4] and [4, 6] is 2 * 8 * 4 * 6 = 384; trained, 3 * 384.
 double model_flops(const Graph& step);

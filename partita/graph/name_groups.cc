@@ -1,4 +1,4 @@
-// Divides groups of names where their labels differ, part by part.
+// Divides groups of names part by part if their labels differ.
 #include "partita/graph/name_groups.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// Where the parts of a name end. A number behind an underscore at the end of a part is one of its own.
+// The ends of a name's parts. A number behind an underscore at the end of a part is a part of its own.
 std::vector<size_t> part_ends(const std::string& name) {
   std::vector<size_t> ends;
   const auto end_part = [&](size_t end) {
@@ -35,7 +35,7 @@ struct Group {
   std::string name;
   std::vector<int> members;
   size_t depth = 0;         // parts that the members share
-  long number = -1;         // of the last of these parts, where it is one
+  long number = -1;         // the last of these parts if it is a number
   std::string first, last;  // prefixes of the first and the last of a run
 };
 
@@ -60,7 +60,7 @@ class Divider {
     return joined(std::move(groups));
   }
   bool is_pure(const Group& group) const { return others(group) < 0; }
-  // The weight beside that of the largest label; below 0: there is one label.
+  // The weight of all labels but the largest; below 0 if there is one label.
   double others(const Group& group) const {
     std::map<int, double> by_label;
     for (int m : group.members) by_label[labels_[static_cast<size_t>(m)]] += weights_[static_cast<size_t>(m)];
@@ -83,7 +83,8 @@ class Divider {
     return std::stol(part);
   }
   int label(const Group& group) const { return labels_[static_cast<size_t>(group.members[0])]; }
-  // Parts of one label are one group: numbered ones where they follow one another, others all, below the first parts.
+  // Joins parts of one label into one group: numbered ones if they follow one another, others all, below the first
+  // parts.
   std::vector<Group> joined(std::vector<Group> groups) const {
     std::vector<Group> numbered, alike, out;
     for (Group& g : groups)
@@ -125,7 +126,7 @@ class Divider {
   std::vector<std::vector<size_t>> ends_;  // by name
 };
 
-// What is more than `most` has one group, of the least weights.
+// Joins the groups of the least weights, so that `most` are left.
 void gather_rest(const Divider& divider, std::vector<Group>& groups, size_t most) {
   if (groups.size() <= most) return;
   std::stable_sort(groups.begin(), groups.end(),

@@ -1,4 +1,4 @@
-// Names of operations in groups that a reader can take in at once.
+// Groups names of operations, so that a reader can take them in at once.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,11 +10,11 @@ struct NameGroup {
   std::vector<int> members;  // ascending
 };
 
-// Names are divided at dots and slashes, and before a number at their end ("Conv_12"). A group is of names that begin
-// alike. One of several labels is divided further, the one with the most weight beside its largest label first, until
-// there are `most` groups (at least 2). Of its parts, those of one label are one group: numbered ones where they follow
-// one another, others all. In the order of their first members. `labels` are from 0; `weights` are not negative; both
-// by name.
+// Divides names at dots and slashes, and before a number at their end ("Conv_12"). A group holds names that begin
+// alike. Groups of several labels are divided further, until there are `most` groups (at least 2). The group with the
+// most weight beside its largest label comes first. Parts of one label are one group: numbered ones if they follow one
+// another, others all. Groups are in the order of their first members. `labels` are from 0; `weights` are not negative;
+// both are by name.
 //
 // Example: a.0, a.1, a.2, b.x, b.y with labels 0, 0, 1, 1, 1 are "a.0 .. a.1", "a.2" and "b"; were b.y's label 0 and
 // b.z's 1, these would be "b.x and 1 more" and "b.y".

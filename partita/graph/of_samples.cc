@@ -1,4 +1,4 @@
-// Tells what belongs to samples from what belongs to parameters.
+// Separates tensors of samples from tensors of parameters.
 #include "partita/graph/of_samples.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-// A sum or cast of contributions to one gradient (autodiff.cc).
+// Whether an op sums or casts contributions to one gradient (autodiff.cc).
 bool passes_on(const Graph& graph, const Op& op) {
   return op.definition == "cast" ||
          (op.definition == "add" && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
@@ -17,8 +17,8 @@ bool passes_on(const Graph& graph, const Op& op) {
           }));
 }
 
-// By TensorId: gradients of what no input reaches. What updates read of the backward pass, and back through sums, casts
-// and the gradients of ops on parameters alone.
+// By TensorId: gradients of tensors that no input reaches. They are the backward results that updates read, and,
+// further back, operands of sums, casts and the gradients of ops on parameters alone.
 std::vector<char> gradients_of_parameters(const Graph& graph, const std::vector<char>& fed) {
   std::vector<char> out(graph.tensors.size());
   for (std::size_t i = graph.ops.size(); i-- > 0;) {

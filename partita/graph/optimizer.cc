@@ -60,8 +60,8 @@ struct Chosen {
   bool fine = false, keeps = false;  // of an update: in elementary operations; its gradient is kept
 };
 
-// The first of `candidates` that knows all options and is given what it requires. `what`: "optimizer"; `shared`:
-// options that are none of theirs, for messages.
+// The first of `candidates` that knows all options and is given those it requires. For messages: `what`, such as
+// "optimizer", and `shared`, options that belong to none of them.
 Chosen choose(const char* what, const Choice& choice, const std::vector<const OpDefinition*>& candidates,
               const std::vector<std::string>& names, const std::vector<std::string>& shared = {}) {
   if (candidates.empty()) fail("unknown {} '{}'; there are: {}", what, choice.name, fmt::join(names, ", "));
@@ -94,7 +94,7 @@ Chosen chosen_update(const Optimizer& optimizer, const OpRegistry& registry) {
   std::stable_sort(candidates.begin(), candidates.end(), [](const OpDefinition* a, const OpDefinition* b) {
     return a->update->states.size() < b->update->states.size();
   });
-  // What all optimizers have.
+  // Options that all optimizers have.
   const auto taken = [&](const std::string& name) {
     const auto option = choice.options.extract(name);
     if (option && option.mapped() != 0 && option.mapped() != 1)
@@ -125,11 +125,11 @@ Chosen chosen_schedule(const Optimizer& optimizer, const OpRegistry& registry) {
 
 constexpr double kMost = 3.4e38;  // float32 has no larger ones
 
-// What a number may be: from `least` on, and less than `below`.
+// The range of a number: from `least` on, and less than `below`.
 struct Range {
   const char* name;
   double least = 0, below = kMost;
-  const char* flag = "";  // its own on the command line
+  const char* flag = "";  // its own flag on the command line
 };
 constexpr Range kLr{.name = "lr", .flag = " (--lr)"};
 constexpr Range kOfOptimizer[] = {{.name = "momentum", .flag = " (--momentum)"},
@@ -169,7 +169,7 @@ std::vector<std::string> names_of(const OpRegistry& registry, std::string (*name
   return names;
 }
 
-// What the updates share, made once a dtype where dtypes differ.
+// Tensors that all updates share, made once a dtype if dtypes differ.
 class Updates {
  public:
   Updates(GraphBuilder& build, const Optimizer& optimizer)
@@ -202,7 +202,7 @@ class Updates {
   }
 
  private:
-  // How many steps were done before this one.
+  // The number of steps done before this one.
   TensorId steps() {
     if (!steps_.valid()) steps_ = build_.state("optimizer.step", {}, 0, DType::kInt64);
     return steps_;

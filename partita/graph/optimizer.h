@@ -1,5 +1,5 @@
-// What a training step does with the gradients: clipping, the learning rate's schedule, the update of each parameter.
-// All of it is ops of the graph, so that it is planned, lowered and run like any other.
+// Adds a training step's use of the gradients: clipping, the learning rate's schedule, the update of each parameter.
+// All of it is ops of the graph, planned, lowered and run like any other.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,9 +10,10 @@
 namespace partita {
 
 struct Optimizer {
-  // NAME, or NAME?option=value,..: an optimizer of the registry (OpDefinition::Update), options being its attributes:
+  // NAME, or NAME?option=value,..: an optimizer of the registry (OpDefinition::Update) with attributes as options:
   // "adamw?beta2=0.95". All have `fine`: 1 makes updates of elementary operations, with the same results but for
-  // rounding; then no operation is a parameter's update by itself, and what splits states (zero) finds none to split.
+  // rounding. Then no operation is a parameter's update by itself, and rules that split states (zero) find none to
+  // split.
   std::string kind = "sgd";
   double lr = 0.01;
   double momentum = 0.0, weight_decay = 0.0;  // options too; 0: not given
@@ -22,17 +23,17 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
-// What the registry has.
+// Lists the registry's optimizers.
 std::vector<std::string> optimizer_names(const OpRegistry& registry);
 std::vector<std::string> schedule_names(const OpRegistry& registry);
 
-// Bad input: an unknown optimizer, schedule or option, a value that makes no sense.
+// Validates the optimizer. Bad input: an unknown optimizer, schedule or option, or a value out of range.
 void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry);
-// The same with its schedule's `steps`, where the schedule needs them and they are not given.
+// The same optimizer with its schedule's `steps`, if the schedule needs them and they are not given.
 Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& registry);
 
-// Adds the update ops for pairs of parameter and gradient. Returns the sum of the squares of all gradients where they
-// are clipped, or where it is `wanted`; else none.
+// Adds the update ops for pairs of parameter and gradient. Returns the sum of the squares of all gradients if they are
+// clipped, or if it is `wanted`; else none.
 TensorId add_updates(GraphBuilder& build, const Optimizer& optimizer,
                      const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted = false);
 

@@ -1,4 +1,4 @@
-// Parts of check_optimizer (optimizer.h) for the command line, which tells names from values.
+// Validates an optimizer in two steps (optimizer.h), for the command line, which treats names and values apart.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@ namespace partita {
 
 // Bad input: an unknown optimizer, schedule or option.
 void check_optimizer_names(const Optimizer& optimizer, const OpRegistry& registry);
-// Says of what PyTorch takes that it is hardly meant: a momentum of 1 or more. Empty: of nothing.
+// Warns of a value that PyTorch takes but that is hardly meant: a momentum of 1 or more. Empty if there is none.
 std::string doubt_of(const Optimizer& optimizer, const OpRegistry& registry);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Reads what print.cc writes; the form is described there.
+// Reads the text that print.cc writes, which describes the form.
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ struct Token {
   bool is(std::string_view s) const { return !quoted && text == s; }
 };
 
-// Words, quoted strings, and the single characters ( ) , = @.
+// Splits a line into words, quoted strings, and the single characters ( ) , = @.
 std::vector<Token> tokens_of(std::string_view line) {
   std::vector<Token> tokens;
   std::size_t i = 0;
@@ -134,7 +134,7 @@ Values parse_values(const std::string& text, DType dtype, const Shape& shape) {
   return values;
 }
 
-// A word of an enum; `what` for the message.
+// Reads a word of an enum; `what` is for the message.
 template <auto last>
 auto parse_word(const EnumWords<last>& words, const std::string& text, const char* what) {
   const auto value = words.find(text);

@@ -1,4 +1,4 @@
-// Finds how a step acts on its batch part by part, and makes the graph of one part.
+// Finds how a step works on its batch by micro-batches, and makes the graph of one micro-batch.
 #include "partita/graph/parts.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ namespace {
 
 // ---------------------------------------------------------------- how a formula splits on time
 
-// What a strategy on two parts does to one tensor.
+// The effect on one tensor of a strategy on two micro-batches.
 struct Along {
   bool partial = false;       // P(sum)
   bool other = false;         // partial under another reducer, or split in a way that has no name
@@ -74,7 +74,7 @@ Along along_of(const tdl::Bound& bound, const tdl::Derived& derived, int tensor,
   const Shape& shape = bound.tensors[t].factored;
   const Box first = derived.boxes[t][0], second = derived.boxes[t][1];
   for (std::size_t a = 0; a < shape.size(); ++a) {
-    if (second[a] == first[a]) continue;  // all of it, or the same part of it
+    if (second[a] == first[a]) continue;  // all of it, or the same shard of it
     const bool cut = first[a].lo == 0 && first[a].hi == second[a].lo && second[a].hi == shape[a];
     along.other = along.other || along.axis || !cut;
     along.axis = static_cast<int>(a);
@@ -82,7 +82,8 @@ Along along_of(const tdl::Bound& bound, const tdl::Derived& derived, int tensor,
   return along;
 }
 
-// Every way to take a formula part by part: one index, or sums that pass through. Nothing is exchanged inside.
+// Every way to work on a formula by micro-batches: along one index, or by sums that pass through. Nothing is exchanged
+// inside.
 std::vector<Split> splits_of(const tdl::Bound& bound) {
   std::vector<Split> splits;
   for (const tdl::AxisStrategy& s : tdl::strategies(bound, 2)) {
@@ -98,7 +99,7 @@ std::vector<Split> splits_of(const tdl::Bound& bound) {
   return splits;
 }
 
-// The shape of a tensor of the whole batch for so many runs of samples.
+// The shape of a whole batch's tensor cut to `runs` runs of samples.
 Shape of_runs(const Tensor& whole, int64_t runs_of_batch, int64_t runs) {
   Shape shape = whole.shape;
   int64_t& extent = shape[static_cast<std::size_t>(whole.time_axis)];
@@ -129,10 +130,10 @@ class Analysis {
   }
 
  private:
-  // How an op may take an operand, if a strategy takes it so.
-  enum class Fit { kYes, kNo, kInParts };  // kInParts: an operand that is there once is wanted part by part
+  // Whether an op may take an operand that a strategy splits.
+  enum class Fit { kYes, kNo, kInParts };  // kInParts: an operand with step scope is wanted by micro-batches
 
-  // False: an op that acts once has to act part by part, or the other way round, which is now known.
+  // Goes over all ops once. False if some op turned out to need the other scope, which is now known.
   bool pass() {
     out_ = graph_;
     for (TensorId id : graph_.inputs) {
@@ -201,14 +202,14 @@ class Analysis {
       return take_alone(id, wanted->second);
     if (!parts) {
       if (sums && passes_sums_on(op)) return take_sums(id);
-      return true;  // acts once
+      return true;  // step scope
     }
     return take_along(
         id, [](const Split&) { return true; }, std::nullopt);
   }
 
-  // Acts part by part along the first index that `allowed` allows and the operands come with. `inner`: what that index
-  // has for each sample, if that is known. False: an operand has to come in parts first.
+  // Gives the op micro-batch scope along the first index that `allowed` allows and that the operands come with.
+  // `inner`: that index's values for each sample, if known. False: an operand has to come in micro-batches first.
   template <typename Allowed>
   bool take_along(OpId id, Allowed allowed, const std::optional<int64_t> known) {
     const Op& op = graph_.op(id);
@@ -234,7 +235,8 @@ class Analysis {
     refuse(op);
   }
 
-  // Gives a tensor of the op's formula the samples of `place` as a digit of its own. False: it has them so, or cannot.
+  // Gives a tensor of the op's formula the samples of `place` as a digit of its own. False if it already has them so,
+  // or cannot.
   bool factor(OpId id, int tensor, const TimePlace& place) {
     Op& op = graph_.op(id);
     const auto found = factoring_at(graph_, op, tensor, static_cast<std::size_t>(place.axis), place.outer, may_);
@@ -247,8 +249,8 @@ class Analysis {
     return true;
   }
 
-  // Whether an operand that the split reads whole, or not at all, is along its index all the same: an exclusive sum of
-  // one value reads none.
+  // Whether an operand that the split reads whole, or not at all, still lies along its index: an exclusive sum of one
+  // value reads none.
   bool cuts_unread(const Op& op, const Split& split) const {
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
       if (split.tensor[k].axis) continue;
@@ -263,8 +265,9 @@ class Analysis {
     return false;
   }
 
-  // Samples that an operand has inside one value of an outer digit of its axis stay in one part: those of a batch
-  // norm's group, of experts' groups of tokens. Where parts were not known to be of such runs, all is taken anew.
+  // Samples that an operand has inside one value of its axis's outer digit stay in one micro-batch: those of a batch
+  // norm's group, of experts' groups of tokens. If micro-batches were not known to consist of such runs, the analysis
+  // starts again.
   bool longer_runs(const Op& op) {
     int64_t run = run_;
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
@@ -287,8 +290,8 @@ class Analysis {
     return true;
   }
 
-  // A sum of contributions to one gradient, or a cast of one: it acts on each part and its result is accumulated, so
-  // that there is one buffer, and in mixed precision one of float32.
+  // Whether an op sums contributions to one gradient, or casts one. It then runs for each micro-batch and its result is
+  // accumulated. So there is one buffer, and in mixed precision one of float32.
   bool passes_sums_on(const Op& op) const {
     if (op.phase != Phase::kBackward || op.results.size() != 1) return false;
     for (TensorId t : op.operands)
@@ -349,8 +352,8 @@ class Analysis {
     return known;
   }
 
-  // Operands that are there once are read part by part: constants and inputs without samples are, and what an op makes
-  // of these and weights alone can be made so. False: some other cannot.
+  // Makes operands with step scope readable by micro-batches. Constants and inputs without samples are; results of
+  // these and of weights alone can be made so. False if some other operand cannot.
   bool want(const Op& op, const Split& split, const std::vector<std::size_t>& operands, int64_t inner) {
     for (const std::size_t k : operands) {
       const Tensor& t = graph_.tensor(op.operands[k]);
@@ -370,7 +373,7 @@ class Analysis {
     return changed;
   }
 
-  // An op that no sample reaches, whose result is wanted part by part.
+  // Gives micro-batch scope to an op that no sample reaches and whose result is wanted by micro-batches.
   bool take_alone(OpId id, const std::pair<TensorId, TimePlace>& wanted) {
     const Op& op = graph_.op(id);
     const std::size_t r =
@@ -387,7 +390,7 @@ class Analysis {
     std::string tensor;
     for (TensorId t : op.operands)
       if (out_.tensor(t).in_time == InTime::kParts && tensor.empty()) tensor = out_.tensor(t).name;
-    if (tensor.empty()) tensor = out_.tensor(op.results[0]).name;  // of constants, and read part by part
+    if (tensor.empty()) tensor = out_.tensor(op.results[0]).name;  // of constants, and read by micro-batches
     std::string sums;
     for (TensorId t : op.operands)
       if (out_.tensor(t).in_time == InTime::kSum && sums.empty()) sums = out_.tensor(t).name;
@@ -405,7 +408,7 @@ class Analysis {
         op.name, op.definition, tensor, batch_, parts_.size(), why, other);
   }
 
-  // Sums are added up where a reader acts once, or none reads them.
+  // Accumulates sums if a reader has step scope, or if none reads them.
   void mark_accumulated() {
     for (std::size_t t = 0; t < out_.tensors.size(); ++t) {
       Tensor& tensor = out_.tensors[t];
@@ -428,13 +431,14 @@ class Analysis {
   const std::vector<int> stages_;  // by op; empty: one
   const int64_t batch_;
   const int micro_batches_;
-  int64_t run_ = 1;             // samples that are in one part together
-  std::vector<int64_t> parts_;  // runs of each part
+  int64_t run_ = 1;             // samples that stay together in one micro-batch
+  std::vector<int64_t> parts_;  // runs of each micro-batch
   const std::vector<std::vector<Reader>> read_by_;
   std::map<const tdl::Bound*, std::vector<Split>> splits_;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> narrowed_;
   std::map<std::tuple<const tdl::Bound*, std::string, Shape>, std::shared_ptr<const tdl::Bound>> factored_;
-  std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // that no sample reaches, with what is wanted of them
+  std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // ops that no sample reaches, with the place that is
+                                                                 // wanted of them
   std::set<TensorId> constants_in_parts_;
   std::map<TensorId, TimePlace> wanted_;
   Graph out_;

@@ -1,4 +1,4 @@
-// Places of experts in a plan and in a run, and what of them is used.
+// Compares places of experts in a plan and in a run, and finds the share of them that is used.
 #include "partita/graph/places.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ bool has_planned_places(const Graph& graph, const Op& op) {
          op.attributes.at("capacity") < routing_of(graph, op).tokens;
 }
 
-// The dispatch that gave each tensor its places, by op number; -1: none did. A combination puts tokens where they were.
+// By op number: the dispatch that gave each tensor its places; -1 if none did. A combination puts tokens back in order.
 std::vector<int> dispatches(const Graph& graph) {
   std::vector<int> from(graph.tensors.size(), -1);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
@@ -45,7 +45,7 @@ std::vector<int> dispatches(const Graph& graph) {
   return from;
 }
 
-// What a tensor was made of by ops of one operand: a parameter behind its cast.
+// The tensor behind ops of one operand: a parameter behind its cast.
 TensorId origin(const Graph& graph, TensorId t) {
   for (OpId producer = graph.tensor(t).producer; producer.valid() && graph.op(producer).operands.size() == 1;
        producer = graph.tensor(t).producer)

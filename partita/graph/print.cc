@@ -1,4 +1,4 @@
-// Graphs as text, a line a tensor and a line an op:
+// Prints graphs as text, a line a tensor and a line an op:
 //
 //   graph mlp
 //   tensor x float32[24x32] input sample=0

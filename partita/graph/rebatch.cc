@@ -1,4 +1,4 @@
-// The graph for another number of samples: first where every tensor has its samples, then the graph itself.
+// Makes the graph for another number of samples: finds where every tensor has its samples, then writes the graph.
 #include "partita/graph/rebatch.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace partita {
 namespace {
 
-// The graph for `to` samples, op by op.
+// Writes the graph for `to` samples, op by op.
 class Writer {
  public:
   Writer(const Graph& graph, const SamplePlacement& placement, int64_t from, int64_t to)
@@ -61,7 +61,7 @@ class Writer {
     if (t.name != name && !build_.has_tensor(name)) t.name = name;
   }
 
-  // Marks what follows as the op is marked.
+  // Gives the ops that follow this op's marks.
   void mark(const Op& op) {
     build_.set_phase(op.phase);
     build_.set_source(op.source);
@@ -117,7 +117,7 @@ class Writer {
     return {};
   }
 
-  // The same values for each sample, at a place of a tensor that has none.
+  // Copies a tensor without samples: the same values for each sample, at a place.
   TensorId copy(TensorId id, const SamplePlace& place) {
     const auto [known, fresh] = copies_.emplace(std::pair(id, place), TensorId());
     if (!fresh) return known->second;
@@ -146,7 +146,7 @@ class Writer {
     return build_.shape(id) == shape ? id : build_.op("reshape", {id}, listed("shape", shape), name);
   }
 
-  // One sample's values for all samples; `shape` is that of the tensor with `from` of them.
+  // Expands one sample's values to all samples; `shape` is that of the tensor with `from` of them.
   TensorId expanded(TensorId one, const Shape& shape, const SamplePlace& place, const std::string& name) {
     Shape apart(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(place.axis));
     if (place.outer != 1) apart.push_back(place.outer);
@@ -171,7 +171,7 @@ class Writer {
     return one;
   }
 
-  // ids that count from each sample's own first place, along the axis of all samples.
+  // Changes ids that count from each sample's own first place to ids along the axis of all samples.
   TensorId own_ids(const Op& op, const Lifted& way, TensorId ids) {
     const Tensor& t = graph_.tensor(op.operands[1]);
     const SamplePlace place = *way.operands[1];

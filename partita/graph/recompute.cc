@@ -1,4 +1,4 @@
-// Makes results of the forward pass again just before their first backward reader (activation recomputation).
+// Recomputes results of the forward pass just before their first backward reader (activation recomputation).
 #include "partita/graph/recompute.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kCloned = ".recompute";
 
-// What may be made again from what is there in the backward pass anyway.
+// Ops that can be recomputed from tensors that exist in the backward pass anyway.
 class Cheap {
  public:
   Cheap(const Graph& graph, bool reducing)
@@ -27,7 +27,7 @@ class Cheap {
   bool is_cheap(const Op& op) const {
     return tdl::takes_one_pass(*op.bound) && (reducing_ || !tdl::reduces(*op.bound));
   }
-  // In the backward pass: no op makes it, it is kept for others, or it will be made again.
+  // Whether all operands exist in the backward pass: no op makes them, they are kept for others, or will be recomputed.
   bool all_are_there(const Op& op) const {
     return std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
       const OpId producer = graph_.tensor(t).producer;
@@ -41,7 +41,7 @@ class Cheap {
   const std::vector<char> read_backward_;
 };
 
-// The training graph again, with the clones.
+// Copies the training graph, with the clones.
 class WithClones {
  public:
   WithClones(const Graph& graph, MadeAgain made_again)
@@ -71,7 +71,7 @@ class WithClones {
     return id;
   }
 
-  // The op, of this block, reads what is made again, which is made here if it is not yet.
+  // Makes the op, of this block, read recomputed tensors, which are recomputed here if they are not yet.
   void read_again(Op& op, int block) {
     for (TensorId& t : op.operands) {
       const OpId producer = graph_.tensor(t).producer;
@@ -101,7 +101,7 @@ class WithClones {
   const Graph& graph_;
   const MadeAgain made_again_;
   Graph out_;
-  std::vector<OpId> now_;        // by op: where it has come to
+  std::vector<OpId> now_;        // by op: its new number
   std::vector<TensorId> again_;  // by tensor: its clone
 };
 
@@ -111,7 +111,7 @@ MadeAgain made_again(const Graph& graph, const std::string& kind) {
   return cheap_again(graph, kind == "cheap");
 }
 
-// What is made of weights alone is not made again.
+// Excludes results of weights alone from recomputation.
 void leave_weights(const Graph& graph, MadeAgain& again) {
   const std::vector<char> trained = depends_on(graph, Role::kParameter), fed = depends_on(graph, Role::kInput);
   for (size_t i = 0; i < graph.ops.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which results of the forward pass the backward pass makes again: what each kind of `recomputed` (autodiff.h) chooses.
+// Chooses which forward results the backward pass recomputes, for each kind of `recomputed` (autodiff.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -7,28 +7,28 @@
 
 namespace partita {
 
-// A backward op, or a clone for it, reads a clone of a tensor where the tensor's op is of the reader's block and the
-// tensor is not kept; else what the forward pass has made. Example: blocks {0, 0, 1, -1, -1, 1, 0} of the ops f0 f1 f2
-// loss, and loss.grad f2.grad f1.grad: f2.grad reads a clone of f2's result, and the forward pass's result of f1.
+// A backward op, or a clone for it, reads a clone of a tensor if the tensor's op is of the reader's block and the
+// tensor is not kept. Else it reads the forward pass's tensor. Example: blocks {0, 0, 1, -1, -1, 1, 0} of the ops f0 f1
+// f2 loss, and loss.grad f2.grad f1.grad: f2.grad reads a clone of f2's result, and the forward pass's result of f1.
 struct MadeAgain {
-  std::vector<int> block;  // by op; -1: of none
+  std::vector<int> block;  // by op; -1: no block
   std::vector<char> kept;  // by tensor
 };
 
-// `recomputed` with the choice made on another graph of the same ops and tensors, by number: some of its extents
+// Does `recomputed` with the choice made on another graph of the same ops and tensors, by number, whose extents may
 // differ.
 Graph recomputed_as_on(const Graph& chosen_on, const Graph& training, const std::string& kind, bool in_parts);
 
-MadeAgain cheap_again(const Graph& training, bool reducing);  // `reducing`: ops that reduce something too
+MadeAgain cheap_again(const Graph& training, bool reducing);  // `reducing`: also ops that reduce something
 MadeAgain layers_again(const Graph& training);
 MadeAgain attention_again(const Graph& training);
 
-// By op: a forward op whose results are no outputs and replace nothing, and whose operands are still there in the
-// backward pass: nothing has replaced them.
+// By op: whether it is a forward op whose results are no outputs and replace nothing, and whose operands still exist in
+// the backward pass: nothing has replaced them.
 std::vector<char> can_be_made_again(const Graph& training);
 // By tensor: whether a backward op reads it.
 std::vector<char> read_backward(const Graph& training);
-// By tensor: whether a tensor of this role lies behind it.
+// By tensor: whether it depends on a tensor of this role.
 std::vector<char> depends_on(const Graph& training, Role role);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Selective recomputation: the core of attention alone is made again (Korthikanti et al., arXiv:2205.05198, section 5).
+// Recomputes the core of attention alone (selective recomputation: Korthikanti et al., arXiv:2205.05198, section 5).
 //
 // The core is the op `attention`, or in a graph that has it in pieces
 //
@@ -47,7 +47,7 @@ class Cores {
     return axis == -1 || axis + 1 == static_cast<double>(graph_.tensor(op.operands[0]).shape.size());
   }
 
-  // How many activations it multiplies as matrices; none: it is no product.
+  // How many activations it multiplies as matrices; none if it is no product.
   std::optional<int> activations_multiplied(const Op& op) const {
     std::optional<int> count;
     for (int t : tdl::matrix_operands(*op.bound, 0, static_cast<int>(op.bound->stages.size())))
@@ -69,7 +69,7 @@ class Cores {
     return out;
   }
 
-  // Whether one-pass ops lead from an op to products of activations. Tells it of each op on the way, these included.
+  // Whether one-pass ops lead from an op to products of activations. Records it for each op on the way, these included.
   bool leads_to_products(OpId from, std::vector<OpId> (Cores::*next)(const Op&) const, Way& way) const {
     bool any = false;
     for (OpId id : (this->*next)(graph_.op(from))) {
@@ -87,7 +87,7 @@ class Cores {
 
   const Graph& graph_;
   const std::vector<std::vector<Reader>> read_by_;
-  const std::vector<char> fed_;  // by tensor: it depends on an input
+  const std::vector<char> fed_;  // by tensor: whether it depends on an input
   std::vector<char> core_;       // by op
 };
 

@@ -1,4 +1,4 @@
-// Full recomputation: each layer is made again from its inputs (Chen et al., arXiv:1604.06174, section 4).
+// Recomputes each layer from its inputs (full recomputation: Chen et al., arXiv:1604.06174, section 4).
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -9,7 +9,7 @@
 namespace partita {
 namespace {
 
-// Forward ops that are made again together.
+// Forward ops that are recomputed together.
 struct Layer {
   int begin = 0, end = 0;  // ops begin to end - 1
 };
@@ -32,11 +32,11 @@ std::vector<Layer> repeated(const Graph& graph) {
 struct Cut {
   int place = 0;      // before this op
   int64_t bytes = 0;  // of the activation that crosses; 0 at the ends
-  int64_t made = 0;   // bytes that backward ops read of what the ops before it have made
-  int64_t own = 0;    // of these, of what crosses
+  int64_t made = 0;   // bytes that backward ops read of results of the ops before it
+  int64_t own = 0;    // the part of these that crosses
 };
 
-// By place, the number of forward ops included: what Cut::made says.
+// By place, the number of forward ops included: Cut::made.
 std::vector<int64_t> bytes_made(const Graph& graph) {
   const std::vector<char> read = read_backward(graph);
   std::vector<int64_t> made{0};
@@ -48,9 +48,9 @@ std::vector<int64_t> bytes_made(const Graph& graph) {
   return made;
 }
 
-// Where one activation crosses alone. Activations are what depends on a parameter and on an input; numbers do not
-// count. Of the places where the same one does the first is taken: what stands there else, such as casts of weights,
-// belongs to its readers.
+// Finds the places where one activation crosses alone. Activations depend on a parameter and on an input; numbers do
+// not count. Of the places where the same one crosses, it takes the first: other ops there, such as casts of weights,
+// belong to their readers.
 std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& made) {
   const size_t end = made.size() - 1;
   const std::vector<char> trained = depends_on(graph, Role::kParameter), fed = depends_on(graph, Role::kInput),
@@ -59,8 +59,8 @@ std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& mad
   for (size_t i = 0; i < end; ++i)
     for (TensorId t : graph.ops[i].operands)
       if (graph.ops[i].phase == Phase::kForward) last[t.index()] = static_cast<int>(i);
-  // Of those that cross a place: how many, and the sum of their ids, which is the id of one alone. First as differences
-  // from one place to the next.
+  // The number of tensors that cross a place, and the sum of their ids, which is the id of one alone. First as
+  // differences from one place to the next.
   std::vector<int64_t> count(end + 1), sum(end + 1);
   std::vector<Cut> cuts;
   TensorId crosses;
@@ -80,11 +80,11 @@ std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& mad
   return cuts;
 }
 
-// Of the cuts of a stretch, ascending, those that let its backward pass do with `most` bytes: while it works on what
-// lies between two cuts, all tensors of the cuts before are held, and all that it reads between the two. The first and
-// the last are the stretch's ends. `again`: all of it is made again. Else what follows the last cut but one is not, and
-// is held along with the tensors of all cuts; it is as much as possible. Empty: there are no such cuts. Fewest bytes of
-// cuts before a cut are always best for what follows.
+// Chooses cuts of a stretch, ascending, that let its backward pass do with `most` bytes. While it works between two
+// cuts, it holds all tensors of the cuts before, and all that it reads between the two. The first and the last cut are
+// the stretch's ends. `again`: all of it is recomputed. Else the ops after the last cut but one are not, and are held
+// along with the tensors of all cuts; they are as many as possible. Empty if there are no such cuts. The fewest bytes
+// of cuts before a cut are always best for the rest.
 std::vector<int> cuts_within(const std::vector<Cut>& cuts, bool again, int64_t most) {
   constexpr int64_t kNone = INT64_MAX;
   std::vector<int64_t> held(cuts.size(), kNone);  // of the cuts up to this one
@@ -106,9 +106,9 @@ std::vector<int> cuts_within(const std::vector<Cut>& cuts, bool again, int64_t m
   return {};
 }
 
-// Between the cuts with which the backward pass of ops begin to end - 1 needs least memory; a sixteenth more, if less
-// is made again or kept for it. With n equal ops in a row these are about sqrt(2n) layers, each one shorter than the
-// one before it, as the later ones find more kept tensors of others.
+// Cuts ops begin to end - 1 so that the backward pass needs least memory; it accepts a sixteenth more if less is
+// recomputed or kept for it. With n equal ops in a row these are about sqrt(2n) layers, each shorter than the one
+// before it, as later ones find more kept tensors of others.
 void add_between_cuts(const std::vector<Cut>& all, const std::vector<int64_t>& made, int begin, int end, bool again,
                       std::vector<Layer>& layers) {
   std::vector<Cut> cuts{{begin, 0, made[begin], 0}};
@@ -124,7 +124,7 @@ void add_between_cuts(const std::vector<Cut>& all, const std::vector<int64_t>& m
   for (size_t i = 0; i + 1 < chosen.size(); ++i) layers.push_back({cuts[chosen[i]].place, cuts[chosen[i + 1]].place});
 }
 
-// What lies before and between repeated layers is cut as well; what follows the last one (head and loss) is kept.
+// Ops before and between repeated layers are cut as well; ops after the last one (head and loss) are kept.
 std::vector<Layer> layers_of(const Graph& graph) {
   const std::vector<int64_t> made = bytes_made(graph);
   const std::vector<Cut> cuts = single_cuts(graph, made);
@@ -139,9 +139,9 @@ std::vector<Layer> layers_of(const Graph& graph) {
   return layers;
 }
 
-// ---------------------------------------------------------------- what is kept
+// ---------------------------------------------------------------- kept tensors
 
-// What backward ops and clones of another layer, or of none, read of a layer.
+// The tensors of a layer that backward ops and clones of another layer, or of none, read.
 std::vector<char> read_from_outside(const Graph& graph, const std::vector<int>& block) {
   std::vector<char> kept(graph.tensors.size()), cloned(graph.ops.size());
   auto read = [&](auto& self, int reader, const Op& op) -> void {

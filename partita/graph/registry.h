@@ -1,4 +1,5 @@
-// What is known about an operation: one declaration, everything else derived. See partita/ops for the declarations.
+// Defines an operation's knowledge: one declaration, from which everything else derives. partita/ops has the
+// declarations.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,7 +20,7 @@ class GraphBuilder;
 struct Graph;
 struct Op;
 
-// What a formula's text, and the dtypes of its results, may depend on.
+// The inputs of a formula's text, and of its results' dtypes.
 struct OpInstance {
   const tdl::Attributes& attributes;  // the declaration's defaults filled in
   const std::vector<Shape>& shapes;   // of the operands
@@ -35,8 +36,8 @@ struct OpInstance {
 using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
                                                              const std::vector<TensorId>& result_gradients)>;
 
-// Puts other ops in an op's place in the evaluation graph: adds them through `build`, where the forward op's operands
-// are already there as `operands`, and returns its results (invalid: gone). The op that stands for it has its name.
+// Puts other ops in an op's place in the evaluation graph: adds them through `build`, which already has the forward
+// op's operands as `operands`, and returns its results (invalid: gone). The op that stands for it has its name.
 using EvaluationForm = std::function<std::vector<TensorId>(GraphBuilder& build, const Graph& graph, const Op& forward,
                                                            const std::vector<TensorId>& operands)>;
 
@@ -52,29 +53,29 @@ struct OpDefinition {
   // dtypes of the results; empty: the operands' promoted floating type for all of them
   std::function<std::vector<DType>(const OpInstance&)> dtypes;
   DeclaredGradient gradient;  // empty: derived from the formula (TDL.md rule 25)
-  // Where a derived gradient may equal an instance of this definition, it takes the definition's name and kernel. Gives
+  // If a derived gradient may equal an instance of this definition, it takes the definition's name and kernel. Gives
   // that instance's attributes from the forward op's attributes and the gradient's shape. Empty: never.
   std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
   EvaluationForm evaluation;  // empty: the op itself
   bool described = false;     // by the user, in a file of descriptions
-  // In mixed precision: the first `low_operands` floating operands are cast to float16 or bfloat16; all to float32; or
-  // what comes is taken. As in PyTorch's autocast.
+  // Mixed precision, as in PyTorch's autocast: the first `low_operands` floating operands are cast to float16 or
+  // bfloat16; or all to float32; or operands are taken as they come.
   enum class Precision { kOperands, kLow, kFloat32 } precision = Precision::kOperands;
   std::size_t low_operands = 0;
   bool differentiable = true;  // false: no gradient flows through (comparisons, optimizer steps)
   std::vector<int> replaces;   // per result: the operand that it replaces in place, -1 for none. Empty: none
-  // An optimizer's update of one parameter: operands w, g, its states, lr, and how many steps were done before where
-  // `steps`; results w' and the states' in their place. Its attributes are the optimizer's options.
+  // An optimizer's update of one parameter. Operands are w, g, its states, lr, and with `steps` the number of steps
+  // done before. Results are w' and the states' replacements. Its attributes are the optimizer's options.
   struct Update {
     std::string optimizer;            // "adam"
-    std::vector<std::string> states;  // "exp_avg", ..: of w's shape, 0 at first
+    std::vector<std::string> states;  // "exp_avg", ..: of w's shape, initially 0
     bool steps = false;
   };
   std::optional<Update> update;
-  // The learning rate's schedule of this name: operands lr and how many steps were done before; its attributes are the
-  // schedule's options. Empty: it is none.
+  // The learning rate's schedule of this name. Operands are lr and the number of steps done before; its attributes are
+  // the schedule's options. Empty if it is none.
   std::string schedule;
-  // FLOPs of one position that runs all stages, where its kernel is asymptotically better than the formula (24); else
+  // FLOPs of one position that runs all stages, if its kernel is asymptotically better than the formula (24); else
   // derived
   std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops;
   // Instances for tests and `partita ops`: shapes and attributes. Every definition has at least one.
@@ -85,12 +86,11 @@ struct OpDefinition {
     int64_t integers_below = 2;  // int64 operands are class numbers, positions, ..: 0 <= value < integers_below
   };
   std::vector<Example> examples;
-  // The range that floating operands of the examples are drawn from: where the formula is defined, and its rounding
-  // errors are small.
+  // The range of the examples' floating operands: there the formula is defined, and its rounding errors are small.
   double domain_lo = -1.5, domain_hi = 1.5;
 };
 
-// A definition's formula at these shapes and attributes, bound. Fills in the defaults of `attributes`; bad input names
+// Binds a definition's formula at these shapes and attributes. Fills in the defaults of `attributes`; bad input names
 // an attribute that is unknown or missing.
 std::shared_ptr<const tdl::Bound> bind_instance(const OpDefinition& definition, tdl::Attributes& attributes,
                                                 const std::vector<Shape>& shapes, const std::vector<DType>& dtypes);

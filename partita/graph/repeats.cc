@@ -28,7 +28,7 @@ bool is_number(const std::string& word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// The largest number for one of more digits than 18.
+// The number; the largest int64 for more than 18 digits.
 int64_t number_of(const std::string& digits) { return digits.size() > 18 ? INT64_MAX - 1 : std::stoll(digits); }
 
 const std::string& place_of(const Op& op) { return op.source.module.empty() ? op.name : op.source.module; }
@@ -75,15 +75,15 @@ class Finder {
   }
 
  private:
-  // Where a first copy may begin so that op i of it is like op i + period of the second: from lowest to highest.
+  // The range where a first copy may begin so that op i of it is like op i + period of the second.
   struct Begins {
     int lowest = INT_MIN, highest = INT_MAX;
     bool anywhere() const { return lowest == INT_MIN && highest == INT_MAX; }
     bool nowhere() const { return lowest > highest; }
   };
 
-  // Operand by operand, op i reads what op i + period reads, `period` further on. Only in the first copy it may read
-  // something from before all copies where the second reads the first.
+  // Op i reads, operand by operand, what op i + period reads, `period` further on. Only in the first copy it may read
+  // something from before all copies if the second reads the first.
   Begins alike(int i, int period) const {
     Begins begins;
     const auto nowhere = [] { return Begins{0, -1}; };
@@ -112,18 +112,18 @@ class Finder {
 
   // ---------------------------------------------------------------- runs
 
-  // Ops begin to end - 1 are each alike the one a period further on, perhaps only in a first copy.
+  // Each of ops begin to end - 1 is like the op one period further on, perhaps only in a first copy.
   struct Run {
     int begin = 0, end = 0, period = 0;
   };
-  // Ops begin to end - 1 repeat themselves with the period, wherever a copy begins.
+  // Ops begin to end - 1 repeat with the period, wherever a copy begins.
   struct Stretch {
     int begin = 0, end = 0, period = 0;
   };
 
-  // A first copy and what it is like are a run of at least a period, which holds a multiple of the period: only these
-  // are looked at, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer one is either its multiple,
-  // which saves less, or, by Fine and Wilf's theorem, no longer than the two together: it is passed over.
+  // A first copy and its repetition are a run of at least a period, which holds a multiple of the period. So only these
+  // are examined, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer period is either its
+  // multiple, which saves less, or, by Fine and Wilf's theorem, no longer than the two together. It is passed over.
   void find_runs() {
     stretch_of_.assign(static_cast<std::size_t>(count_), -1);
     for (int period = 1; 2 * period <= count_; ++period)
@@ -138,7 +138,8 @@ class Finder {
       }
   }
 
-  // Both ways from op i. In a stretch of a period that divides this one, all ops are alike as far as it goes.
+  // Extends a run both ways from op i. In a stretch of a period that divides this one, all ops are alike as far as it
+  // goes.
   Run run_around(int i, int period) const {
     Run run{i, i + 1, period};
     while (run.begin > 0 && !alike(run.begin - 1, period).nowhere()) {
@@ -158,7 +159,7 @@ class Finder {
     return s >= 0 && period % stretches_[s].period == 0 ? &stretches_[s] : nullptr;
   }
 
-  // Whether all of a run is in a stretch of a shorter period that divides its own, but for the first ops of a copy,
+  // Whether all of a run is in a stretch of a shorter period that divides its own, except the first ops of a copy,
   // which let a copy begin wherever the longer period does.
   bool is_of_shorter(const Run& run) const {
     const Stretch* s = stretch_with(run.end, run.period);
@@ -199,18 +200,18 @@ class Finder {
     bool operator<(const Offer& other) const { return rank < other.rank; }
   };
 
-  // What saves most among the ops from .. to - 1 of a run.
+  // Offers the repeat that saves most among the ops from .. to - 1 of a run.
   void offer(const Run& run, int from, int to) {
     const int period = run.period, last = to - 2 * period;  // a first copy begins there at the latest
     if (last < from) return;
-    std::vector<int> refused(
-        static_cast<std::size_t>(last - from + 2));  // differences of: ops that do not let a copy begin here
+    std::vector<int> refused(static_cast<std::size_t>(last - from + 2));  // differences of the count of ops that do not
+                                                                          // let a copy begin here
     const auto refuse = [&](int low, int high) {
       low = std::max(low, from), high = std::min(high, last);
       if (low <= high) ++refused[low - from], --refused[high + 1 - from];
     };
     std::vector<int> length(
-        static_cast<std::size_t>(to - period - from + 1));  // of the ops from here on that are alike anywhere
+        static_cast<std::size_t>(to - period - from + 1));  // how many ops from here on are alike anywhere
     for (int i = to - period - 1; i >= from; --i) {
       const Begins begins = alike(i, period);
       length[i - from] = begins.anywhere() ? length[i - from + 1] + 1 : 0;
@@ -248,7 +249,7 @@ class Finder {
     }
   }
 
-  // The word that numbers the copies in the dotted place of op i: where op i + period has the next number. -1: none.
+  // The word that numbers the copies in the dotted name of op i: there op i + period has the next number. -1 if none.
   int numbered_word(int i, int period) const {
     const auto mine = words_of(place_of(graph_.ops[i])), next = words_of(place_of(graph_.ops[i + period]));
     if (mine.size() != next.size()) return -1;
@@ -292,7 +293,7 @@ class Finder {
   std::priority_queue<Offer> offers_;  // the best of each run, some of which are taken by now
 };
 
-// Whether each copy reads what the one before has made.
+// Whether each copy reads results of the copy before.
 bool is_chain(const Graph& graph, const Repeat& repeat) {
   for (int copy = 1; copy < repeat.copies; ++copy) {
     const int begin = repeat.first.value + copy * repeat.ops;

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMostReturns = 1000;  // to a reshape that allows another place
 constexpr std::size_t kMostVisits = 20000, kMostVisitsAnOp = 50;
 
-// Which of its op's results a tensor is.
+// The number of a tensor among its op's results.
 std::size_t result_number(const Op& op, TensorId id) {
   return static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), id) - op.results.begin());
 }

@@ -1,4 +1,4 @@
-// Where every tensor of a graph has its samples, and how every op takes them: the first half of rebatched().
+// Finds where every tensor of a graph has its samples, and how every op takes them: the first half of rebatched().
 #pragma once
 #include <map>
 #include <optional>
@@ -21,7 +21,7 @@ struct SampleDigits {
   }
 };
 
-// Where every tensor has its samples, and how every op takes them.
+// Finds where every tensor has its samples, and how every op takes them.
 class SamplePlacement {
  public:
   SamplePlacement(const Graph& graph, const std::map<TensorId, std::size_t>& inputs, int64_t from);
@@ -30,34 +30,34 @@ class SamplePlacement {
   std::vector<std::optional<Lifted>> lifted;  // none: the op has no samples
   OpId refused_by;
   std::string why;
-  std::size_t furthest = 0;  // of the ops, then the outputs, that were refused
+  std::size_t furthest = 0;  // how far the search came before a refusal: ops, then outputs
 
-  // False, with the op that is refused, or none: an output. The ops, then the outputs, are gone through one by one;
-  // where one has no way, the last reshape before it that has another place left takes that. `strict`: outputs begin
+  // Goes through the ops, then the outputs, one by one. If one has no way, the last reshape before it with another
+  // place left takes that place. Returns false with the refused op, or with none for an output. `strict`: outputs begin
   // with the samples. `alike`: equal reshapes of samples at the same place take the same place, as those of all time
   // steps and layers do.
   bool find(bool strict, bool alike, Unreached unreached);
 
-  // Where an output has its samples: those of one run after those of another along axis 0, or along an axis of their
-  // own.
+  // Where an output has its samples: along an axis of their own, or along axis 0, those of one run after those of
+  // another.
   std::optional<SamplePlace> output_place(TensorId id, bool strict, Unreached unreached) const;
   SamplePlaces operands_of(const Op& op) const;
 
-  // How the op behind a tensor without samples is made to have them at `place`, so that every sample has an equal copy;
-  // none if it has no op, or its values differ along what would be the samples.
+  // How the op of a tensor without samples gives it samples at `place`, an equal copy for each. None if it has no op,
+  // or its values differ along the would-be samples.
   std::optional<Lifted> copied(TensorId id, const SamplePlace& place) const;
   bool can_copy(TensorId id, const SamplePlace& place) const;
 
  private:
   struct Decision {  // of a reshape, and of those like it
-    std::size_t op;  // the first of them
+    std::size_t op;  // the first of these reshapes
     std::vector<Lifted> ways;
     std::size_t taken = 0;
   };
 
   bool has_its_samples(TensorId output, bool strict, Unreached unreached) const;
 
-  // Whether a reshape is one that a decision is about.
+  // Whether a decision is about this reshape.
   bool is_about(const Decision& d, std::size_t op, const SamplePlace& place, bool alike) const;
   const Lifted& decided(std::vector<Decision>& decisions, std::size_t op, std::vector<Lifted> ways, bool alike) const;
   void take(std::size_t op, const Lifted& way);
@@ -73,11 +73,11 @@ class SamplePlacement {
   std::vector<Lifted> reshapes(const Op& op, const SamplePlace& place, std::string& reason) const;
   std::optional<Lifted> copied_reshape(const Op& op, const SamplePlace& place) const;
 
-  // A gather along the axis of the samples. The ids of one sample are places in what that sample has; ids of several
-  // samples that are constant must name, for each sample, the same places in its own part.
+  // A gather along the axis of the samples. The ids of one sample are places in that sample's data. Constant ids of
+  // several samples must name, for each sample, the same places in its own data.
   std::optional<Lifted> gather(const Op& op, const SamplePlaces& operands) const;
 
-  // Sample s of `from` has the ids s * each + k, with the same k for all.
+  // Whether sample s of `from` has the ids s * each + k, with the same k for all.
   bool names_own_places(const Values& ids, std::size_t axis, int64_t each) const;
   bool has_equal_samples(const Values& values, const SamplePlace& place) const;
 

@@ -1,4 +1,4 @@
-// How one op takes another number of samples, by its formula.
+// Derives from an op's formula how it takes another number of samples.
 #include "partita/graph/samples.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace partita {
 namespace {
 
-// A number of samples that is no other extent of the op, nor a multiple of one: what only fits by chance does not fit.
+// A number of samples that is no other extent of the op, nor a multiple of one, so that nothing fits by chance.
 int64_t probe_above(int64_t largest) {
   for (int64_t candidate = std::max<int64_t>(largest, 2) + 1;; ++candidate) {
     bool prime = true;
@@ -49,7 +49,7 @@ struct Follow {
     return false;
   }
 
-  // The index along the samples of all that the stage reads; -1: it reads no samples.
+  // Finds the index along the samples of all that the stage reads; -1 if it reads no samples.
   bool find_index(const tdl::Stage& stage, int& index, std::optional<SamplePlace>& place) {
     bool good = true;
     tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
@@ -67,7 +67,7 @@ struct Follow {
     return good;
   }
 
-  // Nothing but the samples' own axes is read at their index.
+  // Checks that only the samples' own axes are read at their index.
   bool check_reads(const tdl::Stage& stage, int index) {
     bool good = true;
     tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
@@ -81,8 +81,8 @@ struct Follow {
     return good && (!counts_value(stage.body, index) || refuse("uses the number of a sample"));
   }
 
-  // Where the stage's tensor has the samples, if it has any. `fresh`: the axis along which it has them though it reads
-  // none.
+  // Finds where the stage's tensor has the samples, if it has any. `fresh`: the axis along which it has them though it
+  // reads none.
   bool stage(const tdl::Stage& stage, const std::optional<SamplePlace>& fresh) {
     int index = -1;
     std::optional<SamplePlace> place;
@@ -107,7 +107,7 @@ struct Follow {
   }
 };
 
-// Where a formula's results have their samples; none, and why, if they are mixed.
+// Finds where a formula's results have their samples; none, and why, if they are mixed.
 std::optional<SamplePlaces> follow(const tdl::Bound& bound, const SamplePlaces& operands,
                                    const std::optional<SamplePlace>& fresh, std::string& why) {
   Follow f{bound, SamplePlaces(bound.tensors.size()), {}};
@@ -124,7 +124,7 @@ std::optional<SamplePlaces> follow(const tdl::Bound& bound, const SamplePlaces& 
   return results;
 }
 
-// The results of a formula for `probe` samples are those for `samples`, but for the samples.
+// Whether the results of a formula for `probe` samples are those for `samples`, but for the samples.
 bool same_but_samples(const Graph& graph, const Op& op, const std::vector<Shape>& shapes, const SamplePlaces& places,
                       int64_t samples, int64_t probe) {
   for (std::size_t r = 0; r < op.results.size(); ++r) {
@@ -145,8 +145,7 @@ bool same_arithmetic(const tdl::Expr& a, const tdl::Expr& b) {
   return true;
 }
 
-// Whether two formulas of one definition compute the same of one place: no number in them is the extent of an axis of
-// samples.
+// Whether two formulas of one definition do the same arithmetic: no number in them is the extent of an axis of samples.
 bool same_arithmetic(const tdl::Bound& a, const tdl::Bound& b) {
   if (a.stages.size() != b.stages.size()) return false;
   for (std::size_t s = 0; s < a.stages.size(); ++s)
@@ -154,7 +153,7 @@ bool same_arithmetic(const tdl::Bound& a, const tdl::Bound& b) {
   return true;
 }
 
-// What stands for the op in evaluation keeps samples apart where its training form, by design, does not: batch norm.
+// Lifts the op's evaluation form, which keeps samples apart though the training form, by design, does not: batch norm.
 std::optional<Lifted> lift_evaluation(const Graph& graph, const Op& op, const SamplePlaces& operands, int64_t probe,
                                       std::string& why) {
   GraphBuilder build("evaluation", graph.registry);
@@ -178,7 +177,7 @@ std::optional<Lifted> lift_evaluation(const Graph& graph, const Op& op, const Sa
   return lifted;
 }
 
-// The attributes as they are, and with one entry of a list that may be the extent of an axis of samples.
+// The attributes as they are, or with one entry of a list changed that may be the extent of an axis of samples.
 struct Variant {
   std::string list;
   std::size_t entry = 0;
@@ -230,8 +229,8 @@ std::vector<SamplePlace> reshaped_places(const Shape& from, const SamplePlace& p
     const int64_t all = below * to[a];
     if (step % below != 0 || step > all || all % (step * samples) != 0) continue;
     const SamplePlace here{a, all / (step * samples), step / below};
-    // An axis of its own, then batch x heads and rows x batch; among the values of a row only where nothing else is
-    // left.
+    // Prefers an axis of its own, then batch x heads and rows x batch. Samples are among the values of a row only if
+    // nothing else is left.
     const bool own = here.outer == 1 && here.inner == 1, last = a + 1 == to.size();
     const int rank = own ? (a == place.axis ? 0 : 1) : here.outer == 1 && !last ? 2 : here.inner == 1 && !last ? 3 : 4;
     found.emplace_back(rank, here);

@@ -1,4 +1,4 @@
-// Turns stored values into ours, and ours into bytes.
+// Converts stored values to ours, and ours to bytes.
 #include "partita/graph/stored_values.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Values as files store them: little-endian bytes of some element type.
+// Reads and writes values as files store them: little-endian bytes of some element type.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace partita {
 
-// An element type as it is stored; wider types of ours hold it: int8 to int32 become int64.
+// An element type as it is stored. Wider types of ours hold some: int8 to int32 become int64.
 enum class StoredType {
   kFloat32,
   kFloat64,
@@ -27,9 +27,9 @@ int64_t bytes_of(StoredType type);
 StoredType stored_type(DType dtype);
 DType dtype_of(StoredType type);
 
-// Number of bytes; empty where an extent is negative or the number does not fit.
+// Number of bytes; empty if an extent is negative or the number does not fit.
 std::optional<int64_t> stored_bytes(const Shape& shape, StoredType type);
-// `bytes` has exactly stored_bytes(shape, type). A boolean is anything but 0.
+// Reads values. `bytes` has exactly stored_bytes(shape, type). A boolean is anything but 0.
 Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes);
 std::string to_bytes(const Values& values);
 

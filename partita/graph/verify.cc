@@ -1,4 +1,4 @@
-// Checks that a graph is what its types promise.
+// Verifies that a graph keeps the promises of its types.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -48,7 +48,7 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
   }
 }
 
-// What was bound already: equal ops share a bound formula.
+// Formulas bound already: equal ops share a bound formula.
 using Known = std::set<std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes,
                                   std::map<std::string, Shape>, std::vector<Shape>, std::vector<DType>>>;
 
@@ -104,7 +104,7 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
   }
 }
 
-// The graph of a part differs from that of the whole batch in what graph/parts.h says, and in nothing else.
+// Verifies that the graph of a micro-batch differs from that of the whole batch only as graph/parts.h says.
 void verify_parts(const Graph& graph) {
   const Graph& whole = *graph.whole;
   ensure(!whole.whole && graph.tensors.size() == whole.tensors.size() && graph.ops.size() == whole.ops.size() &&

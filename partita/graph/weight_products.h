@@ -1,4 +1,4 @@
-// The weights of a graph, and the products of activations and weights: the layers that rules divide.
+// Finds the weights of a graph, and the products of activations and weights: the layers that rules divide.
 #pragma once
 #include <optional>
 #include <set>
@@ -9,11 +9,11 @@
 
 namespace partita {
 
-// By tensor: whether it is a parameter, or made of parameters and constants alone (cast, transposed) in the forward
-// pass.
+// By tensor: whether it is a parameter, or the forward pass makes it of parameters and constants alone (cast,
+// transposed).
 std::vector<bool> weights(const Graph& graph);
-// Weights, or clones of them that are made again in the backward pass, which ops read part by part: converted for each
-// part again, they need not be kept whole throughout a step. None where the batch is one part.
+// By tensor: whether it is a weight, or a recomputed clone of one, that ops read by micro-batches. Converted for each
+// micro-batch again, it need not be kept whole throughout a step. All false if the batch is one micro-batch.
 std::vector<bool> weights_of_parts(const Graph& graph);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {

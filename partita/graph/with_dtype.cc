@@ -1,4 +1,4 @@
-// The same graph with its floating tensors in another dtype.
+// Copies a graph, with its floating tensors in another dtype.
 #include <map>
 
 #include "partita/base/error.h"

@@ -1,4 +1,4 @@
-// Roles, phases and device types as graphs' text writes them.
+// Maps roles, phases and device types to the words of graphs' text.
 #pragma once
 #include "partita/base/enum_words.h"
 #include "partita/graph/graph.h"
