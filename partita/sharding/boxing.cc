@@ -1,4 +1,4 @@
-// Conversions without a memory, how layouts are shortened, and the conversions inside an op.
+// Finds conversions without a memory, shortens layouts, and finds the conversions inside an op.
 //
 // The room's internals, from the entry down:
 //   conversion.h     a conversion; converter.cc has the same with a memory
@@ -59,7 +59,7 @@ void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& deri
                                const std::function<void(size_t which, const Layout& from, const Layout& to)>& go) {
   ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name,
          fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
-  auto kinds = derived.kinds;  // as the steps leave them
+  auto kinds = derived.kinds;  // kinds after the steps so far
   for (size_t i = 0; i < derived.inner.size(); ++i) {
     const tdl::InnerStep& inner = derived.inner[i];
     Layout at{mesh, bound.tensors[inner.tensor].radices, derived.boxes[inner.tensor], {}};

@@ -1,5 +1,5 @@
-// Boxing (OneFlow section 3): conversions of a tensor from one Layout to another, as steps. Their bytes are counted
-// from the boxes. The table and the rules are in docs/ARCHITECTURE.md section 4.
+// Converts a tensor from one Layout to another, as steps (boxing: OneFlow section 3). Bytes are counted from the boxes.
+// The table and the rules are in docs/ARCHITECTURE.md section 4.
 //
 // Example: a 4x6 tensor of 4-byte elements, |T| = 96 bytes, on 2 devices of one mesh.
 //   S(0) -> B     one all-gather: each device lacks half, (p-1) |T| = 96 bytes
@@ -19,9 +19,9 @@
 
 namespace partita {
 
-// The cheapest conversion: fewest bytes, then fewest steps that move any, then collectives before fetches, then fewest
-// steps. On one mesh it is a path of steps over the mesh's axes; on more than three axes a bounded search finds it.
-// Between two meshes it is steps on the first, one fetch, and steps on the second. Values that are not partial take
+// Finds the cheapest conversion: fewest bytes, then fewest steps that move any, then collectives before fetches, then
+// fewest steps. On one mesh it is a path of steps over the mesh's axes; on more than three axes a bounded search finds
+// it. Between two meshes it is steps on the first, one fetch, and steps on the second. Values that are not partial take
 // one step, since nobody can receive less than it lacks. The members of a partial group of either layout hold equal
 // boxes.
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
@@ -29,38 +29,38 @@ Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, 
 // The bytes of convert(), without building the steps.
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
 
-// One fetch between any two layouts: over one mesh, over disjoint meshes or over meshes that overlap. A box comes from
-// the holder with the fastest route. The k holders that tie are taken in turn: a reader at position r takes the
-// (r mod k)-th.
+// Makes one fetch between any two layouts: over one mesh, disjoint meshes or meshes that overlap. A box comes from the
+// holder with the fastest route. The k holders that tie are taken in turn: a reader at position r takes the (r mod
+// k)-th.
 Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
            const Listed& listed = nullptr);
 
-// Makes axes of layouts, which are over one mesh and one factoring, shorter without changing how conversions cut them.
-// An axis becomes as long as the mesh has positions, where that divides it and all boxes end at multiples. Returns by
-// how much bytes are to be multiplied. Example: 1024 rows cut into halves on 4 positions become 4 rows; returns 256.
+// Shortens axes of layouts, which share a mesh and a factoring, without changing how conversions cut them. An axis
+// becomes as long as the mesh has positions, if that divides it and all boxes end at multiples. Returns the factor for
+// bytes. Example: 1024 rows cut into halves on 4 positions become 4 rows; returns 256.
 int64_t shorten(std::vector<Layout>& layouts);
 
 struct ConverterMemory;
 
-// convert() and conversion_bytes() with a memory, for searches: two layouts are looked at once. Not thread-safe.
+// convert() and conversion_bytes() with a memory, for searches: each pair of layouts is computed once. Not thread-safe.
 class Converter {
  public:
   explicit Converter(const Cluster& cluster, Listed listed = nullptr);
   ~Converter();
   const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
   int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);
-  // The bytes from each of `from` to each of `to`, which are places in `layouts`: row-major. Tensors whose evenly split
-  // axes differ in length only share one look.
+  // The bytes from each of `from` to each of `to`, which are places in `layouts`: row-major. Tensors that differ only
+  // in the lengths of evenly split axes share one computation.
   std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from,
                              const std::vector<int>& to, int64_t element_bytes);
   int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
                       int64_t element_bytes);  // of inner_conversions() below
 
-  // Layouts by number; equal layouts have the same number.
+  // Numbers layouts; equal layouts have the same number.
   int number(const Layout& layout);
-  // The layouts that convert() goes through, both ends included, over a common factoring. Empty: nothing to do.
+  // The layouts on convert()'s path, both ends included, over a common factoring. Empty if there is nothing to do.
   std::vector<int> through(int from, int to);
-  // The step from one of these to the next.
+  // The step between two neighbours on such a path.
   Step step(int from, int to, int64_t element_bytes) const;
 
  private:
@@ -71,7 +71,7 @@ class Converter {
 // inner step that it belongs to. An inner step makes a stage whole (all-reduce), fetches an inner halo, or both.
 void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
                                const std::function<void(size_t which, const Layout& from, const Layout& to)>& go);
-// One conversion for each of derived.inner, in order.
+// Returns one conversion for each of derived.inner, in order.
 std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
                                           int64_t element_bytes, Converter& converter);
 // Their bytes, summed.

@@ -1,4 +1,4 @@
-// Conversions and fetches: the table's rows, values carried over, bytes counted one by one, what is listed.
+// Tests conversions and fetches: the table's rows, values carried over, bytes counted one by one, listed devices.
 #include "partita/sharding/boxing.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::vector<double> random_values(int64_t n, Rng& rng) {
   return v;
 }
 
-// The least that devices must receive: for every reader and element, one value from each part, but for what it holds.
+// The least that devices must receive: for every reader and element, one value from each part that the reader lacks.
 int64_t lacking(const Layout& from, const Layout& to) {
   std::map<std::vector<int>, int> parts;
   for (int p = 0; p < from.mesh.positions(); ++p) parts[testing::part_of(from, p)];
@@ -46,7 +46,7 @@ int64_t lacking(const Layout& from, const Layout& to) {
   return n;
 }
 
-// Elements of pieces that go from one device to another, counted one by one.
+// Counts, one by one, elements of pieces that go from one device to another.
 int64_t crossing(const Step& step) {
   int64_t n = 0;
   for (const Piece& p : step.pieces) {
@@ -58,8 +58,8 @@ int64_t crossing(const Step& step) {
   return n;
 }
 
-// What a collective moves, from its groups. Every member receives what it lacks. A reduction sends one part of each box
-// around the ring for every other member, an all-reduce does so twice.
+// Counts the elements that a collective moves, from its groups. Every member receives what it lacks. A reduction sends
+// one part of each box around the ring for every other member, an all-reduce does so twice.
 int64_t collective_elements(const Step& step) {
   int64_t n = 0;
   for (const std::vector<int>& group : step.groups)
@@ -74,7 +74,7 @@ int64_t collective_elements(const Step& step) {
   return step.kind == StepKind::kAllReduce ? n / static_cast<int64_t>(step.groups[0].size()) : n;
 }
 
-// Values, bytes and promises of one conversion.
+// Checks values, bytes and promises of one conversion.
 void check_conversion(const Layout& from, const Layout& to, Rng& rng, const std::string& context) {
   SCOPED_TRACE(context + ": " + to_string(from) + " -> " + to_string(to));
   std::vector<double> whole = random_values(volume(from.factored_shape()), rng);
@@ -117,8 +117,8 @@ int64_t bytes_between(const Layout& from, const Layout& to) { return convert(fro
 
 }  // namespace
 
-// The table of docs/ARCHITECTURE.md section 4 (OneFlow's Table 2), every row, where extents divide. The tensor has |T|
-// = p^2 x 12 elements.
+// Every row of the table of docs/ARCHITECTURE.md section 4 (OneFlow's Table 2), if extents divide. The tensor has |T| =
+// p^2 x 12 elements.
 TEST(ConversionTable, OneMesh) {
   for (int p : {2, 3, 4, 8}) {
     Shape shape = {2 * p, 6 * p};
@@ -177,8 +177,8 @@ TEST(ConversionTable, NoDeviceInCommon) {
     }
 }
 
-// From the devices of one node to those of another: each fetches a slice over its own port, and NVLink has them
-// gathered. What is small goes whole, since a gather has more rounds; so does what links inside are no faster for.
+// From the devices of one node to those of another: each fetches a slice over its own port, and NVLink gathers them.
+// Small tensors go whole, since a gather has more rounds. So do tensors whose links inside are no faster.
 TEST(Conversion, BetweenNodesGoesInSlices) {
   const auto steps = [](const char* cluster, const char* from, const char* to, int64_t rows,
                         const std::vector<int>& extents) {
@@ -221,10 +221,10 @@ TEST(Conversion, TwoMeshAxes) {
       {{2, 4}, "[P(sum), P(sum)]", "[S(0), S(0)]", 7 * T, "reduce-scatter"},
       {{2, 4}, "[P(sum), S(1)]", "[B, S(1)]", 2 * T, "all-reduce"},
       {{2, 4}, "[P(sum), S(1)]", "[S(0), S(1)]", T, "reduce-scatter"},
-      // Reduced first, there is less to gather: T, then 3 T, where the all-gather of both parts would be 6 T.
+      // Reduced first, there is less to gather: T, then 3 T; the all-gather of both parts would move 6 T.
       {{2, 4}, "[P(max), S(1)]", "[P(max), B]", 4 * T, "reduce-scatter, fetch"},
       {{2, 4}, "[B, S(1)]", "[P(sum), S(1)]", 0, "local"},
-      // An axis that changes its kind and one that is sliced: the slice first, then the smaller reduction.
+      // One axis changes its kind and one is sliced: the slice comes first, then the smaller reduction.
       {{4, 2}, "[P(sum), B]", "[B, S(0)]", 6 * T, "local, all-reduce"},
       {{2, 2}, "[P(sum), B]", "[S(0), S(1)]", T, "local, reduce-scatter"},
   };
@@ -274,7 +274,7 @@ TEST(Fetch, APartialSourceUnderAHaloIsScatteredFirst) {
   EXPECT_EQ(c.bytes, 3 * 16 + 2);
 }
 
-// Each replica of a partial group makes its half whole: 2 x 3 x 8 elements each, and 8 go to each position from the
+// Each replica of a partial group makes its half whole: 2 x 3 x 8 elements each. Each position gets 8 more from the
 // other replica.
 TEST(Conversion, ReplicasOfPartialValuesShareTheWork) {
   for (const char* replicated : {"[P(sum), B]", "[B, P(sum)]"}) {
@@ -321,7 +321,7 @@ TEST(Conversion, FactoringsWithoutACommonOneAreFetchedPieceByPiece) {
 
 namespace {
 
-// On meshes of at least so many axes.
+// Converts random layouts on meshes of at least `axes` axes.
 void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
   Rng rng(seed);
   constexpr tdl::Reducer reducers[] = {tdl::Reducer::kSum, tdl::Reducer::kMax, tdl::Reducer::kMin, tdl::Reducer::kProd};
@@ -362,8 +362,8 @@ TEST(LongConversion, RandomOnesKeepTheValuesAndCountWhatCrosses) {
   for (uint64_t seed = 1; seed <= 20; ++seed) random_conversions(3000, seed);
 }
 
-// What a fetch moves, counted without its pieces, is what its pieces come to: also where parts of partial values are on
-// both sides, under one reducer and under two.
+// Counting a fetch's moved elements without its pieces gives their sum, also if both sides hold partial values, under
+// one reducer and under two.
 TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   constexpr uint64_t kSeed = 23;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -385,7 +385,7 @@ TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   EXPECT_GT(into_parts, 500);
 }
 
-// What is listed of some devices is what is listed of all, less the other devices' part, and the same bytes.
+// Listing some devices gives the list of all, less the other devices' part, and the same bytes.
 TEST(Conversion, ListsSomeDevices) {
   constexpr uint64_t kSeed = 24;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -425,7 +425,7 @@ TEST(Conversion, ListsSomeDevices) {
   EXPECT_GT(groups, 100u);
 }
 
-// Each target gets every element that it wants once, from one who holds it, where very many disjoint boxes are held.
+// Each target gets every element that it wants once, from a holder, even if very many disjoint boxes are held.
 TEST(Conversion, FetchesFromVeryMany) {
   constexpr uint64_t kSeed = 25;
   std::printf("seed %d\n", static_cast<int>(kSeed));

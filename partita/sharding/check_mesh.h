@@ -1,10 +1,10 @@
-// Internal to sharding/: what holds of every mesh.
+// Checks the invariant of every mesh. Internal to sharding/.
 #pragma once
 #include "partita/sharding/layout.h"
 
 namespace partita {
 
-// Our bug where a mesh lists more or fewer devices than its extents make: "2x2 [0, 1, 2]".
+// Our bug if a mesh lists more or fewer devices than its extents make: "2x2 [0, 1, 2]".
 void check_mesh(const Mesh& mesh);
 
 }  // namespace partita

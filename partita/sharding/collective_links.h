@@ -1,4 +1,4 @@
-// The links that a collective of some devices uses.
+// Finds the links that a collective of some devices uses.
 #pragma once
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// Of an all-to-all the routes between all pairs. Of the others the rings, or those routes too where every device has a
-// direct library (cluster/direct.h).
+// The links of a collective. An all-to-all uses the routes between all pairs. Others use the rings, or the pairs'
+// routes too if every device has a direct library (cluster/direct.h).
 GroupLinks collective_links(const Cluster& cluster, StepKind kind, std::vector<DeviceId> devices);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// A whole conversion between two layouts: its steps, or only how many elements it moves.
+// Finds a whole conversion between two layouts: its steps, or only how many elements it moves.
 #include "partita/sharding/conversion.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace partita::boxing {
 
 namespace {
 
-// All positions hold parts of the same values, along one mesh axis, and each gets all: no other path moves less, or has
-// fewer steps. Where other axes replicate the parts, replicas may share the work.
+// Whether one all-reduce along one mesh axis does it: all positions hold parts of the same values, and each gets all.
+// No other path moves less, or has fewer steps. If other axes replicate the parts, replicas may share the work.
 bool is_one_all_reduce(const Layout& from, const Layout& to) {
   if (from.mesh != to.mesh || from.radices != to.radices || to.is_partial() || from.boxes != to.boxes) return false;
   for (size_t a = 0; a < from.kinds.size(); ++a)
@@ -22,7 +22,7 @@ bool is_one_all_reduce(const Layout& from, const Layout& to) {
   return false;
 }
 
-// Between two layouts over one factoring, of which the first is not partial.
+// Counts elements between two layouts over one factoring; the first is not partial.
 int64_t elements_from_whole(const Layout& from, const Layout& to, const Counter& counter) {
   if (!in_parts(to)) {
     if (from.mesh == to.mesh) return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
@@ -41,8 +41,8 @@ bool covers_all(const Box& box, const std::vector<Shape>& radices) {
   return true;
 }
 
-// Elements of a reduce-scatter of full parts into a split of the factored axis f, of r parts, and of the fetch of what
-// the end lacks then.
+// Elements of a reduce-scatter of full parts into a split of the factored axis f into r shards, and of the fetch of
+// what the end then lacks.
 int64_t scattered_elements(const Layout& from, const Layout& to, size_t f, int64_t r) {
   const int64_t p = from.mesh.extents[0];
   int64_t elements = (p - 1) * volume(from.boxes[0]);
@@ -54,8 +54,8 @@ int64_t scattered_elements(const Layout& from, const Layout& to, size_t f, int64
   return elements;
 }
 
-// The path search in a formula, for one partial group of full boxes on a mesh of one axis. The parts are fetched, or
-// made whole by an all-reduce, or by a reduce-scatter into any split and a fetch of what is lacking.
+// The path search as a formula, for one partial group of full boxes on a mesh of one axis. The parts are fetched, or
+// made whole by an all-reduce, or by a reduce-scatter into any split and a fetch of the rest.
 std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& to) {
   if (from.mesh != to.mesh || from.mesh.extents.size() != 1 || in_parts(to)) return std::nullopt;
   const Box whole = from.boxes[0];
@@ -73,7 +73,7 @@ std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& t
   return best;
 }
 
-// ---------------------------------------------------------------- between the stages of a pipeline
+// ---------------------------------------------------------------- between pipeline stages
 
 // A mesh axis on which the end is whole, and the end with a split there.
 struct Slices {
@@ -98,8 +98,8 @@ std::optional<Slices> slices_of(const Named& end) {
   return std::nullopt;
 }
 
-// Whether the slices are fetched and gathered sooner than the whole is fetched by each. What fetches pass over the same
-// link goes over it one after another.
+// Whether fetching slices and gathering them is quicker than each device's fetch of the whole. Fetches over the same
+// link follow one another.
 bool are_quicker(const Layout& from, const Named& end, const Slices& slices, int64_t element_bytes,
                  const Cluster& cluster) {
   const Mesh& mesh = end.layout.mesh;
@@ -122,7 +122,7 @@ bool are_quicker(const Layout& from, const Named& end, const Slices& slices, int
   return fetch_us / n + (n - 1) * (gather_us + bytes / n / inside * 1e6) < fetch_us;
 }
 
-// What goes to devices that have nothing of it goes in slices, where that is quicker: each device fetches one, and all
+// Sends a tensor in slices, if that is quicker, to devices that have none of it: each device fetches one slice, and all
 // gather them. As many bytes are moved either way.
 void send_in_slices(Path& path, int64_t element_bytes, const Counter& counter) {
   const Named from = path.through[path.through.size() - 2], end = path.through.back();

@@ -1,8 +1,8 @@
-// Internal to sharding/: a whole conversion, given what counts elements.
+// Finds a whole conversion with a given counter of elements. Internal to sharding/.
 //
 // Example: P(sum) -> S(0) of 3x4 elements on 2 devices, of which either holds all 12: one reduce-scatter of 12
-// elements. Rows [0,2) and [1,3) of it instead: 2 rows wanted twice over, one fetch of 16 elements less what is there,
-// 8 each.
+// elements. If the end is rows [0,2) and [1,3) instead: 2 rows wanted twice over, one fetch of 16 elements, less 8 that
+// are present.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -16,9 +16,10 @@ namespace partita::boxing {
 Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter);
 int64_t conversion_elements(const Layout& from, const Layout& to, const Counter& counter);
 
-// Both over a common factoring where they have one.
+// Both layouts over a common factoring if they have one.
 std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to);
-// The same devices in the same order, with the same boxes of whole values: whatever the meshes' extents.
+// Whether both have the same devices in the same order, with the same boxes of whole values, whatever the meshes'
+// extents.
 bool in_place(const Layout& from, const Layout& to);
 
 }  // namespace partita::boxing

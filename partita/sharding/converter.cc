@@ -1,4 +1,4 @@
-// Conversions with a memory, for searches, which ask for the same ones very often.
+// Remembers conversions, for searches, which ask for the same ones very often.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -31,7 +31,7 @@ struct ConverterMemory {
 
 namespace {
 
-// What is found from a partial layout over the waypoints of its mesh that are partial on `axes` only.
+// The search from a partial layout over the waypoints of its mesh that are partial on `axes` only.
 boxing::Reach& reach_of(ConverterMemory& memory, const Named& from, const std::string& key, uint64_t axes) {
   std::unique_ptr<boxing::Reach>& reach = memory.reaches[{key, axes}];
   if (reach) return *reach;
@@ -50,7 +50,7 @@ struct Entry {
   Layout layout;
   int64_t volume;  // of all positions together
   bool in_parts;
-  Named named;  // only where any of them is partial, as is the key
+  Named named;  // only if any of them is partial, as is the key
   std::string key;
 };
 
@@ -87,7 +87,7 @@ void add_row(ConverterMemory& memory, const Entry& from, const std::vector<const
       auto [found, fresh] = memory.guided_elements.try_emplace(from.key + t->key);
       if (fresh) found->second = guided_path(from.named, t->named, counter).cost.elements;
       elements = found->second;
-    } else if (boxing::member_count(t->layout) != t->layout.mesh.positions()) {  // else each keeps what it has
+    } else if (boxing::member_count(t->layout) != t->layout.mesh.positions()) {  // else each keeps its box
       elements = direct_elements(from.named, t->named, counter);
     }
     out.push_back(elements);
@@ -109,7 +109,7 @@ std::vector<int64_t> table_of_alike(ConverterMemory& memory, std::vector<Layout>
   return out;
 }
 
-// Places in `some`, those over one mesh and one factoring together.
+// Groups the places in `some` by mesh and factoring.
 std::vector<std::vector<size_t>> by_factoring(const std::vector<Layout>& layouts, const std::vector<int>& some) {
   std::vector<std::vector<size_t>> groups;
   for (size_t i = 0; i < some.size(); ++i) {
@@ -123,13 +123,13 @@ std::vector<std::vector<size_t>> by_factoring(const std::vector<Layout>& layouts
   return groups;
 }
 
-// Which of a list are made of boxes over another factoring too.
+// The layouts of a list whose boxes are boxes over another factoring too.
 struct Refined {
   std::vector<int> all;      // by place in the list: the place among the refined layouts, or -1
   std::vector<int> refined;  // without these
 };
 
-// Appends the layouts to `alike`, over `radices`; none where there are none.
+// Appends the layouts over `radices` to `alike`, if they exist.
 Refined refine(const std::vector<Layout>& layouts, const std::vector<int>& some, const std::vector<size_t>& which,
                const std::optional<std::vector<Shape>>& radices, std::vector<Layout>& alike) {
   Refined refined;
@@ -161,7 +161,7 @@ const Conversion& Converter::convert(const Layout& from, const Layout& to, int64
 }
 
 int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_bytes) {
-  // Where nothing has to be combined, looking it up takes longer than counting it.
+  // If nothing has to be combined, looking it up takes longer than counting it.
   if (from.radices == to.radices && !boxing::in_parts(from) && !boxing::in_parts(to))
     return boxing::conversion_elements(from, to, memory_->counter) * element_bytes;
   std::string key = key_of(memory_->keys, from);
@@ -180,7 +180,7 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
 std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const std::vector<int>& from,
                                       const std::vector<int>& to, int64_t element_bytes) {
   std::vector<int64_t> out(from.size() * to.size(), 0);
-  // One block for each two factorings, over what is common to both.
+  // Fills one block for each two factorings, over their common refinement.
   for (const std::vector<size_t>& rows : by_factoring(layouts, from))
     for (const std::vector<size_t>& columns : by_factoring(layouts, to)) {
       const Layout &first = layouts[from[rows[0]]], &other = layouts[to[columns[0]]];

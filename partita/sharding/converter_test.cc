@@ -1,4 +1,4 @@
-// Conversions with a memory are those without one; conversions inside an op.
+// Tests that conversions with a memory equal those without one, and conversions inside an op.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -83,7 +83,7 @@ TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
     }
 }
 
-// A softmax split on its inner index: the maximum and the sum are each made whole, one all-reduce of a row vector.
+// A softmax split on its inner index makes the maximum and the sum each whole: one all-reduce of a row vector.
 TEST(InnerConversions, SoftmaxSplitInsideMakesTwoStagesWhole) {
   tdl::Bound bound = tdl::bind(
       "softmax(x)[b, j] =\n  m[b] = max(j) x[b, j]\n  e[b, j] = exp(x[b, j] - m[b])\n  s[b] = sum(j) e[b, j]\n  e[b, "
@@ -107,7 +107,7 @@ TEST(InnerConversions, SoftmaxSplitInsideMakesTwoStagesWhole) {
   EXPECT_EQ(inner_bytes(bound, *both, mesh_of({2, 3}), 4, machine()), 2 * 4 * 2 * 2 * 6);
 }
 
-// A stage read beyond what its owner has: an inner halo.
+// A stage is read beyond what its owner has: an inner halo.
 TEST(InnerConversions, AnInnerHaloFetchesWhatIsMissing) {
   tdl::Bound bound = tdl::bind("blur(x)[i] =\n  a[i] = x[i] * x[i]\n  a[i - 1] + a[i + 1]\n", {{12}});
   auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("i")});

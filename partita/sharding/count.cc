@@ -8,7 +8,7 @@ namespace partita::boxing {
 
 namespace {
 
-// Into whole values.
+// Counts a fetch into whole values.
 int64_t elements_into_whole(const Layout& from, const Layout& to) {
   const bool same_devices = from.mesh.devices == to.mesh.devices;
   const int64_t members = member_count(from);
@@ -20,7 +20,7 @@ int64_t elements_into_whole(const Layout& from, const Layout& to) {
   return moved;
 }
 
-// The same between two factorings, where a position's box may be several over a common one.
+// Counts it between two factorings, when a position's box may be several over a common one.
 int64_t elements_across_factorings(const Layout& from, const Layout& to) {
   const std::vector<Shape> radices = step_radices(from, to);
   const std::vector<std::vector<Box>> have = contents(from, radices), want = contents(to, radices);

@@ -1,4 +1,5 @@
-// Internal to sharding/: how many elements a fetch moves between devices, without its pieces where these do not matter.
+// Counts the elements that a fetch moves between devices, without its pieces if these do not matter. Internal to
+// sharding/.
 //
 // Example: rows [0,2) and [2,4) -> rows [0,3) and [1,4) on the same two devices: either wants 3 rows and has 2 of them;
 // a row is moved to each. Partial values are wanted once from each member.
@@ -14,7 +15,7 @@
 
 namespace partita::boxing {
 
-// What counting needs besides the layouts, with a memory or without. Not thread-safe.
+// The inputs of counting besides the layouts, with a memory or without. Not thread-safe.
 class Counter {
  public:
   Counter(const Cluster& of, bool remembers, Listed devices = nullptr)
@@ -23,7 +24,7 @@ class Counter {
   int64_t total(const Boxes& boxes) const {  // elements of all positions together
     return remembers_ ? memory(boxes.extents()).volumes.of(boxes, boxes) : total_volume(boxes);
   }
-  int64_t common(const Boxes& a, const Boxes& b) const {  // of what each position has in both
+  int64_t common(const Boxes& a, const Boxes& b) const {  // of the intersections, over all positions
     return remembers_ ? memory(a.extents()).volumes.of(a, b) : common_volume(a, b);
   }
   int64_t into_parts(const Layout& from, const Layout& to) const {  // on one mesh, over one factoring

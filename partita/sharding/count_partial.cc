@@ -1,4 +1,4 @@
-// Counts what a fetch into partial values moves, cell by cell of the grid that the ends of the boxes make.
+// Counts the elements that a fetch into partial values moves, cell by cell of the grid of the boxes' ends.
 #include "partita/sharding/count_partial.h"
 
 #include <algorithm>
@@ -14,17 +14,18 @@ namespace {
 
 // ---------------------------------------------------------------- any two meshes of few positions
 
-// Sets of positions of the target are bits.
+// Bits are sets of target positions.
 struct Segment {  // between two neighbouring ends along one dimension
   int64_t size;
-  uint64_t have, want;  // whose box, on its own device or as wanted, holds the segment
+  uint64_t have, want;  // positions whose box, on its own device or as wanted, holds the segment
 };
 
 struct Grid {
   int members = 0;
   bool whole_first = false;
-  std::vector<uint64_t> from_member, to_member;  // whose own device has each member; who is each member
-  uint64_t have = 0, want = 0;                   // whose boxes are not empty
+  std::vector<uint64_t> from_member, to_member;  // positions whose own device has each member; positions that are each
+                                                 // member
+  uint64_t have = 0, want = 0;                   // positions whose boxes are not empty
   std::vector<std::vector<Segment>> segments;    // by dimension
 };
 
@@ -70,7 +71,7 @@ Grid grid_of(const Layout& from, const Layout& to) {
   return grid;
 }
 
-// Per member of the source, what the member of the target's groups lacks that lacks least.
+// Per member of the source: how many elements the target's group member lacks that lacks least.
 int64_t moved_per_element(const Grid& grid, uint64_t have, uint64_t want) {
   int64_t sum = 0;
   for (int m = 0; m < grid.members; m += grid.whole_first ? grid.members : 1) {
@@ -85,7 +86,7 @@ int64_t moved_per_element(const Grid& grid, uint64_t have, uint64_t want) {
   return sum;
 }
 
-// Over the cells of the dimensions from `axis` on; `volume`: of the segments chosen before.
+// Sums over the cells of the dimensions from `axis` on; `volume`: of the segments chosen before.
 int64_t moved(const Grid& grid, size_t axis, int64_t volume, uint64_t have, uint64_t want) {
   if (want == 0) return 0;
   if (axis == grid.segments.size()) return moved_per_element(grid, have, want) * volume;
@@ -97,7 +98,7 @@ int64_t moved(const Grid& grid, size_t axis, int64_t volume, uint64_t have, uint
 
 // ---------------------------------------------------------------- one mesh of any size
 
-// Mesh axes and dimensions that hang together: boxes along each of the dimensions depend on some of these axes.
+// Connected mesh axes and dimensions: boxes along each of the dimensions depend on some of these axes.
 struct Group {
   std::vector<int> axes;
   std::vector<size_t> dimensions;
@@ -121,14 +122,14 @@ Group group_of(const Layout& from, const Layout& to, size_t first, std::vector<b
   return group;
 }
 
-// What some positions have of what they want, and which member of either side they are.
+// The intersections of present and wanted boxes at some positions, and the members these positions are on either side.
 struct Cells {
   size_t rank = 0;
   std::vector<Interval> boxes;         // [position][dimension]
   std::vector<size_t> target, source;  // members, by position
 };
 
-// Over the source's members, the most positions of one member of the target among `some`.
+// Sums, over the source's members, the most positions of one member of the target among `some`.
 int64_t most_of(const Cells& cells, const std::vector<size_t>& some) {
   std::vector<std::pair<size_t, size_t>> members;
   for (size_t i : some) members.emplace_back(cells.source[i], cells.target[i]);
@@ -174,7 +175,7 @@ std::vector<int> partial_among(const Layout& layout, const std::vector<int>& axe
   return partial;
 }
 
-// Over all cells of a group: the elements, times how many positions of one member of the target's groups have them,
+// Sums over all cells of a group the elements, times how many positions of one member of the target's groups have them,
 // for the member with most. `apart`: each member of the source counts by itself.
 int64_t counted_most_there(const Layout& from, const Layout& to, const Group& group, bool apart) {
   const std::vector<int>& extents = to.mesh.extents;
@@ -219,8 +220,9 @@ int64_t elements_into_parts(const Layout& from, const Layout& to) {
 }
 
 // Each member of the source moves each element to all positions of one member of the target that want it, less the
-// positions that have it. What positions have is a product over groups of mesh axes and dimensions. That is so because
-// the boxes of a partial group are equal, on both sides: boxes do not depend on the coordinates that number members.
+// positions that have it. The positions that have it are a product over groups of mesh axes and dimensions. This holds
+// because the boxes of a partial group are equal on both sides: boxes do not depend on the coordinates that number
+// members.
 int64_t elements_into_parts_on_one_mesh(const Layout& from, const Layout& to, CountMemory* memory) {
   const bool whole_first = in_parts(from) && from.reducer() != to.reducer();
   const int64_t total = memory ? memory->volumes.of(to.boxes, to.boxes) : total_volume(to.boxes);

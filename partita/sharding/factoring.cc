@@ -1,4 +1,4 @@
-// Boxes and layouts over other factorings of a tensor's axes.
+// Expresses boxes and layouts over other factorings of a tensor's axes.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -14,7 +14,7 @@ Shape joined(const std::vector<Shape>& radices) {
   return all;
 }
 
-// The digits, most significant first, of the numbers in `range` below the product of `radices`, as boxes.
+// Splits the numbers in `range` below the product of `radices` into boxes of their digits, most significant first.
 void split_range(Interval range, const int64_t* radices, size_t count, Box prefix, std::vector<Box>& out) {
   if (range.empty()) return;
   if (count <= 1) {
@@ -37,7 +37,7 @@ void split_range(Interval range, const int64_t* radices, size_t count, Box prefi
   if (ragged) descend({last, last + 1}, {0, range.hi - last * inner});
 }
 
-// The reverse: the numbers whose digits lie in `digits`, as ranges in ascending order.
+// The reverse: joins the numbers whose digits lie in `digits` into ranges in ascending order.
 void join_digits(const Interval* digits, const int64_t* radices, size_t count, int64_t base,
                  std::vector<Interval>& out) {
   if (count == 0) {
@@ -58,7 +58,7 @@ void join_digits(const Interval* digits, const int64_t* radices, size_t count, i
     join_digits(digits + 1, radices + 1, count - 1, base + d * inner, out);
 }
 
-// Every choice of one part per axis, first axis outermost.
+// Calls append for every choice of one part per axis, first axis outermost.
 template <typename Part, typename Append>
 std::vector<Box> product_of(const std::vector<std::vector<Part>>& parts, Append append) {
   std::vector<Box> all = {{}};

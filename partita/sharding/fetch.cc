@@ -1,4 +1,4 @@
-// The pieces of one fetch: what each target takes from its own device, and from whom it takes the rest.
+// Makes the pieces of one fetch: each target takes what its own device holds, and the rest from others.
 #include "partita/sharding/fetch.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace partita::boxing {
 
 namespace {
 
-// From this many boxes on that may meet the wanted one, it is worth knowing whether they are disjoint.
+// If at least this many boxes may meet the wanted one, it pays to find out whether they are disjoint.
 constexpr size_t kMany = 64;
 
 void emit(Fetch& fetch, int source, int target, Box box) {
@@ -55,7 +55,7 @@ std::vector<Box> take_own(Fetch& fetch, int member, int target, const Box& box) 
   return rest;
 }
 
-// Takes a fragment that lies in boxes which are disjoint, so that none has to be cut by another.
+// Takes a fragment from disjoint boxes, none of which has to be cut by another.
 void take_from_disjoint(Fetch& fetch, const std::vector<Holders::Held>& held, const std::vector<size_t>& near,
                         int target, const Box& fragment) {
   int64_t missing = volume(fragment);

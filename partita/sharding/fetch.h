@@ -1,4 +1,4 @@
-// Internal to sharding/: the pieces of one fetch, from the holder with the fastest route.
+// Makes the pieces of one fetch, each from the holder with the fastest route. Internal to sharding/.
 //
 // Example: positions 0 and 1 hold rows [0,2) and [2,4); position 0 wants rows [0,3). Piece 0 -> 0 of rows [0,2) is on
 // its own device; piece 1 -> 0 of row 2 moves.
@@ -26,12 +26,11 @@ struct Fetch {
 
 Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const Listed& listed = nullptr);
 
-// Steps of make_fetch(). The target takes `box` of one member: from its own device what that holds, the rest from
-// others.
+// Takes `box` of one member for the target: from its own device what that holds, the rest from others.
 void take(Fetch& fetch, int member, int target, const Box& box);
-// All pieces of a target whose values are partial (fetch_partial.cc).
+// Takes all pieces of targets whose values are partial (fetch_partial.cc).
 void take_into_parts(Fetch& fetch);
-// The parts of `fragments` outside `box`; the parts inside are appended to `inside`.
+// Returns the parts of `fragments` outside `box`; appends the parts inside to `inside`.
 std::vector<Box> split_by(const std::vector<Box>& fragments, const Box& box, std::vector<Box>& inside);
 
 }  // namespace partita::boxing

@@ -1,4 +1,4 @@
-// A fetch into partial values: which member of the target's partial groups takes which elements.
+// Makes the pieces of a fetch into partial values: chooses the group member that takes each element.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,7 @@ namespace partita::boxing {
 
 namespace {
 
-// Targets that want the same boxes, by the member of their groups that they are.
+// Targets that want the same boxes, by their member number in their groups.
 struct Wanting {
   std::vector<Box> boxes;
   std::vector<std::vector<int>> targets;  // by member
@@ -21,9 +21,9 @@ struct Groups {
   std::vector<Wanting> wanted;
   int members = 0;                        // of the target's groups
   std::vector<int> member_at, target_at;  // by target; by position of `from`, or -1
-  // Partial values of another reducer: all parts of an element must meet in one place.
+  // The target's partial values have another reducer: all parts of an element must meet in one place.
   bool whole_first = false;
-  // max and min may take a value twice: then whoever has it keeps it.
+  // max and min may take a value twice, so a position that has it keeps it.
   bool may_keep = false;
 };
 
@@ -53,7 +53,7 @@ Groups groups_of(const Fetch& fetch) {
   return groups;
 }
 
-// Disjoint boxes that cover what is wanted, each inside or outside every box of either side; in order.
+// Divides the wanted boxes into disjoint ones, each inside or outside every box of either side; in order.
 std::vector<Box> cells(const Fetch& fetch, const std::vector<Wanting>& wanted) {
   std::vector<Box> fragments;
   for (const Wanting& w : wanted)
@@ -92,7 +92,7 @@ std::vector<int> targets_with(const Holders& holders, const Box& box, const std:
 }
 
 // Gives a cell to the member of the target's groups that lacks least of it. Each member of the source chooses by
-// itself, or all of them together where they must meet.
+// itself, or all of them together if they must meet.
 void take_cell(Fetch& fetch, const Groups& groups, const Box& cell) {
   const int sources = static_cast<int>(fetch.holders.size()), together = groups.whole_first ? sources : 1;
   std::vector<int64_t> all(groups.members, 0);  // by member of the target: how often the cell is wanted there
@@ -124,7 +124,7 @@ void take_cell(Fetch& fetch, const Groups& groups, const Box& cell) {
 
 }  // namespace
 
-// Each member's values go to one member of the target's groups, the same one wherever the target has replicas; the
+// Sends each member's values to one member of the target's groups, the same one wherever the target has replicas. The
 // other members keep the identity. Each cell has the choice that moves least.
 void take_into_parts(Fetch& fetch) {
   for (int t = 0; t < fetch.to.mesh.positions(); ++t)

@@ -1,10 +1,10 @@
-// The search for a cheap path on a mesh of many axes, whose named layouts are too many to look at: best first (A*;
-// Hart, Nilsson and Raphael 1968). It makes fewer moves than Reach (waypoints.h). Partial values are cut further, for
+// Searches for a cheap path on a mesh of many axes, which has too many named layouts to try all: best first (A*; Hart,
+// Nilsson and Raphael 1968). It makes fewer moves than Reach (waypoints.h). Partial values are cut further, for
 // nothing, along a mesh axis on which they are whole. They are reduced along one axis or along all. Or they are fetched
 // into something finer than the end. After kExpanded layouts the best path so far is the answer.
 //
-// Reach cannot stand in for it: here layouts are made as they are met, and the way to the end is costed when a layout
-// is found. Reach costs it when the layout is taken, and breaks ties by that order.
+// Reach cannot replace it. Here layouts are made as they are met, and the way to the end is costed when a layout is
+// found. Reach costs it when the layout is taken, and breaks ties by that order.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -17,10 +17,10 @@ namespace partita::boxing {
 
 namespace {
 
-// What the end wants, in elements.
+// The elements that the end wants.
 struct Wanted {
-  int64_t by_all = 0;                 // the sum of what each position wants
-  int64_t at_least = 0, at_most = 0;  // bounds on what anyone wants, each element once
+  int64_t by_all = 0;                 // the sum over positions
+  int64_t at_least = 0, at_most = 0;  // bounds on what any position wants, each element once
 };
 
 struct Node {
@@ -35,7 +35,7 @@ struct Guided {
   const Named& end;
   const Counter& counter;
   Wanted wanted;
-  std::vector<Named> finer;  // what the end is gathered from
+  std::vector<Named> finer;  // the end is gathered from these
   std::vector<Node> nodes;
   std::map<NdSbp, size_t> place;  // of nodes with a name
   Cost best;
@@ -54,9 +54,9 @@ void for_each_choice(const std::vector<std::vector<Sbp>>& choices, Go go) {
   });
 }
 
-// ---------------------------------------------------------------- what is wanted
+// ---------------------------------------------------------------- wanted elements
 
-// Volume of what the boxes cover together; empty where counting it would take long.
+// Volume of the union of the boxes; empty if counting it would take long.
 std::optional<int64_t> covered(std::vector<Box> boxes) {
   constexpr int64_t kCells = 1 << 16;
   std::sort(boxes.begin(), boxes.end(), before);
@@ -90,15 +90,15 @@ Wanted wanted_of(const Layout& end) {
   return wanted;
 }
 
-// On meshes of the same devices with other extents.
+// Counts common elements on meshes of the same devices with other extents.
 int64_t common_by_position(const Boxes& a, const Boxes& b) {
   int64_t sum = 0;
   for (size_t p = 0; p < a.size(); ++p) sum += volume(intersect(a[p], b[p]));
   return sum;
 }
 
-// No path from a partial layout to the end costs less. All parts but one of each wanted element move to where they are
-// summed up. The sum moves from there to everyone who wants it, one of whom may have had a part.
+// A lower bound on paths from a partial layout to the end. All parts but one of each wanted element move to where they
+// are summed up. The sum moves from there to everyone who wants it, one of whom may have had a part.
 Cost least(const Guided& guided, const Layout& at) {
   const Wanted& wanted = guided.wanted;
   const Layout& end = guided.end.layout;
@@ -116,10 +116,10 @@ Cost least(const Guided& guided, const Layout& at) {
   return {elements, elements > 0, 0, elements > 0};
 }
 
-// ---------------------------------------------------------------- what the end is gathered from
+// ---------------------------------------------------------------- names to gather the end from
 
-// For an end without a name: the split on all axes that gives positions most of what the end wants. It is found by
-// changing one mesh axis after another, twice.
+// For an end without a name: finds the split on all axes that gives positions most of the end, by changing one mesh
+// axis after another, twice.
 NdSbp closest_split(const Guided& guided, const std::vector<Sbp>& splits) {
   const Layout& end = guided.end.layout;
   NdSbp name(end.mesh.extents.size(), splits[0]);
@@ -137,8 +137,8 @@ NdSbp closest_split(const Guided& guided, const std::vector<Sbp>& splits) {
   return name;
 }
 
-// The end with S instead of B on some mesh axes: all such names, or where they are too many those with one split on all
-// of these axes.
+// Lists names of the end with S instead of B on some mesh axes: all of them, or if they are too many those with one
+// split on all of these axes.
 std::vector<NdSbp> names_finer_than(const NdSbp& name, const std::vector<int>& extents,
                                     const std::vector<Sbp>& splits) {
   constexpr size_t kMost = 64;
@@ -177,8 +177,8 @@ std::vector<Named> finer_than_end(const Guided& guided, const Layout& start) {
 
 // ---------------------------------------------------------------- the search
 
-// A layout that a path of this cost gets to, as a node; of two paths to one name the cheaper is kept. What was expanded
-// stays as it is.
+// Adds a layout that a path of this cost reaches, as a node; of two paths to one name the cheaper is kept. Expanded
+// nodes stay as they are.
 void add(Guided& guided, const Named& at, const Cost& cost, int before) {
   const bool partial = in_parts(at.layout);
   const Cost end = last_edge(at, guided.end, guided.counter);
@@ -203,7 +203,7 @@ void go(Guided& guided, int u, const NdSbp& name) {
   go(guided, u, {make_layout(at.mesh, name, at.radices), name});
 }
 
-// A layout without a name: it is made whole, or its parts are cut where they are.
+// Expands a layout without a name: it is made whole, or its parts are cut where they are.
 void expand_unnamed(Guided& guided, int u, const std::vector<Sbp>& splits) {
   const Named at = guided.nodes[u].at;
   const Named whole = made_whole(at);

@@ -1,4 +1,4 @@
-// An index of a layout's boxes: who holds each, and which may meet a given box.
+// Indexes a layout's boxes: who holds each, and which may meet a given box.
 #include "partita/sharding/holders.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>
 
 namespace {
 
-// Sorts the boxes' beginnings along the first of the axes that have most different ones.
+// Sorts the boxes' beginnings along the axis with most different ones, the first among equals.
 void index(Holders& holders) {
   const std::vector<Holders::Held>& held = holders.held;
   size_t most = 0;

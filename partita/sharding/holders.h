@@ -1,4 +1,4 @@
-// Internal to sharding/: which positions hold which boxes, as a fetch asks for it.
+// Finds, for a fetch, the positions that hold given boxes. Internal to sharding/.
 //
 // Example: [S(0), B] of 8 rows on a 2x2 mesh holds two different boxes: rows [0,4) at positions 0 and 1, rows [4,8) at
 // positions 2 and 3. Boxes begin at 0 and 4 along axis 0, and the longest is 4 there: rows [5,6) are looked for among
@@ -14,17 +14,17 @@ namespace partita::boxing {
 
 // The factoring over which a step's pieces are boxes (Step::radices).
 std::vector<Shape> step_radices(const Layout& from, const Layout& to);
-// What each position holds, as boxes over `radices`, which are from step_radices().
+// Lists each position's boxes over `radices`, which are from step_radices().
 std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>& radices);
 
-// The different boxes of one member of partial values, and who holds each.
+// The different boxes of one member of partial values, and the positions that hold each.
 struct Holders {
   struct Held {
     Box box;
     std::vector<int> positions;  // ascending
   };
   std::vector<Held> held;
-  // `held` by where the boxes begin along the axis on which they begin in most places, and the longest there.
+  // Sorts `held` along the axis on which the boxes begin in most places; `longest` there bounds their length.
   size_t axis = 0;
   std::vector<std::pair<int64_t, size_t>> beginnings;  // (lo, place in held), sorted
   int64_t longest = 0;

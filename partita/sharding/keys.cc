@@ -1,4 +1,4 @@
-// Layouts as keys of a memory.
+// Turns layouts into keys of a memory.
 #include "partita/sharding/keys.h"
 
 namespace partita::boxing {

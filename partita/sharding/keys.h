@@ -1,5 +1,5 @@
-// Internal to sharding/: layouts as keys of a memory. A key holds everything that a conversion depends on; meshes, and
-// what boxes are along one dimension, are numbers in it, so that it is short.
+// Turns layouts into keys of a memory. A key holds everything that a conversion depends on; it stays short because
+// numbers stand for meshes, and for boxes along one dimension. Internal to sharding/.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Meshes and layouts as values: coordinates, shapes, partial groups, their text.
+// Computes on meshes and layouts: coordinates, shapes, partial groups, their text.
 #include "partita/sharding/layout.h"
 
 #include "partita/base/error.h"
@@ -71,7 +71,7 @@ tdl::Reducer Layout::reducer() const {
 
 std::vector<int> Layout::partial_group(int position) const {
   std::vector<int> group, axes;
-  int own = position, stride = mesh.positions();  // own: where the coordinates on the partial axes are 0
+  int own = position, stride = mesh.positions();  // own: the position whose coordinates on the partial axes are 0
   for (size_t a = 0; a < kinds.size(); ++a) {
     stride /= mesh.extents[a];
     if (!kinds[a]) continue;

@@ -1,4 +1,4 @@
-// Names, layouts, factorings and signatures.
+// Tests names, layouts, factorings and signatures.
 #include "partita/sharding/layout.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(Layout, MeshAxesThatSplitOneAxisActAsOneSplitIntoTheirProduct) {
   for (int64_t n : {1, 5, 6, 7, 12, 13})
     EXPECT_EQ(make_layout(mesh_of({2, 3}), parse_nd_sbp("[S(0), S(0)]"), Shape{n}).boxes,
               make_layout(mesh_of({6}), parse_nd_sbp("[S(0)]"), Shape{n}).boxes);
-  // Also with another axis between them: outermost most significant.
+  // The same with another axis between them: outermost most significant.
   Layout l = make_layout(mesh_of({2, 2, 2}), parse_nd_sbp("[S(0), B, S(0)]"), Shape{8});
   EXPECT_EQ(boxes_text(l), "[0,2) [2,4) [0,2) [2,4) [4,6) [6,8) [4,6) [6,8)");
 }

@@ -1,4 +1,4 @@
-// Which part of its partial values a position holds.
+// Finds which part of its partial values a position holds.
 #include "partita/sharding/members.h"
 
 #include <algorithm>

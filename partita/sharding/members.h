@@ -1,4 +1,4 @@
-// Internal to sharding/: which part of its partial values a position holds, and what two boxes have in common.
+// Finds which part of its partial values a position holds, and the intersection of two boxes. Internal to sharding/.
 #pragma once
 #include <cstdint>
 

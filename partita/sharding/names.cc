@@ -1,4 +1,4 @@
-// From the name of a layout to the layout, and back.
+// Makes the layout of a name, and finds the name of a layout.
 #include <algorithm>
 #include <numeric>
 
@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-// The factored axis that the split on mesh axis `a` splits. Bad input where the tensor has no such axis.
+// The factored axis that the split on mesh axis `a` splits. Bad input if the tensor has no such axis.
 int factored_axis_of(const NdSbp& sbp, size_t a, const std::vector<Shape>& radices) {
   const Sbp& split = sbp[a];
   if (split.axis < 0 || split.axis >= static_cast<int>(radices.size()))
@@ -23,20 +23,21 @@ int factored_axis_of(const NdSbp& sbp, size_t a, const std::vector<Shape>& radic
   return first + split.sub_axis;
 }
 
-// An axis that mesh axes cut into so many parts together, outermost most significant.
+// Cuts an axis into `parts` along these mesh axes together, outermost most significant.
 Along cut_along(int64_t extent, std::vector<int> axes, int parts) {
   Along along{std::move(axes), {}};
   for (int part = 0; part < parts; ++part) along.intervals.push_back(cut(extent, parts, part));
   return along;
 }
 
-// ---------------------------------------------------------------- the search for a name
+// ---------------------------------------------------------------- search for a name
 
-// What mesh axes split, as a name says: per mesh axis a factored axis, or the number of these for none.
+// A name's splits: per mesh axis a factored axis, or the number of factored axes for none.
 using Choice = std::vector<int>;
 
-// Per mesh axis, what it may split, in order, and then whether it may split none. Where no box is empty, the boxes
-// along a mesh axis that splits something differ along just that. A tensor without elements is whole everywhere.
+// Lists, per mesh axis, the axes that it may split, in order, and last whether it may split none. If no box is empty,
+// the boxes along a mesh axis that splits something differ along just that. A tensor without elements is whole
+// everywhere.
 std::vector<std::vector<int>> possible_splits(const Layout& layout, int factored_axes) {
   const Mesh& mesh = layout.mesh;
   std::vector<int> all(factored_axes + 1);
@@ -58,7 +59,7 @@ std::vector<std::vector<int>> possible_splits(const Layout& layout, int factored
   return possible;
 }
 
-// Into how many parts each factored axis is split.
+// The number of shards of each factored axis.
 std::vector<int> parts_of(const Layout& layout, const Choice& choice, size_t factored_axes) {
   std::vector<int> parts(factored_axes, 1);
   for (size_t a = 0; a < choice.size(); ++a)
@@ -66,9 +67,9 @@ std::vector<int> parts_of(const Layout& layout, const Choice& choice, size_t fac
   return parts;
 }
 
-// Whether a position's box is what a choice says; empty boxes are equal.
+// Whether a position's box fits a choice; empty boxes are equal.
 bool fits_at(const Layout& layout, const Shape& shape, const Choice& choice, const std::vector<int>& parts, int p) {
-  std::vector<int> part(shape.size(), 0);  // which part of each axis the position has
+  std::vector<int> part(shape.size(), 0);  // the shard of each axis at the position
   int stride = layout.mesh.positions();
   for (size_t a = 0; a < choice.size(); ++a) {
     const int extent = layout.mesh.extents[a];
@@ -92,7 +93,7 @@ bool fits(const Layout& layout, const Shape& shape, const Choice& choice) {
       if (!fits_at(layout, shape, choice, parts, p)) return false;
     return true;
   }
-  for (size_t f = 0; f < shape.size(); ++f) {  // what splits an axis is what its parts depend on
+  for (size_t f = 0; f < shape.size(); ++f) {  // the shards of an axis depend on the mesh axes that split it
     const std::vector<Interval>& along = layout.boxes.along(f).intervals;
     if (static_cast<int>(along.size()) != parts[f] || along != cut_along(shape[f], {}, parts[f]).intervals)
       return false;

@@ -1,4 +1,4 @@
-// The cheapest path of steps between two layouts: the costs of steps, and the choice between paths over two meshes.
+// Finds the cheapest path of steps between two layouts: costs steps, and compares paths over two meshes.
 #include "partita/sharding/path.h"
 
 #include "partita/sharding/members.h"

@@ -1,4 +1,4 @@
-// Paths of steps: on few mesh axes the shortest of all, on many seldom far from it.
+// Tests paths of steps: on few mesh axes the shortest of all, on many seldom far from it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -20,9 +20,8 @@ using testing::mesh_of;
 using testing::padded;
 using testing::random_layout;
 
-// The table's figure for a step between two names on one mesh, written down from the table and not from the program.
-// Empty if the step is not a collective or local. Over all mesh axes that differ, which must go from one part to one
-// part.
+// The table's figure for a step between two names on one mesh, copied from the table and not from the program. Empty if
+// the step is not a collective or local. All mesh axes that differ must change in the same way.
 std::optional<int64_t> table_figure(const Mesh& mesh, const NdSbp& from, const NdSbp& to, const Shape& shape) {
   std::vector<size_t> changed;
   for (size_t a = 0; a < from.size(); ++a)
@@ -48,12 +47,12 @@ std::optional<int64_t> table_figure(const Mesh& mesh, const NdSbp& from, const N
   if (x.kind == K::kPartial) return y.kind == K::kBroadcast ? 2 * (p - 1) * T : (p - 1) * T;
   if (y.kind == K::kPartial || x.kind == K::kBroadcast) return 0;
   if (y.kind == K::kBroadcast) return (p - 1) * T;
-  return std::nullopt;  // S(i) -> S(j): (p-1)/p T where extents divide; a fetch of what is missing is the same
+  return std::nullopt;  // S(i) -> S(j): (p-1)/p T if extents divide; a fetch of the missing boxes is the same
 }
 
 // Every conversion between named layouts of a mesh is the shortest path over all of them, by Floyd and Warshall. Edges
-// are the table's steps and fetches; a fetch from partial to partial values that are partial on other axes changes one
-// thing, or is the path's last edge.
+// are the table's steps and fetches. A fetch between values that are partial on different axes changes one thing, or is
+// the path's last edge.
 void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) {
   Mesh mesh = mesh_of(extents);
   std::vector<Sbp> parts = {Sbp::broadcast(), Sbp::partial()};
@@ -122,7 +121,7 @@ TEST(LongConversion, IsAShortestPathOverTheNamedLayouts) {
   expect_shortest_paths({4, 2}, {3, 8, 5});
 }
 
-// Meshes of more than three axes are not looked through whole. An axis of extent 1 changes nothing but that.
+// The search does not cover meshes of more than three axes whole. An axis of extent 1 changes nothing but that.
 TEST(Conversion, OnManyAxesIsSeldomFarFromTheShortestPath) {
   constexpr uint64_t kSeed = 22;
   std::printf("seed %d\n", static_cast<int>(kSeed));

@@ -1,4 +1,4 @@
-// Sbp and NdSbp as text: "S(0)", "S(0.1)", "B", "P(sum)", "[S(0), B]".
+// Reads and writes Sbp and NdSbp as text: "S(0)", "S(0.1)", "B", "P(sum)", "[S(0), B]".
 #include <charconv>
 
 #include "partita/base/error.h"

@@ -1,4 +1,4 @@
-// The layouts and the SBP signature of an op under a strategy (OneFlow section 3).
+// Derives the layouts and the SBP signature of an op under a strategy (OneFlow section 3).
 #include "partita/base/error.h"
 #include "partita/sharding/check_mesh.h"
 #include "partita/sharding/layout.h"

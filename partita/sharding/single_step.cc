@@ -1,4 +1,4 @@
-// The one step straight from a layout to another.
+// Finds the one step straight from a layout to another.
 #include "partita/sharding/single_step.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ StepKind kind_of(const Sbp& from, const Sbp& to) {
   return to.kind == K::kBroadcast ? StepKind::kAllGather : StepKind::kAllToAll;
 }
 
-// Where S(i) is added or removed while a mesh axis further in splits i, the step is a fetch. Mesh axes of extent 1 do
+// If S(i) is added or removed while a mesh axis further in splits i, the step is a fetch. Mesh axes of extent 1 do
 // nothing.
 std::optional<NamedStep> step_between_names(const NdSbp& from, const NdSbp& to, const std::vector<int>& extents) {
   NamedStep step{StepKind::kLocal, {}};
@@ -41,7 +41,7 @@ std::optional<NamedStep> step_between_names(const NdSbp& from, const NdSbp& to, 
   return step;
 }
 
-// Without names: the boxes stay, and some of the partial axes are made whole.
+// For layouts without names: the boxes stay, and some of the partial axes are made whole.
 std::optional<NamedStep> step_making_whole(const Layout& from, const Layout& to) {
   NamedStep step{StepKind::kAllReduce, {}};
   for (size_t a = 0; a < from.kinds.size(); ++a) {

@@ -1,4 +1,4 @@
-// Internal to sharding/: the one step straight from a layout to another: which kind it is, what it moves, its groups.
+// Finds the one step straight from a layout to another: its kind, moved elements and groups. Internal to sharding/.
 //
 // Example: [P(sum), P(sum)] -> [B, B] on 2x4 changes both mesh axes from P(sum) to B: one all-reduce of 8 positions.
 // [S(0), S(0)] -> [B, S(0)] is a fetch: the inner axis splits what the outer one stops to split.
@@ -22,13 +22,13 @@ struct NamedStep {
   std::vector<int> axes;  // the mesh axes that change, which act as one
 };
 
-// The step that changes one thing: some mesh axes, all from one Sbp to one other. Empty if there is none; a fetch then.
+// Finds the step that changes one thing: some mesh axes, all from one Sbp to one other. Empty if none: then a fetch.
 std::optional<NamedStep> step_between(const Named& from, const Named& to);
 inline bool is_fetch(const std::optional<NamedStep>& step) { return !step || step->kind == StepKind::kFetch; }
 
-// Elements that a step on one mesh moves which is no fetch: the table's figure for one group's shard, times the groups.
+// Elements moved by a step on one mesh that is no fetch: the table's figure for one group's shard, times the groups.
 int64_t step_elements(const NamedStep& step, const Layout& from, const Layout& to, const Counter& counter);
-// Elements that the one step moves, whatever it is.
+// Elements moved by the one step, of whatever kind.
 int64_t direct_elements(const Named& from, const Named& to, const Counter& counter);
 Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Counter& counter);
 Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter);

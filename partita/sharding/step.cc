@@ -1,4 +1,4 @@
-// The names of the kinds of steps, and how each position of a local step or a fetch puts its box together.
+// Names the kinds of steps, and tells how each position of a local step or a fetch assembles its box.
 #include "partita/sharding/step.h"
 
 #include <iterator>
@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-// A count of elements cannot tell: as many elements may be covered twice as are not covered.
+// Compares boxes, as a count of elements cannot tell: as many elements may be covered twice as are not covered.
 bool any_overlap(const std::vector<const Piece*>& pieces) {
   for (size_t i = 0; i < pieces.size(); ++i)
     for (size_t j = 0; j < i; ++j)

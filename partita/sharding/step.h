@@ -1,4 +1,4 @@
-// A conversion as steps, and the pieces that each device copies. How the steps are found: boxing.h.
+// Defines a conversion as steps, with the pieces that each device copies. boxing.h finds the steps.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,10 +36,10 @@ struct Step {
   // Collectives: the positions of each group, in ring order. Groups run independently and have equal sizes. Position r
   // holds the shard that the layouts say.
   std::vector<std::vector<int>> groups;
-  // kFetch and kLocal: everything that a target is made of, ordered by target. Nothing moves where source and target
-  // are on one device; for kLocal all pieces are such. The first piece on an element is copied, and a later one is
-  // combined with from.reducer(): one piece from each member of a partial group, in the group's order. An element
-  // without a piece is the identity of to.reducer().
+  // kFetch and kLocal: all pieces of every target, ordered by target. Nothing moves if source and target are on one
+  // device, as all pieces of kLocal are. The first piece on an element is copied. A later one is combined with
+  // from.reducer(): one piece from each member of a partial group, in the group's order. An element without a piece is
+  // the identity of to.reducer().
   std::vector<Piece> pieces;
   // The factoring of the pieces' boxes: that of both layouts if they agree, else a common refinement, else one digit
   // per stored axis. A piece is one strided box in either shard.
@@ -47,7 +47,7 @@ struct Step {
   int64_t bytes = 0;  // moved between devices, summed over all devices
 };
 
-// Which devices' pieces and groups a step lists, by DeviceId; null lists all. Bytes are always those of all devices.
+// The devices whose pieces and groups a step lists, by DeviceId; null lists all. Bytes are always those of all devices.
 using Listed = std::shared_ptr<const std::vector<char>>;
 
 struct Conversion {
@@ -56,12 +56,12 @@ struct Conversion {
   int64_t bytes = 0;
 };
 
-// How a position of a local step or a fetch gets its box. A box that the reader's device already holds in one piece is
-// a view, and costs nothing. Elements that one piece covers are copied into place. Where pieces overlap (partial
-// sources) or leave gaps (partial results), remote pieces are staged and all of them are combined. An empty box has no
-// pieces and is combined as well: readers wait for its task.
+// The way in which a position of a local step or a fetch gets its box. A box that the reader's device already holds in
+// one piece is a view, and costs nothing. Elements that one piece covers are copied into place. If pieces overlap
+// (partial sources) or leave gaps (partial results), remote pieces are staged and all of them are combined. An empty
+// box has no pieces and is combined as well: readers wait for its task.
 struct Target {
-  std::vector<const Piece*> pieces;  // of the step; those that are not empty
+  std::vector<const Piece*> pieces;  // of the step, without empty ones
   bool view = false, combine = false;
 };
 std::vector<Target> targets_of(const Step& step);  // by position of step.to, whose boxes are over step.radices

@@ -1,4 +1,4 @@
-// The search for the cheapest path over the named layouts of one mesh.
+// Searches for the cheapest path over the named layouts of one mesh.
 #include "partita/sharding/waypoints.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ const Stop* Reach::stop(size_t i) {
   return &stops_[i];
 }
 
-// Lowers the costs of what one step from the last stop gets to.
+// Lowers the costs of places that one step from the last stop reaches.
 void Reach::relax() {
   const Stop last = stops_.back();
   const Named& here = layout_at(last);
@@ -89,7 +89,7 @@ void Reach::relax() {
   if (!start_.name && !done_[n]) lower(n, edge(here, whole_, waypoints_->counter()));
 }
 
-// The next stop: the nearest of what can be reached, the first of several. False: there is none.
+// Takes the next stop: the nearest reachable place, the first of several. False if there is none.
 bool Reach::next() {
   if (ended_) return false;
   relax();

@@ -1,6 +1,6 @@
-// Internal to sharding/: the search for the cheapest path over the named layouts of a mesh of few axes. It is
-// Dijkstra's algorithm, and gives one stop after another, so that a path is looked for no further than it has to be.
-// What steps between named layouts move is remembered, for all starts and ends over one mesh and one factoring.
+// Searches for the cheapest path over the named layouts of a mesh of few axes. It is Dijkstra's algorithm, and gives
+// one stop after another, so that a search goes no further than it has to. The cost of steps between named layouts is
+// remembered, for all starts and ends over one mesh and one factoring. Internal to sharding/.
 //
 // Example: [P(sum)] -> [B] of 6 rows of one element on 3 devices. The waypoints are S(0), B and P(sum). The stops are
 // the start (0 elements), P(sum) (0, one step), S(0) (12: reduce-scatter) and B (24: all-reduce). From S(0) the
@@ -26,9 +26,9 @@ class Waypoints {
   uint64_t partial_axes(size_t place) const { return axes_[place]; }
   const Counter& counter() const { return *counter_; }
   Cost step(size_t from, size_t to);  // edge() from one to another
-  // Elements of the straight way from a place to an end. `known`: those of this end that are known, by place.
+  // Elements of the straight way from a place to an end. `known`: the known ones of this end, by place.
   int64_t last_elements(size_t from, const Named& end, std::vector<int64_t>& known);
-  std::vector<int64_t>& known_last_elements(const std::string& key) {  // of the end with that key
+  std::vector<int64_t>& known_last_elements(const std::string& key) {  // for the end with that key
     return last_elements_.try_emplace(key, at_.size(), kUnknown).first->second;
   }
 
@@ -38,7 +38,8 @@ class Waypoints {
   const Counter* counter_;
   std::vector<Named> at_;
   std::vector<uint64_t> axes_;               // bits, where each is partial
-  std::vector<std::vector<int64_t>> steps_;  // [from][to]: twice the elements, and one for a fetch; as asked for
+  std::vector<std::vector<int64_t>> steps_;  // [from][to]: twice the elements, and one for a fetch; filled when asked
+                                             // for
   std::unordered_map<std::string, std::vector<int64_t>> last_elements_;  // by key, by place
 };
 
@@ -48,11 +49,11 @@ struct Stop {
   int before;  // the stop before it; -1 at the start
 };
 
-// The stops that a partial layout gets to over waypoints that are partial on some of `axes` only, nearest first. What
-// is no longer partial goes straight to the end from there: no other way is cheaper.
+// The stops that a partial layout reaches over waypoints that are partial on some of `axes` only, nearest first. A
+// layout that is no longer partial goes straight to the end from there: no other way is cheaper.
 class Reach {
  public:
-  static constexpr int kStart = -1, kWhole = -2;  // kWhole: a start without a name, made whole where it is
+  static constexpr int kStart = -1, kWhole = -2;  // kWhole: a start without a name, made whole in place
 
   Reach(const Named& from, uint64_t axes, Waypoints& waypoints);
   const Stop* stop(size_t i);  // null: there are no more
@@ -73,9 +74,9 @@ class Reach {
   bool ended_ = false;
 };
 
-// The cheapest path from the start to an end; ties are the nearer last stop's.
+// Finds the cheapest path from the start to an end; among ties, that of the nearer last stop.
 Path path_to(Reach& reach, const Named& end);
-// The fewest elements to an end, whose key it is.
+// The fewest elements to an end with this key.
 int64_t fewest_elements(Reach& reach, const Named& end, const std::string& key);
 
 }  // namespace partita::boxing

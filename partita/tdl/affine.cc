@@ -1,4 +1,4 @@
-// Quasi-affine index forms: one normal form, their ranges, and what guards say about them.
+// Computes with quasi-affine index forms: their one normal form, their ranges, and consequences of guards.
 #include "partita/tdl/affine.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::strong_ordering compare(const Atom& a, const Atom& b) {
   return compare(*a.inner, *b.inner);
 }
 
-// Sorted by atom, equal atoms collected, zeros dropped.
+// Sorts by atom, collects equal atoms, drops zeros.
 void normalize(std::vector<Term>& terms) {
   std::stable_sort(terms.begin(), terms.end(),
                    [](const Term& a, const Term& b) { return compare(a.atom, b.atom) < 0; });
@@ -160,7 +160,7 @@ Affine substituted(const Affine& a, int index, const Affine& replacement) {
 
 namespace {
 
-// The range of a form without one of its terms; of the whole form where `left_out` is null.
+// The range of a form without one of its terms; of the whole form if `left_out` is null.
 Interval range_without(const Affine& a, const Term* left_out, const std::vector<Interval>& ranges) {
   Wide lo = a.constant, hi = a.constant;  // both ends included
   for (const Term& term : a.terms) {

@@ -1,5 +1,5 @@
-// What derivation needs of a bound formula, worked out once: the reads with their guards, regions (rules 5 to 9), and
-// the kinds of values on one mesh axis (rules 11 to 16).
+// Analyses a bound formula once, for all derivations: the reads with their guards, regions (rules 5 to 9), and the
+// kinds of values on one mesh axis (rules 11 to 16).
 #pragma once
 #include <map>
 #include <string>
@@ -17,7 +17,7 @@ struct Read {
 
 struct StageAnalysis {
   std::vector<int> lhs_indices;  // of the left side
-  std::vector<int> indices;      // those, and what the root reduces
+  std::vector<int> indices;      // those, and the indices that the root reduces
   std::vector<Read> reads;
   bool has(int index) const;
   bool has_on_left(int index) const;
@@ -30,23 +30,23 @@ struct Analysis {
 };
 Analysis analyze(const Bound& bound);
 
-// What accesses read along an axis of a tensor, by what splits the indices that this depends on, for one formula and
-// one mesh.
+// Remembers what accesses read along a tensor's axis, by the mesh axes that split the indices it depends on, for one
+// formula and one mesh.
 struct KnownRegions {
   std::map<std::vector<int>, Along>
       along;  // by stage, tensor, access, axis, and per index the mesh axes that split it, as bits
 };
 
-// The part of every index at each position (5): a split index has its cut, over all mesh axes that split it.
+// The range of every index at each position (5): a split index has its cut, over all mesh axes that split it.
 Boxes ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::vector<int>>& split);
 
 Box empty_box(size_t rank);
-// The box of a tensor that a stage reads (8), the hull over its accesses; empty where it reads nothing.
+// The box of a tensor that a stage reads (8), the hull over its accesses; empty if it reads nothing.
 Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vector<Interval>& ranges);
-// What a position owns of a stage (9). False where that is not one box.
+// Finds the box of a stage that a position owns (9). False if that is not one box.
 bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>& ranges, Box& box);
-// The same of all positions: along each axis of a tensor only what the indices there make different is looked at, and
-// once for one `known` (or null). `split`: as for ranges_on_mesh().
+// The same for all positions. Along each axis of a tensor it computes only positions whose indices differ, and once for
+// one `known` (or null). `split`: as for ranges_on_mesh().
 Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges,
                   const std::vector<std::vector<int>>& split, KnownRegions* known);
 bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes& boxes);
@@ -54,11 +54,11 @@ bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes
 // Kinds on one mesh axis.
 struct AxisKinds {
   bool exists = true;
-  std::string why;                // where it does not
+  std::string why;                // if there is no strategy
   std::vector<Kind> first;        // per tensor, as computed
   std::vector<int> whole_before;  // per tensor, the stage before which it is made whole; -1: it never is
   int conversions = 0;
-  // Where the partial and the true side of a sum met (14): each a set of operands that could join.
+  // The partial and the true side of a sum that met (14): each a set of operands that could join.
   struct Join {
     Reducer reducer;
     std::vector<int> operands;

@@ -1,4 +1,4 @@
-// Arrays of the reference evaluator, and the parts of them that somebody holds.
+// Computes with arrays of the reference evaluator, and pieces of them.
 #include "partita/base/error.h"
 #include "partita/tdl/evaluate.h"
 

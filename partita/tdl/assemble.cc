@@ -1,4 +1,4 @@
-// Puts the stages of a gradient together as a formula, without what its result does not need.
+// Assembles the stages of a gradient into a formula, without those that its result does not need.
 #include <algorithm>
 
 #include "partita/tdl/affine.h"

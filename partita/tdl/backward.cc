@@ -1,4 +1,4 @@
-// Names, tensors and indices of a gradient's formula.
+// Makes names, tensors and indices of a gradient's formula.
 #include "partita/tdl/backward.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The formula of a gradient in the making: what the phases of a gradient share.
+// Holds a gradient's formula while it is made; all phases of the derivation share it.
 #pragma once
 #include <map>
 #include <set>
@@ -33,9 +33,9 @@ class Backward {
 
   int add_tensor(BoundTensor tensor);
   int add_index(const std::string& name, int64_t extent);
-  // `wanted`, with a number behind it where that is taken.
+  // `wanted`, with a number behind it if that is taken.
   std::string fresh_name(const std::string& wanted);
-  // The index that runs along an axis of a tensor where none of the forward formula can; one for each axis.
+  // The index along an axis of a tensor for which the forward formula has none; one for each axis.
   int axis_index(int tensor, size_t axis);
 
  private:
@@ -43,7 +43,7 @@ class Backward {
   std::set<std::string> used_names_;
 };
 
-// What one access of a stage passes on.
+// The contribution of one access of a stage to a cotangent.
 struct Flow {
   const Stage& stage;
   const Expr& access;
@@ -53,13 +53,13 @@ struct Flow {
   bool polynomial = false;       // the derivative of the body by the access is one
   Expr value;                    // in the stage's indices
 };
-// The same as a part of the cotangent of the tensor that is read: the access's subscripts u = f(I) are solved for
-// indices of the stage, one an axis, and the indices that are left are summed over. x[i + k] gets, at u, the value at
-// i = u - k, summed over k.
+// Converts the flow to a part of the cotangent of the tensor that is read. The access's subscripts u = f(I) are solved
+// for indices of the stage, one an axis, and the other indices are summed over. x[i + k] gets, at u, the value at i = u
+// - k, summed over k.
 Part solved(Backward& backward, Flow flow);
 
-// The gradient: the forward stages that the result needs, then those of `back`. Operands are in the forward order, then
-// the cotangents.
+// Assembles the gradient: the forward stages that the result needs, then those of `back`. Operands are in the forward
+// order, then the cotangents.
 Gradient assembled(const Backward& backward, std::vector<Stage> back, int result);
 
 }  // namespace partita::tdl

@@ -1,5 +1,5 @@
-// Binding a parsed formula to shapes and attributes: docs/inside/TDL.md, section 2. Extents (extents.cc) and
-// expressions (convert.cc) come first; here these become stages.
+// Binds a parsed formula to shapes and attributes: docs/inside/TDL.md, section 2. Extents (extents.cc) and expressions
+// (convert.cc) come first; this file makes the stages.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -50,8 +50,8 @@ void free_indices(const Expr& e, std::vector<int>& indices) {
   add_new(indices, below);
 }
 
-// The box that a left side covers exactly once: per axis a mixed-radix number of indices of its own. Empty if it does
-// not.
+// The box that a left side covers exactly once: per axis a mixed-radix number of indices of its own. Empty if there is
+// none.
 std::optional<Shape> shape_of_left_side(const std::vector<Index>& indices, const std::vector<Affine>& lhs) {
   Shape shape;
   std::vector<int> seen;
@@ -115,7 +115,7 @@ class StageMaker {
     }
   }
 
-  // Reducers below the root become stages over their free indices, innermost first, in the order of `order`.
+  // Turns reducers below the root into stages over their free indices, innermost first, in the order of `order`.
   void hoist(Expr& e, bool root, const std::string& stage, std::vector<int> order, size_t at) {
     add_new(order, e.reduced);
     for (Expr& a : e.args) hoist(a, false, stage, order, at);

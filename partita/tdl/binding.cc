@@ -1,4 +1,4 @@
-// What a definition is bound to, and how its groups fit operands.
+// Fits groups of axes to operands, and reports errors, while a definition is bound.
 #include "partita/tdl/binding.h"
 
 #include <algorithm>

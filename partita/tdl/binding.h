@@ -1,4 +1,4 @@
-// What the phases of binding share (docs/inside/TDL.md, section 2): first extents, then expressions, then stages.
+// Holds a definition while it is bound, in three phases (docs/inside/TDL.md, section 2): extents, expressions, stages.
 #pragma once
 #include <map>
 #include <string>
@@ -13,7 +13,7 @@ namespace partita::tdl {
 // Products of extents with coefficients stay far from overflow.
 inline constexpr int64_t kLargestExtent = int64_t{1} << 40;
 
-// A definition with what it is bound to, and the formula as far as it is made.
+// A definition with its shapes and attributes, and the formula as far as it is made.
 struct Binding {
   const Definition& definition;
   const std::vector<Shape>& shapes;
@@ -24,9 +24,9 @@ struct Binding {
   // Bad input at an offset of the definition's text.
   [[noreturn]] void error(size_t at, const std::string& message) const;
   int operand(const std::string& name) const;  // -1: there is none
-  int index(const std::string& name) const;    // so far made, as Bound::find_index
-  // How many axes of the operand each group of a read takes, in order; ranks must be fixed where there are several
-  // groups.
+  int index(const std::string& name) const;    // as Bound::find_index; -1: not made yet
+  // The number of the operand's axes that each group of a read takes, in order; ranks must be fixed if there are
+  // several groups.
   std::vector<int> group_widths(const Syntax& access, const Shape& shape) const;
 
   mutable std::unordered_map<std::string, int> places;  // of the first indices of `bound`, by their names

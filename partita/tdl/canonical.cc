@@ -1,4 +1,4 @@
-// Canonical forms: a formula with its names taken away and what commutes put in one order.
+// Makes canonical forms: a formula without its names, with commuting terms in one order.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace partita::tdl {
 namespace {
 
-using Key = uint64_t;  // equal for things that differ in names and order alone
+using Key = uint64_t;  // equal for formulas that differ in names and order alone
 
 Key mix(Key a, Key b) {
   a ^= b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2);
@@ -30,7 +30,7 @@ bool chains(const std::string& f) {
 }
 bool commutes(const std::string& f) { return chains(f) || f == "==" || f == "!="; }
 
-// (a + b) + c as its three terms.
+// Flattens (a + b) + c into its three terms.
 void flatten(const Expr& e, const std::string& f, std::vector<const Expr*>& terms) {
   if (e.kind == ExprKind::kBinary && e.function == f && chains(f)) {
     for (const Expr& a : e.args) flatten(a, f, terms);
@@ -49,8 +49,8 @@ std::vector<const Expr*> children(const Expr& e) {
   return list;
 }
 
-// Colours indices by where they occur, refined until nothing is told apart any more, as in testing graphs for
-// isomorphism (Weisfeiler and Leman): indices of one colour play the same part, or almost.
+// Colours indices by their places, refined until no colour divides further, as in testing graphs for isomorphism
+// (Weisfeiler and Leman). Indices of one colour play the same part, or almost.
 class Colours {
  public:
   explicit Colours(const Bound& bound) : bound_(bound) {
@@ -58,7 +58,7 @@ class Colours {
     settle();
   }
 
-  // The indices that have the least colour of those that several have.
+  // The indices of the least colour that several indices have.
   std::vector<int> tied() const {
     if (classes_ == used_) return {};
     std::map<Key, std::vector<int>> classes;
@@ -114,7 +114,7 @@ class Colours {
   }
 
  private:
-  // Until no colour is divided any more.
+  // Refines until no colour is divided any more.
   void settle() {
     size_t before = 0;
     do {
@@ -124,7 +124,7 @@ class Colours {
     } while (classes_ > before && classes_ < used_);
   }
 
-  // Indices that occur, and their colours.
+  // Counts indices that occur, and their colours.
   void count() {
     std::vector<Key> sorted;
     for (size_t i = 0; i < colour_.size(); ++i)
@@ -172,7 +172,7 @@ class Colours {
   size_t used_ = 0, classes_ = 0;
 };
 
-// The formula with its indices numbered as they occur, what commutes being in the order of its colours.
+// The formula with its indices numbered in order of occurrence; commuting terms are in the order of their colours.
 class Numbered {
  public:
   Numbered(const Bound& bound, Colours colours)
@@ -274,9 +274,9 @@ class Numbered {
   std::vector<int> order_;
 };
 
-// Where indices have one colour, the least form over the orders of these (McKay 1981): one of them is singled out,
-// which tells others apart, until all differ. If two of them give the same form with the singled out ones at the same
-// places, one is a picture of the other, and is looked at no further: the formula is symmetric.
+// If indices share one colour, finds the least form over the orders of these (McKay 1981). It singles out one of them,
+// which separates others, until all differ. If two of them give the same form with the singled out ones at the same
+// places, one is an image of the other, and is skipped: the formula is symmetric.
 class LeastForm {
  public:
   explicit LeastForm(const Bound& bound) : bound_(bound) {}
@@ -300,14 +300,14 @@ class LeastForm {
   }
 
  private:
-  // Formulas with symmetries that few of the pictures show are left at the least of so many.
+  // Some formulas have symmetries that few of the images show. Their least form is taken over this many.
   static constexpr int kMostForms = 1000;
 
   std::string written(const Colours& colours) {
     ++forms_;
     return to_text(Numbered(bound_, colours).run());
   }
-  // The form where ties below are decided by position, and the numbers of what is singled out.
+  // Makes the form with ties below decided by position, and the numbers of the singled out indices.
   std::string picture(Colours colours) {
     for (std::vector<int> tied = colours.tied(); !tied.empty(); tied = colours.tied()) colours.single_out(tied[0]);
     ++forms_;
@@ -322,8 +322,7 @@ class LeastForm {
   int forms_ = 0;
 };
 
-// A form as a sum of products, signs in the coefficients: nothing of it but the order of terms depends on indices'
-// numbers.
+// A form as a sum of products, signs in the coefficients: only the order of its terms depends on indices' numbers.
 Expr sum_of(const Affine& form) {
   std::optional<Expr> sum;
   auto add = [&](Expr term) { sum = sum ? make_binary("+", std::move(*sum), std::move(term)) : std::move(term); };
@@ -340,8 +339,8 @@ Expr sum_of(const Affine& form) {
   return std::move(*sum);
 }
 
-// A comparison of two index forms as `form >= 0`, or as `form == form` or `form != form` without negative terms; empty
-// if it is none.
+// Writes a comparison of two index forms as `form >= 0`, or as `form == form` or `form != form` without negative terms;
+// empty if it is none.
 std::optional<Expr> plain_comparison(const Expr& e) {
   const auto a = affine_of(e.args[0]), b = affine_of(e.args[1]);
   if (!a || !b) return std::nullopt;
@@ -352,7 +351,7 @@ std::optional<Expr> plain_comparison(const Expr& e) {
   if (op == ">") return make_binary(">=", sum_of(*a - *b - one), sum_of({}));
   if (op == ">=") return make_binary(">=", sum_of(*a - *b), sum_of({}));
   if (op != "==" && op != "!=") return std::nullopt;
-  Affine left, right;  // what is positive and what is negative of the difference: either side may be first
+  Affine left, right;  // the positive and the negative terms of the difference: either side may be first
   const Affine down = *a - *b;
   for (const auto& term : down.terms) {
     if (term.coefficient > 0) left.terms.push_back(term);
@@ -362,8 +361,7 @@ std::optional<Expr> plain_comparison(const Expr& e) {
   return make_binary(op, sum_of(left), sum_of(right));
 }
 
-// Index arithmetic as sums of terms, comparisons of it and of values in one direction, and guards one inside the other
-// as one.
+// Writes index arithmetic as sums of terms, comparisons in one direction, and nested guards as one.
 Expr plain(Expr e) {
   const bool operation = e.kind == ExprKind::kBinary || e.kind == ExprKind::kUnary;
   if (operation)
@@ -385,7 +383,7 @@ Expr plain(Expr e) {
   return e;
 }
 
-// Indices of extent 1 replaced by 0, which is all they are, and what the ranges then decide taken out.
+// Replaces indices of extent 1 by 0, their only value, and resolves comparisons that the ranges then decide.
 class WithoutUnits {
  public:
   explicit WithoutUnits(const Bound& bound) : bound_(bound), ranges_(full_ranges(bound)) {}
@@ -428,7 +426,7 @@ std::string canonical(const Bound& bound) {
       std::any_of(bound.indices.begin(), bound.indices.end(), [](const Index& i) { return i.extent == 0; });
   const WithoutUnits units(bound);
   for (Stage& stage : plain_bound.stages) {
-    if (!empty) {  // ranges decide nothing where nothing is computed
+    if (!empty) {  // ranges decide nothing if nothing is computed
       for (Affine& a : stage.lhs) a = units.form(a);
       stage.body = units.expr(std::move(stage.body));
     }

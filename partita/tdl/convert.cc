@@ -1,4 +1,4 @@
-// Binding, second phase: expressions, with names resolved to indices, tensors and numbers.
+// Converts expressions while a definition is bound (second phase): names become indices, tensors and numbers.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Syntax::Kind;
 
-// The value where both sides are literals and the function is a plain one.
+// The value if both sides are literals and the function is a plain one.
 std::optional<double> folded(const std::string& f, const std::vector<Expr>& args) {
   if (!std::all_of(args.begin(), args.end(), [](const Expr& a) { return is_number(a); })) return std::nullopt;
   const double x = args[0].number;
@@ -97,8 +97,7 @@ Affine subscript(const Binding& b, const Syntax& s) {
   return form->plain_index() >= 0 ? *form : simplified(*form, full_ranges(b.bound));
 }
 
-// The subscripts of a read or a left side. `shape`: of the operand that is read, none where groups are never
-// broadcast.
+// The subscripts of a read or a left side. `shape`: of the operand that is read, none if groups are never broadcast.
 struct Subscripts {
   std::vector<Affine> forms;
   std::vector<bool> whole;

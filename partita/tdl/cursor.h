@@ -1,4 +1,4 @@
-// A place in a formula's tokens, for the parser.
+// Walks over a formula's tokens, for the parser.
 #pragma once
 #include <string>
 #include <string_view>
@@ -20,7 +20,7 @@ struct Cursor {
   size_t position = 0;
   std::string name;                   // of the definition, for messages; empty before it is known
   std::vector<std::string> operands;  // those that are known
-  bool in_body = false;               // where a new line outside brackets ends an expression
+  bool in_body = false;               // then a new line outside brackets ends an expression
 
   const Token& here() const { return tokens[position]; }
   const Token& ahead(size_t n) const;
@@ -28,7 +28,7 @@ struct Cursor {
   bool continues() const { return !(in_body && here().starts_line); }
   bool is_operand(const std::string& name) const;
 
-  // These take tokens; bad input where another stands there.
+  // These consume tokens; bad input if another token stands there.
   const Token& next();
   void take(std::string_view sign);
   std::string take_name(std::string_view what);  // `what` for the message: "an operand's name"
@@ -38,7 +38,8 @@ struct Cursor {
   std::string found() const;  // the token here, for messages
 };
 
-// Comma-separated subscripts up to `close`, which is taken. `data`: a read, where `:` and `v = expr` may stand.
+// Parses comma-separated subscripts up to `close`, which it consumes. `data`: a read, which may have `:` and `v =
+// expr`.
 std::vector<Syntax> parse_items(Cursor& c, std::string_view close, bool data);
 Syntax parse_sum(Cursor& c);  // without comparisons and logic
 Syntax parse_expression(Cursor& c);

@@ -1,4 +1,4 @@
-// Derivatives of expressions by the rules of calculus.
+// Derives expressions by the rules of calculus.
 #include "partita/tdl/derivative.h"
 
 #include <algorithm>
@@ -40,15 +40,15 @@ Expr over(Expr x, const Expr& y) {
   });
 }
 
-// What an expression that reads no tensor bounds takes nothing at a tie: relu'(0) is 0.
+// An expression that reads no tensor is a bound; it gets nothing at a tie: relu'(0) is 0.
 bool is_bound(const Expr& e) {
   std::vector<const Expr*> accesses;
   collect_accesses(e, accesses);
   return accesses.empty();
 }
 
-// Of max(e, other) and min(e, other), `inner` being the derivative of e: a number takes it all at a tie, of two values
-// each takes half, as PyTorch's relu and maximum have it.
+// The derivative of max(e, other) and min(e, other), where `inner` is that of e. At a tie with a number it is all of
+// it, at a tie of two values half, as in PyTorch's relu and maximum.
 Expr derivative_of_extremum(const std::string& f, const Expr& e, const Expr& other, Expr inner) {
   if (is_bound(other)) return make_if(make_binary(f == "max" ? ">" : "<", e, other), std::move(inner), make_number(0));
   Expr half = times(make_number(0.5), inner);
@@ -56,7 +56,8 @@ Expr derivative_of_extremum(const std::string& f, const Expr& e, const Expr& oth
   return make_if(make_binary(f == "max" ? "<" : ">", e, other), make_number(0), std::move(tied));
 }
 
-// The slope of x^y in x is 0 where y is 0, and that in y where x is 0 and y is not negative: 0 times infinity else.
+// The slope of x^y in x is 0 if y is 0; that in y is 0 if x is 0 and y is not negative. Else it would be 0 times
+// infinity.
 Expr derivative_of_power(const Expr& e, std::optional<Expr> dx, std::optional<Expr> dy) {
   const Expr &x = e.args[0], &y = e.args[1];
   if (dy) {
@@ -78,7 +79,7 @@ std::optional<Expr> derivative_of_binary(const Expr& e, const Expr* access) {
   if (f == "+") return dx ? dx : dy;
   if (f == "-") return dx ? *dx : negated(*dy);
   if (f == "*") return dx ? times(*dx, y) : times(x, *dy);
-  // Not x over y^2, which may be 0 or infinite where y is not.
+  // Not x over y^2, which may be 0 or infinite though y is not.
   if (f == "/") return dx ? over(*dx, y) : negated(times(*dy, over(e, y)));
   if (f == "%") return dx ? *dx : negated(times(*dy, make_binary("//", x, y)));
   if (f == "^") return is_number(y, 0) ? std::nullopt : std::optional(derivative_of_power(e, dx, dy));

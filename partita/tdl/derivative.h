@@ -1,4 +1,4 @@
-// Derivatives of expressions, and the products that they are made of.
+// Derives expressions, and multiplies and adds the results.
 #pragma once
 #include <optional>
 #include <vector>
@@ -7,16 +7,17 @@
 
 namespace partita::tdl {
 
-// Reads in value position, left to right: what a condition or a rounding compares is not differentiated.
+// Collects reads in value position, left to right: operands of conditions and roundings are not differentiated.
 void collect_accesses(const Expr& e, std::vector<const Expr*>& accesses);
-// d e / d (this very access, a part of e); empty where it is zero.
+// d e / d (this very access, a part of e); empty if it is zero.
 std::optional<Expr> derivative(const Expr& e, const Expr* access);
-// Sums and products of reads, numbers and indices: finite wherever their operands are, so that a factor 0 makes it 0.
+// Whether e is sums and products of reads, numbers and indices: finite if its operands are, so that a factor 0 makes it
+// 0.
 bool is_polynomial(const Expr& e);
 
-// x * y, with factors 1 and -1 gone and guards (an `if` whose other side is 0) outermost.
+// x * y, without factors 1 and -1, guards (an `if` whose other side is 0) outermost.
 Expr times(Expr x, Expr y);
-// x + y; x - z where y is -z.
+// x + y; x - z if y is -z.
 Expr plus(Expr x, Expr y);
 
 }  // namespace partita::tdl

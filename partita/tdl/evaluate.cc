@@ -1,4 +1,4 @@
-// The reference evaluator: the stages of a bound formula, point by point.
+// Evaluates the stages of a bound formula point by point (the reference evaluator).
 #include "partita/tdl/evaluate.h"
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class StageEvaluator {
     if (is_float(data.dtype) && options_.with_terms) data.terms.resize(n);
   }
 
-  // Element i at the current point: of `body`, or of what `reduce`, if any, makes of it over `reduced`.
+  // Computes element i at the current point: of `body`, or of its reduction by `reduce`, if any, over `reduced`.
   void compute(const TypedExpr& body, const Expr* reduce, const Box& reduced, Array& data, int64_t i) {
     if (!is_float(data.dtype)) {
       data.ints[i] = reduce ? reduce_ints(body, *reduce, reduced) : integer(body);
@@ -119,7 +119,7 @@ class StageEvaluator {
     }
   }
 
-  // Where a read finds its element in its piece, or -1 out of the tensor's range.
+  // The place of a read's element in its piece, or -1 out of the tensor's range.
   int64_t locate(const Expr& e) {
     const BoundTensor& tensor = bound_.tensors[e.tensor];
     std::vector<int64_t>& point = point_;

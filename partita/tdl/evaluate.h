@@ -1,6 +1,6 @@
-// The reference evaluator: a bound formula run point by point, as it is written. Slow and obvious on purpose; kernels,
-// sharded runs and folded constants are judged by it. Real values are float64; int64 and bool are exact (what does
-// not fit saturates).
+// Evaluates a bound formula point by point, as it is written (the reference evaluator). It is slow and obvious on
+// purpose; kernels, sharded runs and folded constants are compared with it. Real values are float64. int64 and bool are
+// exact; larger values saturate.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -31,7 +31,7 @@ struct Array {
 Array real_array(Shape shape, std::vector<double> values);
 Array int_array(Shape shape, std::vector<int64_t> values);
 
-// The part of a tensor that somebody holds: a box over its factored axes, and its elements.
+// A shard of a tensor: a box over its factored axes, and its elements.
 struct Piece {
   Box box;
   Array data;  // shape == extents(box)
@@ -52,21 +52,23 @@ OpaqueRegistry standard_opaques();
 struct Evaluation {
   const OpaqueRegistry* opaques = nullptr;
   bool with_terms = false;
-  // If given: [tensor][offset in its factored shape], set to true where a value is read.
+  // If given: [tensor][offset in its factored shape], set to true for each value read.
   std::vector<std::vector<bool>>* reads = nullptr;
 };
 
-// rng(seed, n), rng(seed, step, n), rng(seed, stream, step, n): base/rng.h's philox_uniform, 0 for what is not given.
+// rng(seed, n), rng(seed, step, n), rng(seed, stream, step, n): base/rng.h's philox_uniform, 0 for an argument that is
+// not given.
 double rng_value(std::span<const int64_t> arguments);
 
-// One stage over ranges (20): `pieces` has one entry a tensor, null where nothing of it is held. Reading outside a
-// piece is our bug and throws; out of range, which reads `else`, is judged on the whole tensor. The result's box is
-// what the ranges own of the stage, which must be one box; its axes are all empty where that is nothing.
+// Evaluates one stage over ranges (20). `pieces` has one entry a tensor, null if no piece of it is held. Reading
+// outside a piece is our bug and throws. A read is out of range, and reads `else`, by the whole tensor's range. The
+// result's box is the stage's box that the ranges own, which must be one box; its axes are all empty if they own
+// nothing.
 Piece evaluate_stage(const Bound& bound, int stage, const std::vector<Interval>& ranges,
                      const std::vector<const Piece*>& pieces, const Evaluation& options = {});
 
-// The whole formula: operands in order, results in order, both in their stored shapes. A result has the type that its
-// formula gives it: bool of comparisons, int64 of integers, else float64.
+// Evaluates the whole formula: operands in order, results in order, both in their stored shapes. A result has the type
+// that its formula gives it: bool of comparisons, int64 of integers, else float64.
 std::vector<Array> evaluate(const Bound& bound, const std::vector<Array>& operands, const Evaluation& options = {});
 
 }  // namespace partita::tdl

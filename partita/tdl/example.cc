@@ -1,4 +1,4 @@
-// Shapes to try a definition on.
+// Makes shapes to try a definition on.
 #include <functional>
 
 #include "partita/base/error.h"
@@ -23,7 +23,7 @@ std::vector<Shape> example_shapes(const Definition& definition, const std::map<s
     if (std::find(definition.operands.begin(), definition.operands.end(), name) == definition.operands.end())
       fail("{}: no operand '{}'; it has: {}", definition.name, name, fmt::join(definition.operands, ", "));
   std::map<std::string, int64_t> extent;  // by index name
-  // What the given shapes say comes first.
+  // Extents from the given shapes come first.
   auto visit = [&](const std::function<void(const Syntax&)>& f) {
     for (const Definition::StageText& stage : definition.stages) for_each_access(stage.body, f);
   };
@@ -41,7 +41,7 @@ std::vector<Shape> example_shapes(const Definition& definition, const std::map<s
       return;
     Shape& shape = shapes[access.name];
     if (shape.empty()) shape.assign(access.args.size(), 0);
-    if (shape.size() != access.args.size()) return;  // bind() says what is wrong
+    if (shape.size() != access.args.size()) return;  // bind() reports the error
     for (size_t a = 0; a < access.args.size(); ++a) {
       const Syntax& subscript = access.args[a];
       bool plain = subscript.kind == Syntax::Kind::kName || subscript.kind == Syntax::Kind::kGroup ||

@@ -1,4 +1,4 @@
-// Binding, first phase: how many axes each group has, and the extent of every index.
+// Fixes how many axes each group has, and the extent of every index (the first phase of binding).
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -48,7 +48,8 @@ class Extents {
       for (const auto& [name, rank] : b_.ranks) names.insert(name);
       return names;
     }();
-    // The largest rank that an operand with exactly one unknown group gives; what is then still unknown, the same way.
+    // Takes the largest rank that an operand with exactly one unknown group gives, then the same for groups still
+    // unknown.
     std::set<std::string> known = fixed;
     for (bool progress = true; progress;) {
       progress = false;
@@ -113,8 +114,8 @@ class Extents {
       for (size_t q = 0; q < extents[g].size(); ++q) add_index(fmt::format("{}.{}", g, q), extents[g][q]);
   }
 
-  // A product of indices in a subscript, told by what can only be an index. Said before extents are looked for: such a
-  // subscript fixes none, and that would be the lesser complaint.
+  // Refuses a product of indices in a subscript, recognised by names that can only be indices. It runs before extents
+  // are sought: such a subscript fixes none, and that would be the lesser complaint.
   void refuse_products() const {
     std::set<std::string> indices;
     const std::function<void(const Syntax&)> under_reducers = [&](const Syntax& s) {
@@ -148,7 +149,7 @@ class Extents {
       if (b_.attributes.contains(extent.index))
         b_.error(extent.at, fmt::format("{} is an attribute, so it can't be an index", extent.index));
       if (b_.index(extent.index) >= 0) {
-        // An index of a group: `where` may say again what the operands say, and what they broadcast to.
+        // An index of a group: `where` may repeat the operands' extent, and the one they broadcast to.
         Index& index = b_.bound.indices[b_.index(extent.index)];
         const double value = constant(extent.value);
         if (declared_.contains(extent.index) || value != static_cast<double>(index.extent))
@@ -164,7 +165,7 @@ class Extents {
     }
   }
 
-  // (subscript, extent of its axis) of a read, groups left out.
+  // The (subscript, extent of its axis) pairs of a read, without groups.
   std::vector<std::pair<const Syntax*, int64_t>> single_axes(const Syntax& read) const {
     const Shape& shape = b_.shapes[b_.operand(read.name)];
     const std::vector<int> widths = b_.group_widths(read, shape);

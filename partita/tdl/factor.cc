@@ -12,8 +12,8 @@
 namespace partita::tdl {
 namespace {
 
-// c1*v1 + .. + 1*vn with c_i = c_(i+1) * extent(v_(i+1)), filling the axis: the extents, most significant first. Else
-// empty.
+// The extents, most significant first, if the form is c1*v1 + .. + 1*vn with c_i = c_(i+1) * extent(v_(i+1)), filling
+// the axis. Else empty.
 Shape radices_of(const Affine& form, const Bound& bound, int64_t extent) {
   if (form.terms.size() < 2) return {};
   std::vector<std::pair<int64_t, int64_t>> digits;  // |coefficient|, extent
@@ -21,7 +21,7 @@ Shape radices_of(const Affine& form, const Bound& bound, int64_t extent) {
     if (term.atom.kind != Affine::Atom::Kind::kIndex) return {};
     digits.emplace_back(std::abs(term.coefficient), bound.indices[term.atom.index].extent);
   }
-  std::sort(digits.begin(), digits.end());  // of equal coefficients, the one of extent 1 first
+  std::sort(digits.begin(), digits.end());  // among equal coefficients, the one of extent 1 first
   Shape radices;
   int64_t filled = 1;
   for (auto [coefficient, size] : digits) {
@@ -33,8 +33,8 @@ Shape radices_of(const Affine& form, const Bound& bound, int64_t extent) {
 }
 
 // Reads of the parts of an axis, all alike: every form is a multiple of n plus the same form, which fills n, as x[s]
-// and x[s + n] where s < n (packed gates; the parts of a fused projection). The number of parts, then the factoring of
-// one. Else empty.
+// and x[s + n] with s < n (packed gates; the parts of a fused projection). Returns the number of parts, then the
+// factoring of one. Else empty.
 Shape radices_of_parts(const std::vector<Affine>& forms, const Bound& bound, int64_t extent) {
   if (forms.size() < 2) return {};
   Affine part = forms[0];
@@ -61,7 +61,7 @@ Shape radices_of_parts(const std::vector<Affine>& forms, const Bound& bound, int
   return radices;
 }
 
-// The digits of a form in these radices; empty where a digit's value can leave its radix.
+// The digits of a form in these radices; empty if a digit's value can leave its radix.
 std::vector<Affine> digits_of(const Affine& form, const Shape& radices, const std::vector<Interval>& full) {
   std::vector<Affine> digits;
   Affine rest = form;

@@ -1,4 +1,4 @@
-// What a position computes and touches (21 to 23), counted from its ranges.
+// Counts a position's operations and touched elements (21 to 23) from its ranges.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -44,7 +44,7 @@ void conjuncts(const Expr& c, std::vector<const Expr*>& into) {
   }
 }
 
-// Arithmetic on values; index arithmetic and guards are free, of the two sides of an `if` the dearer one counts.
+// Counts arithmetic on values. Index arithmetic and guards are free; the dearer side of an `if` counts.
 int64_t operations(const Expr& e) {
   if (!reads_data(e)) return 0;
   if (e.kind == ExprKind::kIf) return std::max(operations(e.args[1]), operations(e.args[2]));
@@ -57,8 +57,8 @@ int64_t operations(const Expr& e) {
   return e.kind == ExprKind::kOpaque ? 0 : n;  // an opaque's cost is declared (24)
 }
 
-// What stands around a stage's body: the body within all guards whose other side adds nothing, the guards on index
-// values alone, and the indices that a guard `v == data` determines, with that data.
+// A stage's body inside its guards. The guards' other sides add nothing; those on index values are kept apart. So are
+// the indices that a guard `v == data` determines, with that data.
 struct Guarded {
   const Expr* body;
   std::vector<const Expr*> guards;
@@ -93,7 +93,7 @@ Guarded unwrap(const Stage& stage) {
   return g;
 }
 
-// The stage's own indices: of its left side, and reduced.
+// The stage's own indices: those of its left side, and reduced ones.
 std::set<int> stage_indices(const Stage& stage) {
   std::set<int> own;
   for (const Affine& form : stage.lhs) indices_of(form, own);
@@ -156,14 +156,14 @@ std::optional<double> coefficient(const Expr& e, int index) {
   return std::nullopt;
 }
 
-// Whether a guard, the others' values fixed, is an interval of this index.
+// Whether a guard is an interval of this index once the other values are fixed.
 bool is_interval_of(const Expr& guard, int index) {
   static const std::set<std::string> kSolvable = {"<", "<=", "==", ">=", ">"};
   return guard.kind == ExprKind::kBinary && kSolvable.contains(guard.function) &&
          coefficient(guard.args[0], index).has_value() && coefficient(guard.args[1], index).has_value();
 }
 
-// A guard that is an interval of an index: c * index + rest  OP  0, the rest of the other indices.
+// A guard that is an interval of an index: c * index + rest  OP  0, where rest has the other indices.
 struct Narrowing {
   const Expr* guard;
   double c;
@@ -173,7 +173,7 @@ Narrowing narrowing_of(const Expr& guard, int index) {
   return {&guard, *coefficient(guard.args[0], index) - *coefficient(guard.args[1], index)};
 }
 
-// Narrows `range` of `index` to where the guard holds at a point of the other indices.
+// Narrows `range` of `index` to values for which the guard holds at a point of the other indices.
 void narrow(const Narrowing& by, int index, Point& at, Interval& range) {
   const auto& [of, c] = by;
   const Expr& guard = *of;
@@ -192,8 +192,8 @@ void narrow(const Narrowing& by, int index, Point& at, Interval& range) {
   if (op == ">=" || op == "==") range.lo = std::max(range.lo, static_cast<int64_t>(std::ceil(root)));
 }
 
-// Counts the points of some indices that guards tie together. Indices are given values one after the other; each is
-// narrowed by the guards that are intervals of it once those before it are known, and the last is counted, not walked.
+// Counts the points of some indices that guards tie together. Indices get values one after the other. Each is narrowed
+// by the guards that are intervals of it once those before it are known, and the last is counted, not walked.
 class PointCounter {
  public:
   PointCounter(std::vector<int> indices, const std::vector<const Expr*>& guards, const std::vector<Interval>& ranges)
@@ -237,7 +237,7 @@ class PointCounter {
   struct Level {
     int index;
     std::vector<Narrowing> narrowing;  // of the guards whose last index this is
-    std::vector<const Expr*> tested;   // of these too, but no interval
+    std::vector<const Expr*> tested;   // such guards that are no interval
   };
   const std::vector<Interval>& ranges_;
   Point at_;
@@ -321,7 +321,7 @@ std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>&
   for (const Stage& stage : bound.stages) {
     Guarded guarded = unwrap(stage);
     std::set<int> own = stage_indices(stage);
-    double share = 1;  // of the values that data can name, the part that falls to these ranges
+    double share = 1;  // the share of the values that data can name which falls to these ranges
     for (const auto& [index, data] : guarded.determined)
       share *= static_cast<double>(ranges[index].size()) /
                static_cast<double>(std::max<int64_t>(1, bound.indices[index].extent));
@@ -349,7 +349,7 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
     }
     size_t rank = tensor.factored.size();
     std::vector<int64_t> step(rank, 0);     // gcd of the distances between elements read
-    std::vector<int64_t> at_most(rank, 0);  // points of the data that determine a subscript; 0: none does
+    std::vector<int64_t> at_most(rank, 0);  // points of the data that determine a subscript; 0 if none does
     std::vector<bool> first(rank, true);
     std::vector<int64_t> origin(rank, 0);
     for (const Stage& stage : bound.stages) {

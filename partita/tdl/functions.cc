@@ -1,4 +1,4 @@
-// The table of functions.
+// Lists the functions of formulas.
 #include "partita/tdl/functions.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ constexpr RealFunction kReal[] = {
     {"atanh", std::atanh, of_atanh, "1 / (1 - x[] * x[])"},
 };
 
-// Bits that are shifted out are lost, those that come in are 0 on the right and the sign on the left.
+// Shifts: bits that leave are lost; bits that enter are 0 on the right and the sign on the left.
 int64_t shifted_left(int64_t a, int64_t b) {
   return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
 }

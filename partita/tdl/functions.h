@@ -1,5 +1,5 @@
-// The functions of one real number that a formula may call and that nothing but their row here knows: parser, reference
-// evaluator, gradients and region analysis read it, kernels/unary.cc has a kernel for each.
+// Lists the functions of one real number that a formula may call. Parser, reference evaluator, gradients and region
+// analysis know them by their row here alone; kernels/unary.cc has a kernel for each.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,8 +18,8 @@ struct RealFunction {
 
 std::span<const RealFunction> real_functions();
 const RealFunction* find_real_function(std::string_view name);  // null if there is none
-// Functions f with f(max(x, y)) = max(f(x), f(y)), on all of the reals: log and sqrt are not, a part may lie outside
-// their domain where the whole does not.
+// Whether f(max(x, y)) = max(f(x), f(y)) on all of the reals. log and sqrt are not monotone so: a part may lie outside
+// their domain though the whole does not.
 bool is_monotone(std::string_view function);
 
 // Functions of two integers: int64 in, int64 out.
@@ -29,7 +29,7 @@ struct IntegerFunction {
 };
 std::span<const IntegerFunction> integer_functions();
 const IntegerFunction* find_integer_function(std::string_view name);
-// max, min and the functions of two integers: a formula writes f(a, b).
+// Whether it is max, min or a function of two integers: a formula writes f(a, b).
 bool is_call_of_two(std::string_view function);
 
 }  // namespace partita::tdl

@@ -1,4 +1,4 @@
-// Derived gradients (25). Each access x[f(I)] of a stage gives a term of dx[u], with u = f(I) solved for one index an
+// Derives gradients (25). Each access x[f(I)] of a stage gives a term of dx[u], with u = f(I) solved for one index an
 // axis: the sum over the unsolved indices of G[lhs(I)] * d body / d access. The gradient is built as a bound formula
 // and written as text, so that it goes through parser and binder like a formula that a person wrote.
 #include <algorithm>
@@ -45,7 +45,7 @@ class Transposer {
   }
 
  private:
-  // Tensors that the operand's value flows into.
+  // Finds tensors that the operand's value flows into.
   void find_dependents() {
     depends_.assign(f_.tensors.size(), false);
     depends_[operand_] = true;
@@ -57,7 +57,7 @@ class Transposer {
         if (depends_[a->tensor]) depends_[stage.tensor] = any = true;
     }
     if (!any) depends_[operand_] = false;
-    // Towards no result, no gradient.
+    // A tensor that reaches no result has no gradient.
     std::vector<bool> reaches(f_.tensors.size(), false);
     for (int r : f_.results) reaches[r] = true;
     for (int s = static_cast<int>(f_.stages.size()) - 1; s >= 0; --s) {
@@ -109,12 +109,12 @@ class Transposer {
     }
   }
 
-  // Whether a term of a stage that takes the largest or smallest is that.
+  // Whether a term of a stage is the largest or smallest that the stage takes.
   static Expr wins(const Stage& stage) {
     return make_binary("==", stage.body.args[0], make_read(stage.tensor, stage.lhs));
   }
 
-  // The cotangent of such a stage over the number of terms that tie: all of them share it, as in PyTorch's amax.
+  // Divides the cotangent of such a stage by the number of terms that tie: all of them share it, as in PyTorch's amax.
   int share_of_winners(const Stage& stage, int cotangent) {
     const std::string& name = f_.tensors[stage.tensor].name;
     BoundTensor tensor = b_.formula.tensors[stage.tensor];
@@ -138,7 +138,7 @@ class Transposer {
     for (const Expr& a : e.args) reject_opaque(a, access);
   }
 
-  // The indices that the stage of a tensor writes it at, if they are plain ones; else, and for an operand, none.
+  // The indices that the stage of a tensor writes it at if they are plain ones; else, and for an operand, none.
   std::vector<int> names_of_stage(int tensor) const {
     std::vector<int> names;
     if (int s = f_.stage_of(tensor); s >= 0)
@@ -146,7 +146,7 @@ class Transposer {
     return std::find(names.begin(), names.end(), -1) == names.end() ? names : std::vector<int>();
   }
 
-  // Gives `part` the left side `wanted`, by renaming, where extents allow it.
+  // Gives `part` the left side `wanted`, by renaming, if extents allow it.
   void rename_like(const std::vector<int>& wanted, Part& part) {
     if (part.lhs == wanted) return;
     Substitution by;
@@ -224,7 +224,7 @@ class Transposer {
     return add_stage(name, tensor, lhs, {}, std::move(*sum));
   }
 
-  // body is another tensor, read at the part's own left side and of the same shape.
+  // Whether body is another tensor of the same shape, read at the part's own left side.
   bool is_whole_read(const Part& part) const {
     const Expr& e = part.body;
     if (e.kind != ExprKind::kRead) return false;

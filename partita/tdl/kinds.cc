@@ -1,4 +1,4 @@
-// Kinds: which values are true and which partial on one mesh axis. docs/inside/TDL.md, rules 11 to 16.
+// Derives kinds: which values are true and which partial on one mesh axis. docs/inside/TDL.md, rules 11 to 16.
 #include <algorithm>
 #include <cmath>
 
@@ -29,14 +29,14 @@ class StageKinds {
              AxisKinds& state)
       : bound_(*analysis.bound), analysis_(analysis), split_(split), partial_(partial), state_(state) {}
 
-  // The kind of a stage; makes whole what must be whole before it.
+  // Derives the kind of a stage; makes whole all values that must be whole before it.
   Kind run(int stage) {
     stage_ = stage;
     const StageAnalysis& s = analysis_.stages[stage];
     const bool scope = std::any_of(split_.begin(), split_.end(), [&](int i) { return s.has_on_left(i); });
     const Expr& body = bound_.stages[stage].body;
     Kind kind;
-    while (true) {  // what is made whole for one read is whole for all (16)
+    while (true) {  // a value made whole for one read is whole for all (16)
       const int before = state_.conversions;
       kind = kind_of(body, scope, false);
       if (!state_.exists) return kTrue;
@@ -73,7 +73,7 @@ class StageKinds {
 
   void make_whole(const Expr& e, bool scope) { kind_of(e, scope, true); }
 
-  // The kind of x op y (13); nothing where the combination is none.
+  // The kind of x op y (13); nothing if they do not combine.
   static std::optional<Kind> combined(const std::string& op, Kind x, Kind y, const Expr& ex, const Expr& ey) {
     if (!x && !y) return kTrue;
     if (op == "+" || op == "-") {
@@ -220,7 +220,7 @@ class StageKinds {
     return out;
   }
 
-  // Sets of operands under which, all partial, the expression is P(r): it is linear in them.
+  // Finds sets of operands under which, all partial, the expression is P(r): it is linear in them.
   Sets joins(const Expr& e, Reducer r, bool scope) {
     const bool sum = r == Reducer::kSum;
     switch (e.kind) {

@@ -1,4 +1,4 @@
-// Expressions that code makes.
+// Makes expressions for code that builds formulas.
 #pragma once
 #include <string>
 #include <utility>

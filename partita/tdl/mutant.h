@@ -1,6 +1,6 @@
-// Deliberately wrong rules, for the test that each of them is caught (tests/tdl/mutant_test.cc). MUTANT("name") is
-// false except in the library variant built with PARTITA_TDL_MUTANTS, while active_mutant is that name. A name is in
-// the test's table, with what the wrong rule is.
+// Provides deliberately wrong rules, for the test that each of them is caught (tests/tdl/mutant_test.cc).
+// MUTANT("name") is false except in the library variant built with PARTITA_TDL_MUTANTS, while active_mutant is that
+// name. The test's table lists each name with its wrong rule.
 #pragma once
 
 #ifdef PARTITA_TDL_MUTANTS

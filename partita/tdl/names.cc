@@ -1,4 +1,4 @@
-// Names of parts, given after the boxes are known (rule 19), and strategies as text.
+// Names parts once the boxes are known (rule 19), and writes strategies as text.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -9,7 +9,7 @@ namespace {
 
 bool same(const Box& a, const Box& b) { return (is_empty(a) && is_empty(b)) || a == b; }
 
-// Digits first to first + count of a box as one interval of the stored axis; nothing where they are not contiguous.
+// Digits first to first + count of a box as one interval of the stored axis; nothing if they are not contiguous.
 std::optional<Interval> stored_interval(const Box& box, const Shape& radices, size_t first) {
   Interval r{0, 1};
   bool whole = true;  // all less significant digits are full
@@ -58,7 +58,7 @@ bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const D
   bool agrees = true;
   for (const Split& s : all) {
     const Shape& radices = tensor.radices[s.axis];
-    if (radices.size() > 1 && (s.digit >= 0) != by_digit(s.axis)) continue;  // said by the other form
+    if (radices.size() > 1 && (s.digit >= 0) != by_digit(s.axis)) continue;  // the other form has it
     int64_t parts = 1, part = 0;
     int below = d.positions();
     for (size_t axis = 0; axis < d.mesh.size(); ++axis) {
@@ -68,7 +68,7 @@ bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const D
       parts *= d.mesh[axis], part = part * d.mesh[axis] + position / below % d.mesh[axis];
     }
     const Interval wanted = cut(s.digit < 0 ? tensor.shape[s.axis] : radices[s.digit], parts, part);
-    if (wanted.empty() && is_empty(box)) return true;  // an empty part is empty whatever its other axes say
+    if (wanted.empty() && is_empty(box)) return true;  // an empty shard is empty whatever its other axes
     const auto found = s.digit < 0 ? stored_interval(box, radices, s.first) : std::optional(box[s.first + s.digit]);
     agrees = agrees && found && *found == wanted;
   }
@@ -82,8 +82,8 @@ bool is_cut(const BoundTensor& tensor, const std::vector<Split>& all, const Deri
   return true;
 }
 
-// The stored axes along which some box that is not empty lacks something: no combination of splits fits that leaves one
-// of them whole.
+// The stored axes along which some box that is not empty lacks something: no combination of splits that leaves one of
+// them whole fits.
 std::vector<size_t> cut_axes(const BoundTensor& tensor, const std::vector<Box>& boxes) {
   std::vector<const Box*> filled;
   for (const Box& box : boxes)
@@ -99,7 +99,7 @@ std::vector<size_t> cut_axes(const BoundTensor& tensor, const std::vector<Box>& 
   return axes;
 }
 
-// "H(2)": the axes on which the boxes differ; U where they are disjoint.
+// "H(2)": the axes on which the boxes differ; U if they are disjoint.
 std::string list_name(const BoundTensor& tensor, const std::vector<Box>& boxes) {
   bool disjoint = true;
   for (size_t a = 0; a < boxes.size(); ++a)
@@ -131,7 +131,7 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
     if (d.final_kinds[axis][tensor]) names[axis] = partial_name(*d.final_kinds[axis][tensor]);
   auto joined_names = [&] { return names.size() == 1 ? names[0] : fmt::format("[{}]", fmt::join(names, ",")); };
 
-  // Whole wherever anything is computed; a position with nothing to compute may read nothing.
+  // Whole at every position that computes anything; a position with nothing to compute may read nothing.
   const Box full = full_box(t.factored);
   bool all_full = true, any_live = false;
   for (size_t w = 0; w < boxes.size(); ++w) {
@@ -147,7 +147,7 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
     return joined_names();
   }
 
-  // Each axis that is not partial: whole or one of the splits; the first combination whose boxes these are.
+  // Tries, for each axis that is not partial, whole or one of the splits; takes the first combination with these boxes.
   const std::vector<Split> splits = splits_of(t);
   std::vector<size_t> open;
   for (size_t axis = 0; axis < names.size(); ++axis)

@@ -1,11 +1,11 @@
-// A formula over a part of one index's range.
+// Narrows a formula to the first values of one index.
 #include "partita/tdl/tdl.h"
 
 namespace partita::tdl {
 
 namespace {
 
-// Axes of `tensor` that are accessed at this index.
+// Marks axes of `tensor` that are accessed at this index.
 void mark(const std::vector<Affine>& subscripts, int index, std::vector<bool>& axes) {
   for (std::size_t a = 0; a < subscripts.size() && a < axes.size(); ++a)
     if (subscripts[a].plain_index() == index) axes[a] = true;

@@ -1,4 +1,4 @@
-// Opaque functions that the reference evaluator knows.
+// Computes opaque functions for the reference evaluator.
 #include <cmath>
 
 #include "partita/base/error.h"

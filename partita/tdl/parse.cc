@@ -1,4 +1,4 @@
-// Parser of definitions: the head of a formula, then its stages (docs/inside/TDL.md, section 1).
+// Parses definitions: the head of a formula, then its stages (docs/inside/TDL.md, section 1).
 #include <algorithm>
 
 #include "partita/base/error.h"

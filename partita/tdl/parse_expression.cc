@@ -1,4 +1,4 @@
-// Recursive-descent parser of expressions and subscripts (docs/inside/TDL.md, section 1).
+// Parses expressions and subscripts by recursive descent (docs/inside/TDL.md, section 1).
 #include <algorithm>
 #include <limits>
 
@@ -129,7 +129,7 @@ class ExpressionParser {
     return a;
   }
 
-  // sum(k, ..n) and an operand, with the word `sum` at `start`: the position after the closing parenthesis, or 0 if
+  // The position after the parenthesis that closes sum(k, ..n) and an operand, with the word `sum` at `start`; 0 if
   // this is no reducer.
   size_t reducer_ends(size_t start) const {
     const std::string& function = c_.tokens[start].text;
@@ -256,7 +256,7 @@ class ExpressionParser {
     return s;
   }
 
-  // What follows a name that stands before a parenthesis.
+  // Parses a call, from the parenthesis behind its name.
   Syntax call(const Token& t) {
     const size_t body = find_reducer(t.text) ? reducer_ends(c_.position - 1) : 0;
     c_.next();  // (

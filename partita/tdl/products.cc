@@ -10,10 +10,10 @@ namespace partita::tdl {
 
 namespace {
 
-// What is multiplied: the indices that its reads depend on, and the tensors read.
+// A factor of a product: the indices that its reads depend on, and the tensors read.
 struct Factor {
   std::set<int> indices, tensors;
-  const Expr* read = nullptr;  // that of the most axes
+  const Expr* read = nullptr;  // the one with the most axes
 };
 
 Factor factor_of(const Expr& e) {
@@ -46,7 +46,7 @@ bool is_matrix_product(const Factor& a, const Factor& b, const std::vector<int>&
   return shared && has_more(a, b) && has_more(b, a);
 }
 
-// Calls f(factors) for each product of an expression, the outermost where products stand in products.
+// Calls f(factors) for each product of an expression, the outermost if products stand in products.
 template <typename F>
 void for_each_product(const Expr& e, const F& f) {
   if (multiplies(e)) {
@@ -63,7 +63,7 @@ const Expr* summed_body(const Stage& stage) {
   return sums ? &stage.body.args[0] : nullptr;
 }
 
-// Whether a tensor of three axes and more is read at sums of indices behind its second one: a convolution's windows.
+// Whether a tensor of three axes or more is read at sums of indices behind its second one: a convolution's windows.
 bool has_windows(const Expr& read) {
   const auto& at = read.subscripts;
   return at.size() > 2 && std::any_of(at.begin() + 2, at.end(), [](const Affine& a) { return a.plain_index() < 0; });
@@ -86,7 +86,7 @@ std::vector<int> innermost_of(const Bound& bound, const Stage& stage, const Fact
   return found;
 }
 
-// Of two factors that are matrices; their roles by index, those that data determine left out.
+// The product of two factors that are matrices: their roles by index, without indices that data determine.
 MatrixProduct product_of(const Bound& bound, int number, const Factor& a, const Factor& b) {
   const Stage& stage = bound.stages[static_cast<size_t>(number)];
   const std::vector<int> determined = determined_indices(stage);
@@ -137,7 +137,7 @@ std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int la
             if (is_matrix_product(factors[a], factors[b], stage.body.reduced)) {
               MatrixProduct product = product_of(bound, s, factors[a], factors[b]);
               if (!product.m.empty() && !product.n.empty()) products.push_back(std::move(product));
-              return;  // of more factors than two the first pair
+              return;  // with more than two factors, the first pair
             }
       });
   }

@@ -1,4 +1,4 @@
-// What of a formula is multiplied as matrices are.
+// Finds the parts of a formula that are matrix products, for costs and rules.
 #pragma once
 #include <set>
 #include <vector>
@@ -13,35 +13,36 @@ namespace partita::tdl {
 // not.
 std::vector<int> matrix_operands(const Bound& bound, int first, int last);
 
-// [batch, m, k] x [batch, k, n], by the indices whose extents multiply to each: batch are those of the result that both
-// factors have or neither, m those of the result that the first alone has, n the second's, k what is summed. An index
-// that data determine has one value for each point and is left out. Example: a convolution x[c, y + r] * w[o, c, r]
+// A product [batch, m, k] x [batch, k, n], by the indices whose extents multiply to each. batch are the result's
+// indices that both factors have or neither, m those that the first alone has, n the second's, k the summed ones. An
+// index that data determine has one value for each point and is left out. Example: a convolution x[c, y + r] * w[o, c,
+// r] summed over c and r has m = y, n = o and k = c r.
 // summed over c and r has m = y, n = o and k = c r.
 struct MatrixProduct {
   int stage = 0;
   std::vector<int> batch, m, n, k;
-  // Of either factor and of the result, the index along which neighbours lie beside each other in memory: that of the
-  // last axis that has more than one; of images, which are read at sums of indices and lie with channels last, that of
-  // axis 1. A tensor whose axis is at no plain index is left out.
+  // For either factor and the result: the index along which neighbours are adjacent in memory. It is that of the last
+  // axis longer than one. For images, which are read at sums of indices and lie with channels last, it is that of axis
+  // 1. A tensor is left out if that axis is at no plain index.
   std::vector<int> innermost;
 };
-// Of stages [first, last), in order.
+// Lists the products of stages [first, last), in order.
 std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int last);
 
 // The indices of all of a tensor's subscripts.
 std::set<int> indices_of(const std::vector<Affine>& subscripts);
-// How many values these indices have together.
+// The number of values that these indices have together.
 double points_of(const std::vector<int>& indices, const std::vector<Interval>& ranges);
 
-// Over what a stage goes, guards aside: stage_flops() of some ranges is at most `operations` for each point of
-// `indices`.
+// The points that a stage goes over, guards aside: stage_flops() of some ranges is at most `operations` for each point
+// of `indices`.
 struct StagePoints {
   double operations = 0;
   std::vector<int> indices;
   double flops(const std::vector<Interval>& ranges) const;
 };
 StagePoints points_of(const Stage& stage);
-// Indices of a stage whose value data say: `v` in `if(v == ids[n], ..)`.
+// Indices of a stage whose value data determine: `v` in `if(v == ids[n], ..)`.
 std::vector<int> determined_indices(const Stage& stage);
 
 }  // namespace partita::tdl

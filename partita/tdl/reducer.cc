@@ -1,4 +1,4 @@
-// Reducers: their names, and what each gives of nothing.
+// Names reducers, and gives the identity of each.
 #include <limits>
 
 #include "partita/base/enum_words.h"

@@ -1,4 +1,4 @@
-// Regions: docs/inside/TDL.md, section 3.
+// Computes regions: docs/inside/TDL.md, section 3.
 #include <algorithm>
 #include <optional>
 
@@ -32,7 +32,7 @@ Interval cut_range(int64_t extent, int64_t parts, int64_t part) {
   return cut(extent, parts, part);
 }
 
-// The region of one access along an axis over non-empty ranges that its guards have narrowed already.
+// The region of one access along an axis over ranges that are not empty and that its guards have narrowed already.
 Interval access_interval(const Expr& access, const Shape& shape, size_t a, const std::vector<Interval>& ranges) {
   Interval r{0, shape[a]};
   if (!access.whole.empty() && access.whole[a]) return r;
@@ -53,7 +53,7 @@ Interval access_interval(const Expr& access, const Shape& shape, size_t a, const
   return intersect(r, {0, shape[a]});
 }
 
-// Along all axes; empty where it is along one.
+// The region along all axes; empty if it is along one.
 Box access_box(const Expr& access, const Shape& shape, const std::vector<Interval>& ranges) {
   Box box(shape.size());
   for (size_t a = 0; a < shape.size(); ++a) {
@@ -105,7 +105,7 @@ Box empty_box(size_t rank) { return Box(rank); }
 
 namespace {
 
-// The ranges where an access reads; null where its guards say that it never does. `narrowed`: room for them.
+// The ranges in which an access reads; null if its guards say that it never does. `narrowed`: a buffer for them.
 const std::vector<Interval>* ranges_of_read(const Read& read, const std::vector<Interval>& ranges,
                                             std::vector<Interval>& narrowed) {
   if (read.guards.empty() || MUTANT("no_guard")) return &ranges;
@@ -135,7 +135,7 @@ bool never_empty(const Boxes& ranges, const std::vector<int>& indices) {
                       [&](int i) { return is_empty(ranges.along(static_cast<size_t>(i)).intervals); });
 }
 
-// Boxes of all positions from one function of the ranges, position by position on these axes.
+// Makes boxes of all positions from one function of the ranges, position by position on these axes.
 template <typename BoxAt>
 Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, const BoxAt& box_at) {
   std::vector<Along> dimensions(rank, {axes, {}});
@@ -146,9 +146,9 @@ Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, c
   return Boxes(ranges.extents(), std::move(dimensions));
 }
 
-// The same where along axis a intervals depend on the ranges of indices[a] only, and there is none (null) where there
-// is none along any axis. Empty where one that is there is empty. What kept_at(a) leads to is taken from there, or
-// kept; null: neither.
+// The same if along axis a intervals depend on the ranges of indices[a] only, and a box is null if an interval along
+// any axis is null. Empty if one of its intervals is empty. Intervals are taken from kept_at(a), or kept there; if it
+// is null, neither.
 template <typename IntervalAt, typename KeptAt>
 std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices,
                                  const IntervalAt& interval_at, const KeptAt& kept_at) {

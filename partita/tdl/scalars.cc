@@ -1,4 +1,4 @@
-// Functions of single values, int64 and float64, for the reference evaluator.
+// Computes functions of single values, int64 and float64, for the reference evaluator.
 #include "partita/tdl/scalars.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ int64_t floor_div(int64_t a, int64_t b) {
   if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));  // the least has no negative
   return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
 }
-// Saturating, so that the largest and least int64, the identities of min and max, stay beyond all values.
+// Saturates, so that the largest and least int64, the identities of min and max, stay beyond all values.
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
 int64_t add(int64_t a, int64_t b) {
   int64_t r;
@@ -206,7 +206,7 @@ double binary(char letter, double x, double y) {
       return x / y;
     case 'd':
       return std::floor(x / y);
-    case '%': {  // of the exact quotient rounded down
+    case '%': {  // the exact quotient rounded down
       const double rest = std::fmod(x, y);
       return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
     }

@@ -1,5 +1,5 @@
-// Functions of single values as the reference evaluator computes them: int64 exactly, but saturating at its ends, and
-// float64. A function is one letter here, which stands for its name in a formula.
+// Computes functions of single values for the reference evaluator: int64 exactly, but saturating at its ends, and
+// float64. One letter stands for a function's name in a formula.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,12 +12,12 @@ namespace partita::tdl::scalars {
 char letter_of_unary(const std::string& function);   // "sqrt": 'q'
 char letter_of_binary(const std::string& function);  // "<=": 'l'
 char letter_of(Reducer reducer);
-// kSum: 0; kMax: the least int64, and so on. Of float64 it is tdl::identity_of().
+// kSum: 0; kMax: the least int64, and so on. For float64 it is tdl::identity_of().
 int64_t integer_identity_of(Reducer reducer);
 
 int64_t unary(char letter, int64_t x);
 double unary(char letter, double x);
-// |derivative| of a unary function at x, where its value is f; 0 for the stepwise ones.
+// |derivative| of a unary function at x, whose value is f; 0 for the stepwise ones.
 double slope(char letter, double x, double f);
 int64_t binary(char letter, int64_t x, int64_t y);
 double binary(char letter, double x, double y);

@@ -13,13 +13,13 @@
 namespace partita::tdl {
 namespace {
 
-// Where `tensor` is read at `form` on an axis, reads it at `value`, which form is known to equal.
+// If `tensor` is read at `form` on an axis, reads it at `value`, which is known to equal form.
 void set_subscript(Expr& e, int tensor, size_t axis, const Affine& form, const Affine& value) {
   if (e.kind == ExprKind::kRead && e.tensor == tensor && e.subscripts[axis] == form) e.subscripts[axis] = value;
   for (Expr& a : e.args) set_subscript(a, tensor, axis, form, value);
 }
 
-// Whether e asks for `inner % divisor == 0` somewhere.
+// Whether e tests `inner % divisor == 0` somewhere.
 bool asks_divisible(const Expr& e, const Affine& inner, int64_t divisor) {
   if (e.kind == ExprKind::kBinary && e.function == "==" && is_number(e.args[1], 0))
     if (std::optional<Affine> left = affine_of(e.args[0]); left && *left == modulo(inner, divisor)) return true;
@@ -110,7 +110,7 @@ class Solver {
     for (Expr& g : guards_) g = substituted(std::move(g), one);
   }
 
-  // 0 <= form < limit, where that is not certain; a cotangent read out of its range is 0 without being asked.
+  // Guards 0 <= form < limit, if that is not certain; a cotangent read out of its range is 0 without a guard.
   void guard_range(const Affine& form, int64_t limit, int index) {
     if (flow_.polynomial && zero_outside(index)) return;
     const Interval range = range_of(form, full_ranges(b_.formula));
@@ -133,8 +133,9 @@ class Solver {
     return false;
   }
 
-  // A reshape: the subscripts with quotients are the digits of one number, x[L // 6, L % 6], and so are the indices in
-  // it, L = 8 i + j. Then i and j are digits of 6 u + v: i = (6 u + v) // 8, j = (6 u + v) % 8. Which axes that solves.
+  // Solves a reshape: the subscripts with quotients are the digits of one number, x[L // 6, L % 6], and so are the
+  // indices in it, L = 8 i + j. Then i and j are digits of 6 u + v: i = (6 u + v) // 8, j = (6 u + v) % 8. Returns the
+  // axes that it solves.
   std::vector<bool> solve_digits() {
     const Shape& extents = tensor_.factored;
     const std::vector<Affine>& subscripts = flow_.access.subscripts;
@@ -174,7 +175,7 @@ class Solver {
     return solved;
   }
 
-  // x[inner // d]: inner = d * u + rho, with rho = 0 where the body asks for inner % d == 0, else summed over.
+  // Solves x[inner // d]: inner = d * u + rho, with rho = 0 if the body tests inner % d == 0, else summed over.
   bool solve_quotient(const Affine& form, const Affine& target) {
     if (form.terms.size() != 1 || form.constant != 0 || form.terms[0].coefficient != 1) return false;
     const Affine::Atom& atom = form.terms[0].atom;
@@ -204,8 +205,8 @@ class Solver {
     return true;
   }
 
-  // coefficient * v = rest, for the index v that is cheapest to solve for: an index of the left side first, since what
-  // is left over is summed, and what the formula sums (a convolution's kernel) is mostly shorter.
+  // Solves coefficient * v = rest for the index v that is cheapest to solve for. An index of the left side comes first:
+  // the remaining indices are summed, and indices that the formula sums (a convolution's kernel) are mostly shorter.
   void solve_sum(const Affine& form, const Affine& target) {
     const Affine::Term* best = nullptr;
     auto rank = [&](const Affine::Term& t) {
@@ -234,9 +235,9 @@ class Solver {
 
   Backward& b_;
   Flow flow_;
-  const BoundTensor& tensor_;  // that is read
-  std::vector<int> left_;      // indices of the stage that nothing is solved for yet
-  std::vector<Affine> forms_;  // the subscripts, with what is solved put in
+  const BoundTensor& tensor_;  // the tensor that is read
+  std::vector<int> left_;      // indices of the stage that no axis is solved for yet
+  std::vector<Affine> forms_;  // the subscripts, with the solutions put in
   std::vector<Expr> guards_;
 };
 

@@ -1,4 +1,4 @@
-// Strategies: docs/inside/TDL.md, section 4.
+// Derives and enumerates strategies: docs/inside/TDL.md, section 4.
 #include <algorithm>
 #include <cctype>
 
@@ -17,7 +17,7 @@ struct AxisPlan {
   std::vector<Kind> partial;  // per operand
 };
 
-// The indices and operands that a strategy names; why not, if it can't exist for its names alone.
+// Resolves the indices and operands that a strategy names; why not, if it can't exist for its names alone.
 std::string resolve(const Analysis& analysis, const AxisStrategy& strategy, AxisPlan& plan) {
   const Bound& bound = *analysis.bound;
   plan.partial.assign(bound.operand_count, std::nullopt);
@@ -42,7 +42,7 @@ std::string resolve(const Analysis& analysis, const AxisStrategy& strategy, Axis
   return "";
 }
 
-// What a strategy must satisfy beyond its kinds (15).
+// Checks the conditions on a strategy beyond its kinds (15).
 std::string refused(const Bound& bound, const AxisStrategy& strategy, const AxisKinds& kinds) {
   if (!kinds.exists) return kinds.why;
   if (!strategy.names.empty() || strategy.partial.empty()) return "";
@@ -52,7 +52,7 @@ std::string refused(const Bound& bound, const AxisStrategy& strategy, const Axis
   return leaves ? "" : "no result would be partial";
 }
 
-// What each position owns of each stage's tensor.
+// Computes the boxes that each position owns of each stage's tensor.
 bool boxes_exist(const Analysis& analysis, const Boxes& ranges, std::string& why, std::vector<Boxes>* boxes = nullptr) {
   Boxes owned;
   for (size_t s = 0; s < analysis.stages.size(); ++s) {
@@ -66,7 +66,7 @@ bool boxes_exist(const Analysis& analysis, const Boxes& ranges, std::string& why
   return true;
 }
 
-// Rule 12 over all axes: why a tensor cannot be as the axes have it; empty: it can.
+// Applies rule 12 over all axes: why a tensor cannot be as the axes have it; empty if it can.
 std::string refused_on_mesh(const Bound& bound, const std::vector<AxisKinds>& kinds) {
   for (size_t t = 0; t < bound.tensors.size(); ++t) {
     Kind seen;
@@ -153,7 +153,7 @@ int count(const std::vector<Kind>& partial) {
   return static_cast<int>(std::count_if(partial.begin(), partial.end(), [](Kind k) { return k.has_value(); }));
 }
 
-// Adds the sets that joining leads to from one; a strategy has one reducer.
+// Adds the sets that joining reaches from one; a strategy has one reducer.
 void add_joined(const AxisKinds& kinds, const std::vector<Kind>& partial, std::vector<std::vector<Kind>>& queue) {
   for (const AxisKinds::Join& join : kinds.joins) {
     if (std::any_of(partial.begin(), partial.end(), [&](Kind k) { return k && *k != join.reducer; })) continue;
@@ -163,7 +163,7 @@ void add_joined(const AxisKinds& kinds, const std::vector<Kind>& partial, std::v
   }
 }
 
-// A split's offers (14): the operands joined that leave the fewest conversions, then none joined.
+// Adds a split's offers (14): with the joined operands that leave the fewest conversions, then without any.
 void add_split(const Analysis& analysis, const std::vector<int>& split, std::vector<AxisStrategy>& out) {
   const Bound& bound = *analysis.bound;
   struct Offer {
@@ -188,7 +188,7 @@ void add_split(const Analysis& analysis, const std::vector<int>& split, std::vec
   if (plain && plain->partial != best->partial) out.push_back(strategy_of(bound, split, plain->partial));
 }
 
-// The smallest sets of partial operands that are closed (15), by size, then by position.
+// Adds the smallest sets of partial operands that are closed (15), by size, then by position.
 void add_partial(const Analysis& analysis, Reducer r, std::vector<AxisStrategy>& out) {
   const Bound& bound = *analysis.bound;
   const std::vector<Kind> none(bound.operand_count, std::nullopt);

@@ -1,4 +1,4 @@
-// Replaces indices.
+// Replaces indices in forms and expressions.
 #include "partita/tdl/substitute.h"
 
 #include <algorithm>

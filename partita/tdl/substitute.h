@@ -1,4 +1,4 @@
-// Indices of forms and expressions replaced.
+// Replaces indices in forms and expressions.
 #pragma once
 #include <map>
 
@@ -8,7 +8,7 @@ namespace partita::tdl {
 
 using Substitution = std::map<int, Affine>;  // index -> form
 
-// All at once: what replaces an index is not looked at again. Indices that are not listed stay.
+// Replaces all at once: replacements are not looked at again. Indices that are not listed stay.
 Affine substituted(const Affine& form, const Substitution& by);
 Expr substituted(Expr e, const Substitution& by);
 bool mentions(const Expr& e, int index);

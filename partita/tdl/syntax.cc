@@ -1,4 +1,4 @@
-// What a parsed formula says of itself: its names, and places in its text for messages.
+// Lists a parsed formula's names, and locates errors in its text.
 #include "partita/tdl/syntax.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void fail_at(std::string_view name, std::string_view text, size_t at, const std:
   const size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const size_t end = std::min(text.find('\n', at), text.size());
   const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(begin), '\n') + 1;
-  // A long line is shown around the place only.
+  // Shows only the surroundings of the place in a long line.
   const size_t from = at - begin > kShownBefore + 20 ? at - kShownBefore : begin;
   std::string shown(text.substr(from, std::min(end - from, 2 * kShownBefore)));
   std::replace(shown.begin(), shown.end(), '\t', ' ');
@@ -31,8 +31,8 @@ const std::string& name_of(const Definition& definition) { return definition.nam
 
 namespace {
 
-// Names that stand somewhere, and those of them that must be indices: written at plainly, reduced, bounded, read from
-// data, or read at plainly.
+// Collects all names, and those that must be indices: written at plainly, reduced, bounded, read from data, or read at
+// plainly.
 void collect_names(const Syntax& s, std::set<std::string>& names, std::set<std::string>& indices) {
   if (s.kind == Syntax::Kind::kName) names.insert(s.name);
   if (s.kind == Syntax::Kind::kNamed) indices.insert(s.name);

@@ -1,4 +1,4 @@
-// What parse() makes: the formula as written, names not resolved yet.
+// Defines parse()'s result: the formula as written, with names not resolved yet.
 #pragma once
 #include <string>
 #include <string_view>
@@ -56,7 +56,7 @@ struct Definition {
   std::vector<StageText> stages;
 };
 
-// Bad input at an offset of the text: "NAME, line 2, column 7: MESSAGE", the line, and a caret below the place.
+// Throws bad input at an offset of the text: "NAME, line 2, column 7: MESSAGE", the line, and a caret below the place.
 [[noreturn]] void fail_at(std::string_view name, std::string_view text, size_t at, const std::string& message);
 
 std::optional<Reducer> find_reducer(std::string_view name);

@@ -1,4 +1,4 @@
-// The description language: parse a formula, bind it to shapes, derive every way to split it. The rules are in
+// Offers the description language: parse a formula, bind it to shapes, derive every way to split it. The rules are in
 // docs/inside/TDL.md; numbers in comments here are that page's rule numbers.
 //
 //   DefinitionPtr def = parse("matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]");
@@ -82,7 +82,7 @@ void for_each_read(const Expr& e, F&& f) {
 struct Index {
   std::string name;  // a group ..b gives b.0, b.1
   int64_t extent = 0;
-  bool splittable = true;  // false where an opaque's result is indexed by it, or nothing uses it (10)
+  bool splittable = true;  // false if an opaque's result is indexed by it, or nothing uses it (10)
 };
 
 // An operand or a stage. Shapes are over factored axes (4): axis a of the tensor as it is stored has radices[a], whose
@@ -96,7 +96,7 @@ struct BoundTensor {
 };
 
 struct Stage {
-  int tensor = -1;          // what it defines, a position in Bound::tensors
+  int tensor = -1;          // the tensor that it defines, a position in Bound::tensors
   std::vector<Affine> lhs;  // per factored axis
   Expr body;                // kReduce only at the root
   bool anonymous = false;   // hoisted out of an expression (3)
@@ -122,19 +122,19 @@ struct Bound {
   int stage_of(int tensor) const;                // -1 for an operand
 };
 
-// The same formula with an index as a mixed-radix number of new ones, most significant first (4): the axes that it runs
-// along become factored, and can be split inside their parts. The index's extent is the radices' product.
+// The same formula with an index as a mixed-radix number of new ones, most significant first (4). The axes along it
+// become factored, and can be split inside their parts. The index's extent is the radices' product.
 Bound factor_index(const Bound& bound, std::string_view index, const Shape& radices);
 
-// The formula over the first `extent` values of an index, which must run along whole (factored) axes: the tensors' axes
-// that are accessed at it alone become as short. Numbers that the formula took from the index's extent stay those of
-// the whole, so that a mean over 8 samples, narrowed to 2, still divides by 8. Example: matmul of 8x4 and 4x6 narrowed
-// to i < 2 is that of 2x4 and 4x6.
+// Restricts the formula to the first `extent` values of an index, which must run along whole (factored) axes. Axes of
+// tensors that are accessed at it alone become as short. Numbers that the formula took from the index's extent stay
+// those of the whole, so that a mean over 8 samples, narrowed to 2, still divides by 8. Example: matmul of 8x4 and 4x6
+// narrowed to i < 2 is that of 2x4 and 4x6.
 Bound narrowed(const Bound& bound, int index, int64_t extent);
 
 // ---------------------------------------------------------------- strategies
 
-// What one mesh axis does: split index names (mostly one), or nothing (`replicate`), with the operands that join as
+// The action of one mesh axis: it splits index names (mostly one), or none (`replicate`). The listed operands join as
 // partial values (14, 15). Text: "k", "k partial{b}", "replicate", "partial{a,b}", "partial:max{a}", "{j m}" for two
 // names.
 struct AxisStrategy {
@@ -151,55 +151,55 @@ AxisStrategy parse_strategy(std::string_view text);
 // A value on one mesh axis: true wherever it is computed (nullopt), or partial under a reducer (11).
 using Kind = std::optional<Reducer>;
 
-// What must happen between stages, in order of occurrence.
+// A step between stages, in order of occurrence.
 struct InnerStep {
   int before_stage = -1;  // done before this stage runs; stages.size(): after the last, for a result
   int tensor = -1;        // the stage tensor it acts on
-  // Made whole: all-reduced over these mesh axes with `reducer` (17). Empty for a pure fetch.
+  // Makes the tensor whole: all-reduced over these mesh axes with `reducer` (17). Empty for a pure fetch.
   std::vector<int> axes;
   Reducer reducer = Reducer::kSum;
   // Inner halo (17): the box of `tensor` that each mesh position must hold before the stage. Empty: no fetch.
   Boxes needed;
 };
 
-// A strategy on a mesh, derived: what every mesh position computes, reads and owns. Positions are row-major over
-// `mesh`.
+// A derived strategy on a mesh: what every mesh position computes, reads and owns. Positions are row-major over `mesh`.
 struct Derived {
   std::vector<int> mesh;           // extents
   std::vector<AxisStrategy> axes;  // one a mesh axis
-  Boxes ranges;                    // [position][index]: its part of the iteration space (5)
-  // [tensor][position], over factored axes. Operands: the region read, the hull over all accesses (8), empty boxes if
-  // nothing is read. Stages: what the position owns (9).
+  Boxes ranges;                    // [position][index]: its range in the iteration space (5)
+  // [tensor][position], over factored axes. For operands, the region read, the hull over all accesses (8), empty boxes
+  // if nothing is read. For stages, the box that the position owns (9).
   std::vector<Boxes> boxes;
   std::vector<std::vector<Kind>> kinds;        // [mesh axis][tensor]: operand or stage, as first computed
-  std::vector<std::vector<Kind>> final_kinds;  // the same after all inner steps: what a result leaves as
+  std::vector<std::vector<Kind>> final_kinds;  // the same after all inner steps: the kinds of results
   std::vector<InnerStep> inner;
   int positions() const { return static_cast<int>(ranges.size()); }
 };
 
 DefinitionPtr parse(std::string_view text);
-// Shapes are one an operand, in order. Throws bad input with line, column and caret.
+// Binds a definition. Shapes are one an operand, in order. Throws bad input with line, column and caret.
 Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes = {});
 Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attributes& attributes = {});
-// Shapes to try a definition on: those given by operand name; elsewhere each index that an axis is read plainly at gets
-// an extent of its own (indices are 6, 8, 10, .. in order of appearance), any other axis 12, a group one axis.
+// Makes shapes to try a definition on. Operands given by name have theirs. Elsewhere each index that an axis is read
+// plainly at gets an extent of its own (indices are 6, 8, 10, .. in order of appearance), any other axis 12, a group
+// one axis.
 std::vector<Shape> example_shapes(const Definition& definition, const std::map<std::string, Shape>& given = {});
 std::vector<std::string> operand_names(const Definition& definition);
 std::vector<std::string> result_names(const Definition& definition);
-// What a definition takes besides its operands: names that are no index, in alphabetical order.
+// Lists a definition's parameters besides its operands: names that are no index, in alphabetical order.
 std::vector<std::string> attribute_names(const Definition& definition);
 const std::string& name_of(const Definition& definition);
 
-// Why a strategy does not exist, for messages; derive's answer is empty then.
+// The reason why a strategy does not exist, for messages; derive's answer is then empty.
 struct NotDerived {
   std::string why;
 };
-// One AxisStrategy a mesh axis. Empty where the strategy does not exist (rules 10 to 18), or a result is not one box
-// per position (docs/ARCHITECTURE.md section 4); `why`, if given, says which.
+// Derives a strategy with one AxisStrategy a mesh axis. Empty if the strategy does not exist (rules 10 to 18), or a
+// result is not one box per position (docs/ARCHITECTURE.md section 4); `why`, if given, says which.
 std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
                               NotDerived* why = nullptr);
-// Many strategies of one formula, which must stay, on one mesh: what regions depend on is looked at once for all. Not
-// thread-safe.
+// Derives many strategies of one formula, which must stay, on one mesh: inputs of regions are analysed once for all.
+// Not thread-safe.
 class Deriver {
  public:
   Deriver(const Bound& bound, std::vector<int> mesh);
@@ -211,12 +211,12 @@ class Deriver {
   std::unique_ptr<Inside> inside_;
 };
 
-// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order, sets of two names,
-// partial{..} for each reducer, replicate last. A name comes with the operands that join as partial, where that saves
-// conversions, then with none. Indices shorter than p are among them: a search leaves those out.
+// Lists every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order, sets of two
+// names, partial{..} for each reducer, replicate last. A name comes with the operands that join as partial, if that
+// saves conversions, then with none. Indices shorter than p are included: a search leaves those out.
 std::vector<AxisStrategy> strategies(const Bound& bound, int p);
 
-// The name of a tensor's part on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
+// Names a tensor's shard on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
 // disjoint ones that are not the cut, "S(0.1)" on a factored axis.
 std::string part_name(const Bound& bound, const Derived& derived, int tensor);
 // "k: S(1), S(0) -> P(sum)", or "j: S(1) -> S(1)   [inner m:max->B, s:sum->B]"; "-" stands for no names.
@@ -224,39 +224,39 @@ std::string to_string(const Bound& bound, const Derived& derived);
 // A box for people, both ends included: "[2,6]x[0,3]".
 std::string closed_text(const Box& box);
 
-// Floating point operations of one position, or of the whole formula (21).
+// Counts floating point operations of one position, or of the whole formula (21).
 double flops(const Bound& bound, const std::vector<Interval>& ranges);
 double flops(const Bound& bound);
 // Per stage, in order; their sum is flops().
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges);
-// What a position reads and writes, in elements per tensor (23): of an operand what it reads, of a stage the box it
-// owns (a stage that is no result moves only where the stages run as kernels of their own).
+// Counts the elements, per tensor, that a position reads and writes (23): of an operand those that it reads, of a stage
+// the box that it owns. A stage that is no result moves only if the stages run as kernels of their own.
 std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position);
 // The full range of every index.
 std::vector<Interval> full_ranges(const Bound& bound);
 
-// Element-wise (Tofu section 5.1): every stage has the same left side and reads everything at its own index; scalars
-// may be read besides. Nothing is reduced.
+// Whether the formula is element-wise (Tofu section 5.1): every stage has the same left side and reads everything at
+// its own index; scalars may be read besides. Nothing is reduced.
 bool is_elementwise(const Bound& bound);
-// No stage goes over more points than the largest of the formula's tensors has elements (as stored), so that memory,
-// not arithmetic, is what it takes: element-wise formulas, norms, copies, but not products, convolutions, or opaque
+// Whether memory, not arithmetic, bounds the formula: no stage goes over more points than the largest of its tensors
+// has elements (as stored). True for element-wise formulas, norms and copies; not for products, convolutions and opaque
 // functions.
 bool takes_one_pass(const Bound& bound);
 // Whether any stage reduces: norms, softmax, products; not element-wise formulas and copies.
 bool reduces(const Bound& bound);
-// What is right but loses strategies: an operand's axis that two stages read under two names.
+// Warns of correct formulas that lose strategies: two stages read an operand's axis under two names.
 std::vector<std::string> lints(const Bound& bound);
 
-// The formula's text with its indices and tensors renamed and its sums sorted: equal for equal formulas. The iteration
-// extents are part of it.
+// The formula's text with renamed indices and tensors and sorted sums: equal for equal formulas. It includes the
+// iteration extents.
 std::string canonical(const Bound& bound);
 
 // The formula as TDL text again, with attributes and extents folded in; parses and binds to the same canonical form.
 std::string to_text(const Bound& bound);
 
-// The gradient of operand `operand` as one formula of its own (25): operands are those of the forward formula that it
+// The gradient of operand `operand` as one formula of its own (25). Its operands are the forward operands that it
 // reads, then g_RESULT for each result whose cotangent reaches it. Empty if the gradient is zero everywhere. Throws bad
-// input where a declared gradient is needed (prod, opaque).
+// input if a declared gradient is needed (prod, opaque).
 struct Gradient {
   std::string text;                   // TDL, to be parsed and bound like any other
   std::vector<std::string> operands;  // of the new formula, in order: forward operand names and g_RESULT names

@@ -1,4 +1,4 @@
-// Tests of the language: parsing, binding, strategies, regions and text.
+// Tests the language: parsing, binding, strategies, regions and text.
 #include "partita/tdl/tdl.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string error_of(std::string_view text, const Shapes& shapes, const Attribut
   return "accepted";
 }
 
-// The printed strategies, those of one name or none alone, sums and maxima alone, as the prototype's list has them.
+// The printed strategies with at most one name and only sums and maxima, as in the prototype's list.
 std::vector<std::string> signatures(const Bound& bound, int p = 2) {
   std::vector<std::string> lines;
   for (const AxisStrategy& s : strategies(bound, p)) {
@@ -427,7 +427,7 @@ TEST(Regions, MorePartsThanExtent) {
   int empty = 0;
   for (const Box box : d.boxes[0]) empty += is_empty(box);
   EXPECT_EQ(empty, 1);
-  for (const Box box : d.boxes[2]) EXPECT_EQ(volume(box), 10);  // a partial value, the identity where nothing is read
+  for (const Box box : d.boxes[2]) EXPECT_EQ(volume(box), 10);  // a partial value, the identity if nothing is read
   EXPECT_EQ(to_string(b, d), "k: S(1), S(0) -> P(sum)");
   const Derived rows = must_derive(b, {3}, {"i"});
   EXPECT_EQ(to_string(b, rows), "i: S(0), B -> S(0)");
@@ -549,7 +549,7 @@ TEST(Strategies, FactoredAxes) {
   EXPECT_EQ(signatures(merge), (Lines{"n: S(0) -> S(0)", "s: S(1) -> S(1.0)", "h: S(2) -> S(1.1)",
                                       "-: P(sum) -> P(sum)", "-: P(max) -> P(max)"}));
   const Bound even = tdl::bind("merge(x)[n, s*x.2 + h] = x[n, s, h]", {{3, 6, 4}});
-  EXPECT_EQ(signatures(even)[1], "s: S(1) -> S(1)");  // where the parts of the sub-axis are the parts of the axis
+  EXPECT_EQ(signatures(even)[1], "s: S(1) -> S(1)");  // if the parts of the sub-axis are the parts of the axis
   const Bound lstm = tdl::bind(
       "lstm(x, h, c, w, u, b) -> hn, cn where q < 4, j < h.1 =\n"
       "    z[n,q,j] = sum(k) x[n,k] * w[q*ext(j) + j, k] + sum(m) h[n,m] * u[q*ext(j) + j, m] + b[q*ext(j) + j]\n"
@@ -701,7 +701,7 @@ TEST(MatrixProducts, RolesOfTheIndices) {
   EXPECT_EQ(
       of("s(q, k)[a*3 + r, i, j] where a < 2, r < 3 = sum(e) q[a*3 + r, i, e] * k[a, j, e]", {{6, 5, 4}, {2, 7, 4}}),
       (Lines{"a |i r |j |e |"}));
-  // Of each t data say which e counts: a dot product, not a matrix.
+  // Data say which e counts for each t: a dot product, not a matrix.
   EXPECT_TRUE(of("d(g, y, ix)[t] = sum(e, d) if(ix[t] == e, g[t, d] * y[e, d], 0)", {{5, 4}, {3, 4}, {5}}).empty());
 }
 

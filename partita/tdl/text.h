@@ -1,4 +1,4 @@
-// Printing bound formulas as TDL text.
+// Prints bound formulas as TDL text.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,13 +10,13 @@ namespace partita::tdl {
 struct Names {
   std::vector<std::string> indices, tensors;
 };
-// The formula's own names; where one would not parse (an index b.0 beside an operand b), another.
+// The formula's own names; other ones for names that would not parse (an index b.0 beside an operand b).
 Names names_of(const Bound& bound);
 
 // A literal as TDL writes it: "inf", "(-2.5)".
 std::string number_text(double value);
 std::string subscripts_text(const std::vector<Affine>& subscripts, const std::vector<bool>& whole, const Names& names);
-// Subscripts over factored axes as the one subscript of each stored axis.
+// Joins subscripts over factored axes to the one subscript of each stored axis.
 std::vector<Affine> joined(const std::vector<Affine>& digits, const std::vector<Shape>& radices);
 
 }  // namespace partita::tdl

@@ -1,4 +1,4 @@
-// Index arithmetic of expressions in its normal form.
+// Puts index arithmetic of expressions in its normal form.
 #include <algorithm>
 #include <set>
 

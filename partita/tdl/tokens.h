@@ -1,4 +1,4 @@
-// The words of a formula's text.
+// Defines the tokens of a formula's text.
 #pragma once
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ struct Token {
   bool starts_line = false;  // the first of a line, outside all brackets
 };
 
-// The last token is a kEnd. Throws (bad input) where the text has what no formula has.
+// Splits the text; the last token is a kEnd. Throws (bad input) if the text has characters that no formula has.
 std::vector<Token> tokens_of(const std::string& text);
 bool is_keyword(std::string_view name);  // "if", "else", ..
 

@@ -1,4 +1,4 @@
-// Types of expressions: which of bool, int64 and float64 each part of one is computed in.
+// Finds the type, bool, int64 or float64, in which each part of an expression is computed.
 #include "partita/tdl/typed_expr.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// An expression of a stage with its types and functions resolved: what the reference evaluator runs at each point.
+// Resolves types and functions of a stage's expression, for the reference evaluator's run at each point.
 #pragma once
 #include <vector>
 
@@ -23,7 +23,7 @@ struct TypedExpr {
   std::vector<TypedExpr> args;               // none below kOpaque
 };
 
-// `pieces`: what is held of each tensor, whose dtypes reads have. Points into `e`, which must stay.
+// `pieces`: the held piece of each tensor, whose dtypes reads have. The result points into `e`, which must stay.
 TypedExpr typed(const Expr& e, const std::vector<const Piece*>& pieces);
 
 }  // namespace partita::tdl

@@ -1,5 +1,5 @@
-// For tests: tensors laid out over devices as real arrays, and the steps of a conversion carried out on them, in the
-// plainest way. A device sees nothing but what its step says that it gets.
+// Lays tensors out over devices as real arrays, for tests, and runs a conversion's steps on them in the plainest way. A
+// device sees only the data that its step gives it.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -58,7 +58,7 @@ void for_each_element(const Box& box, const Shape& shape, Visit visit) {
   }
 }
 
-// Where the element lies in a position's shard, or nothing if it does not.
+// The element's place in a position's shard, or nothing if it is not there.
 inline std::optional<int64_t> offset_in(const Layout& layout, int position, int64_t number) {
   Shape shape = layout.factored_shape();
   const Box& box = layout.boxes[position];
@@ -72,7 +72,7 @@ inline std::optional<int64_t> offset_in(const Layout& layout, int position, int6
   return offset;
 }
 
-// The position's coordinates on the partial axes: which part of the values it holds.
+// The position's coordinates on the partial axes, which say which part of the values it holds.
 inline std::vector<int> part_of(const Layout& layout, int position) {
   std::vector<int> c = layout.mesh.coordinates(position), part;
   for (size_t a = 0; a < c.size(); ++a)
@@ -80,7 +80,7 @@ inline std::vector<int> part_of(const Layout& layout, int position) {
   return part;
 }
 
-// A whole tensor laid out. Partial values are a random decomposition of it, of both signs, the same in all replicas.
+// Lays out a whole tensor. Partial values are a random decomposition of it, of both signs, the same in all replicas.
 inline Sharded scatter(const std::vector<double>& whole, const Layout& layout, Rng& rng) {
   Sharded s{layout, {}};
   std::set<std::vector<int>> parts;
@@ -118,8 +118,8 @@ inline Sharded scatter(const std::vector<double>& whole, const Layout& layout, R
   return s;
 }
 
-// The tensor put together again, seen by each replica: for every element, the combination of one value from each part;
-// all holders of a part must agree on it. Our bug, with place and values, if they do not.
+// Puts the tensor together again, as each replica sees it: every element combines one value from each part. All holders
+// of a part must agree on it. Our bug, with place and values, if they do not.
 inline std::vector<double> gather(const Sharded& s) {
   int64_t n = volume(s.layout.factored_shape());
   std::map<std::vector<int>, std::vector<std::optional<double>>> parts;
@@ -146,7 +146,7 @@ inline std::vector<double> gather(const Sharded& s) {
   return whole;
 }
 
-// What the step says, on the arrays.
+// Runs the step on the arrays.
 inline Sharded execute(const Step& step, const Sharded& in) {
   const Layout& from = step.from;
   const Layout& to = step.to;

@@ -1,4 +1,4 @@
-// For tests: meshes, and layouts drawn at random; the kinds of a conversion's steps as text.
+// Makes meshes and random layouts for tests, and writes the kinds of a conversion's steps as text.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -65,7 +65,8 @@ inline Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices,
   }
   Layout layout = make_layout(mesh, sbp, radices);
   if (rng.below(3)) return layout;
-  // No name: each box grows or stays at each end, the same for a partial group, so that every element stays somewhere.
+  // Has no name: each box grows or stays at each end, the same for a partial group, so that every element stays
+  // somewhere.
   Shape shape = layout.factored_shape();
   std::vector<Box> boxes = layout.boxes.list();
   for (int p = 0; p < mesh.positions(); ++p) {
@@ -84,7 +85,7 @@ inline Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices,
   return layout;
 }
 
-// With axes of extent 1 between its own: the same positions.
+// The mesh with axes of extent 1 between its own: the same positions.
 inline Mesh padded(Mesh mesh, size_t axes, Rng& rng) {
   while (mesh.extents.size() < axes)
     mesh.extents.insert(mesh.extents.begin() + static_cast<int64_t>(rng.below(mesh.extents.size() + 1)), 1);

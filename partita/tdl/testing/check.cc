@@ -67,12 +67,12 @@ struct MeshView {
   }
 };
 
-// n arrays that `reducer` makes `base` of again.
+// Makes n arrays that `reducer` combines into `base` again.
 std::vector<Array> decompose(const Array& base, Reducer reducer, int n, Rng& rng) {
   std::vector<Array> parts(n, base);
   if (MUTANT("B_as_P")) return parts;
   for (int64_t i = 0; i < volume(base.shape); ++i) {
-    int keeps = static_cast<int>(rng.below(n));  // which part holds the rest, or the extreme
+    int keeps = static_cast<int>(rng.below(n));  // the array that holds the rest, or the extreme
     if (!is_float(base.dtype)) {
       int64_t rest = base.ints[i];
       for (int q = 0; q < n; ++q) {
@@ -100,7 +100,7 @@ std::vector<Array> decompose(const Array& base, Reducer reducer, int n, Rng& rng
   return parts;
 }
 
-// What every position is given of one operand, whole: equal copies, or partial values along the axes that say so.
+// Makes every position's share of one operand: equal copies, or partial values along the axes that say so.
 std::vector<Array> operand_parts(const Array& base, const std::vector<Kind>& kinds, const MeshView& mesh, Rng& rng) {
   std::vector<Array> parts(mesh.positions(), base);
   for (size_t a = 0; a < kinds.size(); ++a) {
@@ -121,7 +121,7 @@ std::vector<Array> operand_parts(const Array& base, const std::vector<Kind>& kin
   return parts;
 }
 
-// Writes the elements that both hold of `from` into `into`, and marks them.
+// Copies the intersection of both pieces from `from` into `into`, and marks it.
 void copy_overlap(const Piece& from, Piece& into, std::vector<bool>& filled) {
   Box meet = intersect(from.box, into.box);
   if (is_empty(meet)) return;
@@ -143,7 +143,7 @@ Piece blank(DType dtype, const Box& box) {
 Box empty_box(size_t rank) { return Box(rank, Interval{0, 0}); }
 bool same_box(const Box& a, const Box& b) { return a == b || (is_empty(a) && is_empty(b)); }
 
-// One run: [position][tensor], what each holds.
+// One run: [position][tensor] is the piece that each position holds.
 class Run {
  public:
   Run(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed, double tolerance,
@@ -192,7 +192,7 @@ class Run {
         if (std::abs(ranges[i].size() - derived_.ranges[0][i].size()) > 1)
           return fmt::format("parts of index {} differ by more than one", bound_.indices[i].name);
     for (size_t s = 0; s <= bound_.stages.size(); ++s) {
-      std::map<int, std::vector<Piece>> fetched;  // tensor -> what each position has of it, for this stage only
+      std::map<int, std::vector<Piece>> fetched;  // tensor -> each position's piece of it, for this stage only
       for (const InnerStep& step : derived_.inner) {
         if (step.before_stage != static_cast<int>(s)) continue;
         std::string wrong = make_whole(step);
@@ -217,7 +217,7 @@ class Run {
     return compare();
   }
 
-  // Stages run together up to the next inner step. What is fetched for a stage is for that one only.
+  // The end of stages that run together: the next inner step. Fetched data serve one stage only.
   int segment_end(int first) const {
     int last = static_cast<int>(bound_.stages.size());
     for (const InnerStep& step : derived_.inner) {
@@ -239,7 +239,7 @@ class Run {
       auto it = fetched.find(q);
       pieces[q] = it == fetched.end() ? &held_[w][q] : &it->second[w];
     }
-    std::vector<int> wanted;  // results, and what later stages read
+    std::vector<int> wanted;  // results, and tensors that later stages read
     for (int s = first; s < last; ++s) {
       int t = bound_.stages[s].tensor;
       bool leaves = std::find(bound_.results.begin(), bound_.results.end(), t) != bound_.results.end();
@@ -311,7 +311,7 @@ class Run {
     return "";
   }
 
-  // Inner halo (17): each position gets its needed box from whoever owns it, and is of the same partial value.
+  // Does an inner halo (17): each position gets its needed box from its owners, as part of the same partial value.
   std::string fetch(const InnerStep& step, std::map<int, std::vector<Piece>>& fetched) {
     std::vector<Piece> views;
     for (int w = 0; w < mesh_.positions(); ++w) {

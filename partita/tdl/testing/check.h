@@ -1,6 +1,6 @@
-// The brute-force judge of strategies: runs every position of a derived strategy on nothing but the parts it was
-// promised, does the conversions and fetches between stages, puts the results together and compares them with the
-// unsharded formula. Shares no code with the derivation. Linked by tests only.
+// Checks strategies by brute force. It runs every position of a derived strategy on nothing but its promised shards,
+// does the conversions and fetches between stages, assembles the results and compares them with the unsharded formula.
+// It shares no code with the derivation. Only tests link it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace partita::tdl::testing {
 
-// A region that is larger than the hull of what was read from it. Legitimate where data or a guard decide.
+// A region that is larger than the hull of the reads from it. Legitimate if data or a guard decide.
 struct Loose {
   int position;
   int tensor;
   Box region;
-  Box read;  // empty axes: nothing was
+  Box read;  // empty axes: nothing was read
 };
 
 struct CheckResult {
@@ -24,16 +24,16 @@ struct CheckResult {
   std::vector<Loose> loose;  // operands' regions
 };
 
-// Runs stages [first, last) over ranges and returns what they leave of the tensors in `wanted`, in that order. `pieces`
-// as for evaluate_stage. There is no inner step between these stages.
+// Runs stages [first, last) over ranges and returns their pieces of the tensors in `wanted`, in that order. `pieces` as
+// for evaluate_stage. There is no inner step between these stages.
 using StagesRunner =
     std::function<std::vector<Piece>(int first, int last, const std::vector<Interval>& ranges,
                                      const std::vector<const Piece*>& pieces, const std::vector<int>& wanted)>;
 
-// An operand that the strategy takes as partial is decomposed at random (from the seed, with both signs) over its axes;
-// copies along the other axes are equal. Results must agree to `tolerance` relative to the sum of absolute terms. With
-// a runner, it computes the stages in place of the reference evaluator; what it reads is not known then, so no region
-// is called loose.
+// Checks one strategy. An operand that the strategy takes as partial is decomposed at random (from the seed, with both
+// signs) over its axes; copies along the other axes are equal. Results must agree to `tolerance` relative to the sum of
+// absolute terms. A runner, if given, computes the stages in place of the reference evaluator. Its reads are not known,
+// so no region is called loose.
 CheckResult check(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed,
                   double tolerance = 1e-11, const StagesRunner& runner = {});
 

@@ -1,4 +1,4 @@
-// The operator instances of instances.txt, which every check of tdl/ runs over.
+// Offers the operator instances of instances.txt, which every check of tdl/ runs over.
 #pragma once
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ struct Instance {
 };
 
 std::vector<Instance> read_instances(const std::string& path);
-// Those of instances.txt. `named` is one of them, or our bug.
+// The instances of instances.txt. It is our bug if `named` is none of them.
 const std::vector<Instance>& instances();
 const Instance& named(std::string_view name);
 

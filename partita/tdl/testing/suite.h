@@ -1,4 +1,4 @@
-// Every derived strategy of an operator instance, run and judged.
+// Runs and checks every derived strategy of an operator instance.
 #pragma once
 #include <set>
 #include <string>
@@ -13,15 +13,15 @@ struct StrategyRun {
   AxisStrategy strategy;
   std::string text;             // to_string(bound, derived)
   std::string wrong;            // empty: right
-  std::set<std::string> loose;  // operands whose region is larger, at some position, than the hull of what was read
-  // `text`, with "   loose x, w" where there are such operands.
+  std::set<std::string> loose;  // operands whose region is, at some position, larger than the hull of its reads
+  // `text`, with "   loose x, w" if there are such operands.
   std::string line() const;
 };
 
-// All of strategies(bound, workers), in order, on the instance's own random operands.
+// Runs all of strategies(bound, workers), in order, on the instance's own random operands.
 std::vector<StrategyRun> run_strategies(const Instance& instance, int workers);
 
-// What golden text says of an instance: its strategies on 2 workers, then what is different on 3 and on 4.
+// The golden text of an instance: its strategies on 2 workers, then those that differ on 3 and on 4.
 std::string golden_text(const Instance& instance, const std::vector<std::vector<StrategyRun>>& on_2_3_4);
 
 }  // namespace partita::tdl::testing
