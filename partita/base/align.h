@@ -1,4 +1,4 @@
-// Sizes rounded up to whole units.
+// Rounds sizes up to whole units.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// A peak that several threads raise.
+// Raises a peak from several threads.
 #pragma once
 #include <atomic>
 #include <cstdint>

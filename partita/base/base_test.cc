@@ -1,4 +1,4 @@
-// Tests of the room: boxes, data types, random numbers, units, files and threads.
+// Tests the room: boxes, data types, random numbers, units, files and threads.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ TEST(Box, SubtractLeavesDisjointBoxesOfTheRestsVolume) {
   EXPECT_EQ(to_string(b), "[1,3)x[0,4)");
 }
 
-// The same elements, numbered row by row; and there is a box exactly where brute force finds one.
+// The elements stay the same, numbered row by row, and there is a box exactly if brute force finds one.
 TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
   const auto numbers = [](const Box& box, const Shape& axes) {
     std::set<int64_t> found;
@@ -107,7 +107,7 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
   EXPECT_EQ(to_string(*regrouped(Box{{2, 4}}, {8}, {2, 4})), "[0,1)x[2,4)");
 }
 
-// A process of its own is one of the others; this one's own work is not.
+// A child process counts as another one; this process's own work does not.
 TEST(CpuUse, CountsWhatOthersUse) {
   if (!std::ifstream("/proc/stat")) GTEST_SKIP() << "this system does not tell";
   const auto busy = [](int64_t ms) {
@@ -149,7 +149,7 @@ std::vector<Box> random_boxes(const std::vector<int>& extents, size_t rank, Rng&
   return boxes;
 }
 
-// What is kept along each dimension by itself is what a list of boxes says.
+// Boxes kept along each dimension by itself equal a list of boxes.
 TEST(Boxes, EqualTheListOfThem) {
   constexpr uint64_t kSeed = 31;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -170,7 +170,7 @@ TEST(Boxes, EqualTheListOfThem) {
     EXPECT_LE(different.size(), x.size());
     for (const Box& box : x) EXPECT_NE(std::find(different.begin(), different.end(), box), different.end());
     for (const Box& box : different) EXPECT_NE(std::find(x.begin(), x.end(), box), x.end());
-    EXPECT_EQ(Boxes({static_cast<int>(x.size())}, x), a);  // of another mesh of as many positions
+    EXPECT_EQ(Boxes({static_cast<int>(x.size())}, x), a);  // a mesh of as many positions
     EXPECT_EQ(a.any_empty(), std::any_of(x.begin(), x.end(), [](const Box& box) { return is_empty(box); }));
     std::vector<Box> both, over;
     int64_t total = 0, common = 0;
@@ -220,8 +220,8 @@ TEST(DType, NamesRoundTripAndUnknownOnesAreBadInput) {
   }
 }
 
-// Every number of two bytes is a float32 that reads back the same, and what lies between two is rounded to the nearer,
-// a tie to the even one: both ways to round agree.
+// Every number of two bytes is a float32 that reads back the same. Values between two are rounded to the nearer, a tie
+// to the even one: both ways to round agree.
 template <typename T>
 void every_number(DType dtype, uint16_t infinity) {
   auto value = [](uint16_t bits) {
@@ -243,7 +243,7 @@ void every_number(DType dtype, uint16_t infinity) {
     const double next = value(static_cast<uint16_t>(bits + 1)), middle = (here + next) / 2;
     const double even = bits % 2 == 0 ? here : next;
     ASSERT_EQ(rounded_to(dtype, middle), even) << here;
-    const float tie = static_cast<float>(middle);  // has room for one more digit, if it is no subnormal float32
+    const float tie = static_cast<float>(middle);  // holds one more digit unless it is a subnormal float32
     if (tie == middle) {
       ASSERT_EQ(T(tie).bits, bits % 2 == 0 ? bits : bits + 1) << here;
       ASSERT_EQ(static_cast<float>(T(std::nextafter(tie, here))), here);
@@ -317,7 +317,7 @@ TEST(Units, AmountsOfMemoryAsPeopleWriteThem) {
     EXPECT_FALSE(parse_bytes(wrong)) << wrong;
 }
 
-// Who gives what the text says gives no less than the bytes, and hardly more.
+// The rounded text names no less than the bytes, and hardly more.
 TEST(Units, AnAmountThatIsEnoughIsRoundedUp) {
   const std::map<int64_t, std::string> amounts = {{999, "999 B"},
                                                   {1'000, "1.0 kB"},

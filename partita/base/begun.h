@@ -1,4 +1,4 @@
-// Work begun on a thread of its own, where the machine gives one.
+// Starts work on its own thread, if the machine gives one.
 #pragma once
 #include <future>
 #include <system_error>
@@ -7,7 +7,8 @@
 
 namespace partita {
 
-// What `go` returns, computed by a thread of its own from now on; where the machine gives none, by whoever asks for it.
+// Returns a future of `go`'s result. A new thread computes it from now on; if the machine gives none, whoever asks for
+// it does.
 template <typename Go>
 auto begun(Go go) {
   try {

@@ -1,4 +1,4 @@
-// Boxes: cuts, intersections, differences, and the same elements over other axes.
+// Computes with boxes: cuts, intersections, differences, and the same elements over other axes.
 #include "partita/base/box.h"
 
 #include <fmt/format.h>
@@ -114,7 +114,7 @@ struct Run {
   int64_t stride = 1;
 };
 
-// The box over axes [first, last) as one run, if it is one: full below its first axis with several, without gaps in
+// The box over axes [first, last) as one run, if it is one: full below its first axis longer than one, without gaps in
 // memory.
 std::optional<Run> joined(const StridedBox& part, const Shape& extents, size_t first, size_t last) {
   Run run{{0, 1}};

@@ -1,4 +1,4 @@
-// Half-open integer intervals, boxes of them, and `cut`, the one function that splits an extent.
+// Defines half-open integer intervals, boxes of them, and `cut`, the one function that splits an extent.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -47,7 +47,7 @@ Box intersect(const Box& a, const Box& b);
 Box hull(const Box& a, const Box& b);
 // `inner` in coordinates whose origin is outer's lowest corner.
 Box relative_to(const Box& inner, const Box& outer);
-// a without b, as disjoint boxes in ascending order; {a} where they do not meet.
+// a without b, as disjoint boxes in ascending order; {a} if they do not meet.
 std::vector<Box> subtract(const Box& a, const Box& b);
 
 // ---------------------------------------------------------------- other axes of the same elements
@@ -57,19 +57,19 @@ struct StridedBox {
   Box box;
   Shape strides;
 };
-// The same elements where the axes `from` are joined or split into `to`, both row-major over as many elements: of 6x4
-// to 2x3x4, or to 24. An interval of a split axis is a box over its digits where it is one: [2,4) of 8 is [0,1)x[2,4)
-// of 2x4, and [2,6) is none. Empty where the elements are no box over `to`, or have no one stride there. No elements
-// are none over any axes.
+// The same elements with the axes `from` joined or split into `to`, both row-major over as many elements: 6x4 to 2x3x4,
+// or to 24. An interval of a split axis may be a box over its digits: [2,4) of 8 is [0,1)x[2,4) of 2x4, and [2,6) is
+// none. Empty if the elements are no box over `to`, or have no one stride there. Zero elements are zero elements over
+// any axes.
 std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to);
 std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to);
-// Row-major, without gaps.
+// The strides of a row-major array without gaps.
 Shape dense_strides(const Shape& extents);
-// From the box's first element to its last, by their numbers in row-major order over `axes`; {} where it has none.
+// The interval from the box's first element to its last, in row-major numbers over `axes`; {} if it has none.
 Interval spanned(const Box& box, const Shape& axes);
 
-// Factorings of one extent into radices, most significant first. How many of `fine` make each radix of `coarse`; empty
-// if `fine` is not a refinement of it.
+// Compares factorings of one extent into radices, most significant first. Returns how many of `fine` make each radix of
+// `coarse`; empty if `fine` is not a refinement of it.
 std::optional<std::vector<size_t>> radices_within(const Shape& coarse, const Shape& fine);
 // The coarsest factoring that refines both; empty if there is none, as for 3x4 and 4x3.
 std::optional<Shape> common_factoring(const Shape& a, const Shape& b);

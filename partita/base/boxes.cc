@@ -1,4 +1,4 @@
-// Boxes of all positions of a mesh, held along each dimension by itself.
+// Computes with boxes of all positions of a mesh, held along each dimension by itself.
 #include "partita/base/boxes.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ size_t positions_of(const std::vector<int>& extents) {
   return n;
 }
 
-// Along the dimension of an interval that is a position's: one for each choice of coordinates on `axes`.
+// Makes one dimension from a position's interval: one for each choice of coordinates on `axes`.
 template <typename IntervalAt>
 Along along_on(const std::vector<int>& extents, std::vector<int> axes, const IntervalAt& interval_at) {
   Along along{std::move(axes), {}};
@@ -26,7 +26,7 @@ Along along_on(const std::vector<int>& extents, std::vector<int> axes, const Int
   return along;
 }
 
-// Without the axes that make no difference.
+// Drops the axes that make no difference.
 Along reduced(Along along, const std::vector<int>& extents) {
   for (size_t i = along.axes.size(); i-- > 0;) {
     size_t inner = 1;
@@ -58,20 +58,20 @@ std::vector<int> axes_of(const Boxes& boxes) {
   return axes;
 }
 
-// Every box is empty along the same dimension.
+// Whether every box is empty along the same dimension.
 bool nowhere(const Boxes& boxes) {
   for (size_t f = 0; f < boxes.rank(); ++f)
     if (boxes.along(f).axes.empty() && boxes.along(f).intervals[0].empty()) return true;
   return false;
 }
 
-// Sizes along one dimension, row-major over the extents of some axes, with which they are multiplied and summed up.
+// Sizes along one dimension, row-major over the extents of some axes, to be multiplied and summed up.
 struct Factor {
   std::vector<int> axes;
   std::vector<int64_t> sizes;
 };
 
-// The sum over an axis that this factor alone depends on.
+// Sums over an axis that this factor alone depends on.
 void sum_over(Factor& factor, size_t which, const std::vector<int>& extents) {
   size_t inner = 1;
   for (size_t k = which + 1; k < factor.axes.size(); ++k) inner *= static_cast<size_t>(extents[factor.axes[k]]);
@@ -117,8 +117,8 @@ Factor product(const Factor& a, const Factor& b, const std::vector<int>& extents
   }
 }
 
-// The sum over all positions of the product of all factors, axis after axis: what does not depend on an axis stands
-// outside of its sum.
+// The sum over all positions of the product of all factors, axis after axis: factors that do not depend on an axis
+// stand outside its sum.
 int64_t sum_of_products(std::vector<Factor> factors, const std::vector<int>& extents) {
   int64_t scale = 1;
   std::vector<size_t> users(extents.size(), 0);
@@ -154,7 +154,7 @@ int64_t sum_of_products(std::vector<Factor> factors, const std::vector<int>& ext
   }
 }
 
-// What two have in common along one dimension.
+// The intersections of two along one dimension.
 Factor common_factor(const Along& x, const Along& y, const std::vector<int>& extents) {
   Factor factor{joined_axes(x.axes, y.axes), {}};
   factor.sizes.reserve(count_on(extents, factor.axes));
@@ -283,7 +283,7 @@ Boxes hull(const Boxes& a, const Boxes& b) {
   if (nowhere(a)) return b;
   if (nowhere(b)) return a;
   std::vector<Along> dimensions;
-  if (a.any_empty() || b.any_empty()) {  // one that is empty along any dimension adds nothing along all
+  if (a.any_empty() || b.any_empty()) {  // a box that is empty along one dimension adds nothing along all
     const std::vector<int> axes = joined_axes(axes_of(a), axes_of(b));
     dimensions.assign(a.rank(), {axes, {}});
     for_each_on(a.extents(), axes, [&](size_t position) {
@@ -375,7 +375,7 @@ struct CommonVolumes::Memory {
     return pair;
   }
 
-  // The sum over the axes of these, which hang together.
+  // The sum over the axes of these pairs, which are connected.
   int64_t together(std::vector<const Pair*> some, uint64_t axes) {
     std::sort(some.begin(), some.end(), [](const Pair* a, const Pair* b) { return a->number < b->number; });
     std::string key;
@@ -443,7 +443,7 @@ int64_t CommonVolumes::of(const Boxes& a, const Boxes& b) {
       axes |= rest[i]->axes;
       some.push_back(rest[i]);
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
-      i = 0;  // those before may hang on this one
+      i = 0;  // earlier ones may be connected with this one
     }
     product *= some.size() == 1 ? some[0]->sum : m.together(some, axes);
   }

@@ -1,6 +1,6 @@
-// A box for each position of a mesh, held along each dimension by itself. There a position's interval depends on its
-// coordinates on some of the mesh's axes, mostly few, and only intervals that these make different are kept. So the
-// boxes of 16384 positions take little memory, and are counted together without a look at each.
+// Holds a box for each position of a mesh, along each dimension by itself. A position's interval there depends on its
+// coordinates on some of the mesh's axes, mostly few, and only differing intervals are kept. So the boxes of 16384
+// positions take little memory, and are counted together without visiting each.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -12,7 +12,7 @@
 
 namespace partita {
 
-// The intervals along one dimension: row-major over the extents of `axes`, which are the mesh axes that they depend on,
+// The intervals along one dimension, row-major over the extents of `axes`: the mesh axes that they depend on,
 // ascending.
 struct Along {
   std::vector<int> axes;
@@ -20,7 +20,7 @@ struct Along {
   bool operator==(const Along&) const = default;
 };
 
-// A value; copies share what they hold. Positions are row-major over the mesh's extents.
+// A value; copies share their contents. Positions are row-major over the mesh's extents.
 class Boxes {
  public:
   Boxes() = default;
@@ -39,9 +39,9 @@ class Boxes {
   std::vector<Box> list() const;
   std::vector<Box> different() const;  // every box, as a rule once: one position where axes make no difference
   bool any_empty() const { return any_empty_; }  // of the boxes
-  // The same along the other dimensions.
+  // The same boxes with this dimension replaced.
   Boxes with(size_t dimension, Along along) const;
-  // The same along these dimensions only, in that order.
+  // The same boxes along these dimensions only, in that order.
   Boxes of(const std::vector<size_t>& dimensions) const;
   bool operator==(const Boxes& other) const;
   friend class CommonVolumes;
@@ -79,8 +79,8 @@ class Boxes {
 // The number of a position's coordinates on some axes of a mesh, row-major over these; and how many there are.
 size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
 size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes);
-// For each choice of coordinates on some axes of a mesh, the last of them fastest: its place among those on `of`, which
-// are some of them.
+// For each choice of coordinates on some axes of a mesh, the last fastest: its place among the choices on `of`, a
+// subset of the axes.
 std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes,
                               const std::vector<int>& of);
 // Calls visit(position) for the first position of each choice of coordinates on some axes of a mesh, the last of them
@@ -103,8 +103,8 @@ void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, 
     if (i == 0) return;
   }
 }
-// Calls visit(place, one of x, one of y) for each choice of coordinates on `axes`, which hold those of both, the last
-// of them fastest.
+// Calls visit(place, one of x, one of y) for each choice of coordinates on `axes`, the last fastest. `axes` include
+// those of both.
 template <typename Visit>
 void for_each_two(const std::vector<int>& extents, const std::vector<int>& axes, const Along& x, const Along& y,
                   const Visit& visit) {
@@ -118,21 +118,21 @@ std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& 
 Boxes hull(const Boxes& a, const Boxes& b);
 // Whether every position's box of `outer` holds that of `inner`.
 bool contains(const Boxes& outer, const Boxes& inner);
-// Elements of all positions together: of the boxes, and of what two hold in common at each.
+// Counts elements of all positions together: of the boxes, and of the intersections of two at each position.
 int64_t total_volume(const Boxes& boxes);
 int64_t common_volume(const Boxes& a, const Boxes& b);
 
-// common_volume() of many boxes of one mesh, with a memory: two lists of intervals along a dimension are looked at
-// once, and so are dimensions that depend on the same mesh axes, together. Not thread-safe.
+// common_volume() of many boxes of one mesh, with a memory. Each pair of interval lists along a dimension is computed
+// once; so are dimensions that depend on the same mesh axes, together. Not thread-safe.
 class CommonVolumes {
  public:
   explicit CommonVolumes(std::vector<int> extents);
   ~CommonVolumes();
   CommonVolumes(CommonVolumes&&) noexcept;
-  // The same boxes, whose intervals are then quicker to find.
+  // The same boxes, with intervals that are quicker to find.
   Boxes known(const Boxes& boxes);
   int64_t of(const Boxes& a, const Boxes& b);
-  int number_of(const Boxes& boxes, size_t dimension);  // equal intervals by the same, of equal axes
+  int number_of(const Boxes& boxes, size_t dimension);  // equal intervals of equal axes share a number
 
  private:
   struct Memory;

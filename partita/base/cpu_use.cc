@@ -15,7 +15,7 @@ namespace {
 
 double wall_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Of all cores, since the machine began; below 0 where the system does not tell.
+// Busy seconds of all cores since the machine started; below 0 if the system does not tell.
 double all_busy_s() {
   std::ifstream stat("/proc/stat");
   std::string word;

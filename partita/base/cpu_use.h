@@ -1,16 +1,16 @@
-// How busy the machine is with other programs, while something is measured.
+// Measures how busy other programs keep the machine, for measurements.
 #pragma once
 
 namespace partita {
 
-// More than so many cores, and what is measured takes longer than it would alone.
+// If others use more cores than this, measured work takes longer than it would alone.
 constexpr double kManyOfOthers = 0.2;
 
 class CpuUse {
  public:
   CpuUse();
-  // Cores that others than this process have used since then, in the mean: other programs, and other machines on the
-  // same processors (stolen time). 0 where the system does not tell.
+  // The mean number of cores that others have used since then: other programs, and other machines on the same
+  // processors (stolen time). 0 if the system does not tell.
   double others() const;
 
  private:

@@ -1,4 +1,4 @@
-// The table of element types.
+// Lists the element types.
 #include "partita/base/dtype.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@ struct Row {
   DType dtype;
   std::string_view name;
   int64_t bytes;
-  int digits = 0;          // of the significand in base 2, of floating types
+  int digits = 0;          // of the significand in base 2, for floating types
   int least_exponent = 0;  // of a normal number, 1.xx times 2 to this
   double largest = 0;
 };

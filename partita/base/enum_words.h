@@ -1,4 +1,4 @@
-// The words of an enum, for files and messages: from a value to its word and back.
+// Converts an enum's values to words and back, for files and messages.
 #pragma once
 #include <array>
 #include <cstddef>

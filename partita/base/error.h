@@ -1,4 +1,4 @@
-// Errors: one exception type that carries the program's exit code (docs/reference/cli.md, "Exit codes").
+// Defines errors: one exception type that carries the program's exit code (docs/reference/cli.md, "Exit codes").
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +14,7 @@ enum class ExitCode {
   kBug = 1,         // our fault
   kUsage = 2,       // an unknown option or search name
   kBadInput = 3,    // a file, formula, plan or value that is wrong
-  kInfeasible = 4,  // no plan that fits was found
+  kInfeasible = 4,  // no plan fits
   kTimeLimit = 5,   // the time limit came before any solution
   kInterrupted = 130,
 };
@@ -29,7 +29,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// Infeasible (exit code 4) for another reason than memory: too few samples, say. What else would fit is not looked for.
+// Infeasible (exit code 4) for another reason than memory: too few samples, say. No remedies are searched for.
 class DoesNotApply : public Error {
  public:
   explicit DoesNotApply(const std::string& message) : Error(ExitCode::kInfeasible, message) {}
@@ -41,7 +41,7 @@ template <typename... Args>
   throw Error(ExitCode::kBadInput, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// An invariant of ours that does not hold is our bug (exit code 1).
+// Our bug (exit code 1) if an invariant of ours does not hold.
 template <typename... Args>
 void ensure(bool holds, fmt::format_string<Args...> format, Args&&... args) {
   if (!holds) throw Error(ExitCode::kBug, "internal error: " + fmt::format(format, std::forward<Args>(args)...));

@@ -1,4 +1,4 @@
-// Numbers of two bytes as they lie in memory. Arithmetic on them is float32's.
+// Converts numbers of two bytes, as they lie in memory. Arithmetic on them is float32's.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Typed integer ids: positions in a vector that can't be mixed up.
+// Defines typed integer ids: positions in a vector that can't be mixed up.
 #pragma once
 #include <compare>
 #include <cstddef>

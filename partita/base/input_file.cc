@@ -23,10 +23,10 @@ std::optional<struct stat> found_at(const std::string& path) {
   return {};
 }
 
-// A descriptor and what it is of.
+// A descriptor and its path.
 class Opened {
  public:
-  // `flags`: beside those for reading.
+  // `flags`: in addition to those for reading.
   Opened(const std::string& path, std::string_view expected, int flags)
       : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
     if (descriptor_ < 0 || fstat(descriptor_, &found_) != 0) refuse(expected);
@@ -68,7 +68,7 @@ class Opened {
   struct stat found_ {};
 };
 
-// What is no regular file is not opened to wait for: a pipe has no ranges.
+// Opens a regular file. Others are not opened, so that nothing waits: a pipe has no ranges.
 Opened opened_regular(const std::string& path, std::string_view expected) {
   if (const auto found = found_at(path); found && !S_ISREG(found->st_mode) && !S_ISDIR(found->st_mode))
     fail("{}: is a pipe, a device or a socket; a regular file is needed", path);
@@ -99,7 +99,7 @@ std::string read_file(const std::string& path, std::string_view expected, int64_
     end += got;
   }
   bytes.resize(end);
-  std::vector<char> piece(1 << 16);  // what a pipe has, and files whose size is not told, as in /proc
+  std::vector<char> piece(1 << 16);  // for pipes, and files of unknown size, as in /proc
   while (const size_t got = file.read(piece.data(), piece.size(), static_cast<int64_t>(bytes.size()))) {
     bytes.append(piece.data(), got);
     if (static_cast<int64_t>(bytes.size()) > most) refuse_size(path, expected, most, false, 0);

@@ -1,4 +1,4 @@
-// Files read up to a bound; JSON objects as they stand.
+// Tests files read up to a bound, and JSON objects read without conversions.
 #include "partita/base/input_file.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(InputFile, IsReadUpToABound) {
   EXPECT_EQ(size_of_file(file), 10);
   EXPECT_EQ(beginning_of(file, 4), "0123");
   EXPECT_EQ(beginning_of(file + ".absent", 4), "");
-  EXPECT_FALSE(read_file("/proc/self/status").empty());  // whose size is told as 0
+  EXPECT_FALSE(read_file("/proc/self/status").empty());  // its size is told as 0
 }
 
 TEST(InputFile, MayBeAPipeThatEnds) {
@@ -72,7 +72,7 @@ TEST(JsonObject, IsAsItStands) {
     EXPECT_TRUE(error_of([&] { parse_json_object(wrong, "f"); }).starts_with("f: not JSON: ")) << wrong;
 }
 
-// By the entries that are there already it would be n^2: 10^10 comparisons.
+// A comparison with each entry so far would be n^2: 10^10 comparisons.
 TEST(JsonObject, OfManyEntriesIsReadAsFast) {
   std::string text = "{";
   for (int i = 0; i < 100'000; ++i) text += fmt::format("{}\"name_{}\":{}", i ? "," : "", i, i);

@@ -1,19 +1,19 @@
-// What SIGINT (Ctrl-C), SIGTERM and SIGHUP do: they ask the program to end.
+// Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP, which ask the program to end.
 #pragma once
 #include <atomic>
 #include <string>
 
 namespace partita {
 
-// One of them has come while a CatchInterrupt lived.
+// True once such a signal has come while a CatchInterrupt lived.
 extern std::atomic<bool> interrupted;
 
-// From now on each of them ends the program at once: one line on standard error, exit code 130. SIGHUP stays ignored if
-// it is so (nohup).
+// From now on each of these signals ends the program at once: one line on standard error, exit code 130. SIGHUP stays
+// ignored if it was (nohup).
 void end_on_signals();
 
-// While one lives, the first signal only sets `interrupted`: what runs polls it, ends early and keeps what it has. The
-// next one ends the program at once. One may live inside another.
+// While one lives, the first signal only sets `interrupted`: running work polls it, ends early and keeps its results.
+// The next one ends the program at once. One may live inside another.
 class CatchInterrupt {
  public:
   CatchInterrupt();
@@ -22,7 +22,7 @@ class CatchInterrupt {
   CatchInterrupt& operator=(const CatchInterrupt&) = delete;
 };
 
-// While one lives, as for a file that is to be whole, a signal waits: if no CatchInterrupt lives, it ends the program
+// While one lives, a signal waits, so that a file becomes whole. If no CatchInterrupt lives, it ends the program
 // afterwards.
 class DelayInterrupt {
  public:
@@ -32,10 +32,10 @@ class DelayInterrupt {
   DelayInterrupt& operator=(const DelayInterrupt&) = delete;
 
  private:
-  bool before_;  // `interrupted` then
+  bool before_;  // the earlier value of `interrupted`
 };
 
-// A file that is removed if a signal ends the program while this lives. One at a time; of several, the first is.
+// Removes a file if a signal ends the program while this lives. If several live, the first file is removed.
 class RemovedAtEnd {
  public:
   explicit RemovedAtEnd(const std::string& path);

@@ -1,4 +1,4 @@
-// Signals that ask the program to end: when they do, and what they leave.
+// Tests when signals end the program, and what they leave.
 #include "partita/base/interrupt.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string fresh(const std::string& name) {
 }
 std::string contents(const std::string& path) { return read_file(path); }
 
-// In a process of its own, whose exit code is given back.
+// Runs `go` in a child process and returns its exit code.
 template <typename Do>
 int in_child(Do what) {
   const pid_t child = fork();
@@ -47,7 +47,7 @@ TEST(Interrupt, WaitsForAFileToBeWhole) {
             }),
             130);
   EXPECT_EQ(contents(file), "whole");
-  // A second one does not wait, and leaves nothing half done.
+  // A second signal does not wait, and leaves nothing half done.
   EXPECT_EQ(in_child([&] {
               end_on_signals();
               const DelayInterrupt whole;
@@ -60,7 +60,7 @@ TEST(Interrupt, WaitsForAFileToBeWhole) {
   EXPECT_EQ(in_child([&] {
               const CatchInterrupt caught;
               raise(SIGHUP);
-              write_file(file, "written");  // by what goes on with what it has
+              write_file(file, "written");  // work that goes on with its results so far
               if (interrupted) _exit(7);
             }),
             7);

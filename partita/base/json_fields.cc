@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Builds the tree, and refuses a name that stands twice in one object.
+// Builds the tree, and refuses a repeated name in one object.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(std::string_view what) : what_(what) {}

@@ -1,4 +1,4 @@
-// Objects of our own JSON files, read strictly: every key is known, every value of the type that is asked for.
+// Reads objects of our own JSON files strictly: every key is known, every value has the requested type.
 #pragma once
 #include <algorithm>
 #include <concepts>
@@ -12,8 +12,8 @@
 
 namespace partita {
 
-// A value is of a type as it stands. (nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps large
-// numbers.)
+// Whether a value has a type without conversion. (nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps
+// large numbers.)
 template <typename T>
 bool is_a(const nlohmann::ordered_json& json) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -80,7 +80,8 @@ class Fields {
   std::vector<std::string> known_;
 };
 
-// Bad input, whose message begins with `what`: no JSON object, two entries of one name in an object, deep nesting.
+// Parses an object. Bad input, with a message that begins with `what`: no JSON object, two entries of one name in an
+// object, deep nesting.
 nlohmann::ordered_json parse_json_object(std::string_view text, std::string_view what);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Counts the brackets of a JSON text that are in no string.
+// Counts the brackets of a JSON text outside strings.
 #include "partita/base/json_nesting.h"
 
 #include "partita/base/error.h"

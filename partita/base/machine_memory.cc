@@ -1,4 +1,4 @@
-// Asks Linux what memory there is.
+// Asks Linux how much memory there is.
 #include "partita/base/machine_memory.h"
 
 #include <sys/resource.h>
@@ -31,7 +31,7 @@ Pages pages_of_process() {
   return {pages.addresses * page, pages.resident * page};
 }
 
-// The number in a file that has nothing else.
+// Reads the number that is a file's only content.
 std::optional<int64_t> number_in(const char* path) {
   std::ifstream file(path);
   int64_t number = 0;
@@ -63,7 +63,7 @@ int64_t resident_bytes() { return pages_of_process().resident; }
 int64_t available_bytes() { return std::max<int64_t>(0, std::min({system_bytes(), group_bytes(), address_bytes()})); }
 
 void expect_available(int64_t bytes, std::string_view what) {
-  constexpr int64_t kLittle = 1 << 28;  // is not worth a look
+  constexpr int64_t kLittle = 1 << 28;  // too little to ask about
   if (bytes <= kLittle) return;
   if (const int64_t left = available_bytes(); bytes > left)
     throw Error(ExitCode::kInfeasible,

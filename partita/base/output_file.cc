@@ -1,4 +1,4 @@
-// Files that commands write: whole by a rename, or written through where the path is no regular file.
+// Writes files for commands: whole by a rename, or through if the path is no regular file.
 #include "partita/base/output_file.h"
 
 #include <fcntl.h>
@@ -37,12 +37,12 @@ constexpr std::chrono::milliseconds kBetweenTries(20);
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-// Where a path leads.
+// The end of a path's links.
 struct Target {
   fs::path file;  // no link; need not exist
   std::optional<struct stat> exists;
-  int descriptor = -1;   // of ours that already writes to it
-  bool through = false;  // written as it is, not renamed onto
+  int descriptor = -1;   // our descriptor that already writes to it
+  bool through = false;  // written in place, not renamed onto
 };
 
 Target target_of(const std::string& path) {
@@ -64,7 +64,7 @@ Target target_of(const std::string& path) {
     if (fstat(descriptor, &open) == 0 && same_file(open, found) && target.descriptor < 0)
       target.descriptor = descriptor;
   }
-  // The links in /proc/self/fd need not lead to what they stand for.
+  // The links in /proc/self/fd need not lead to their files.
   struct stat reached;
   const bool led = lstat(target.file.c_str(), &reached) == 0 && same_file(reached, found);
   target.through = target.descriptor >= 0 || !S_ISREG(found.st_mode) || !led;
@@ -86,7 +86,7 @@ struct Descriptor {
   }
 };
 
-// Opens what is no regular file. A FIFO is opened once it has a reader.
+// Opens a file that is not regular. A FIFO is opened once it has a reader.
 int open_through(const std::string& path, const Target& target) {
   const int flags = O_WRONLY | O_CLOEXEC | (S_ISREG(target.exists->st_mode) ? O_TRUNC : 0);
   if (!S_ISFIFO(target.exists->st_mode)) return open(path.c_str(), flags);
@@ -100,7 +100,7 @@ int open_through(const std::string& path, const Target& target) {
   }
 }
 
-// As write_all, of a descriptor that does not block: a signal ends the wait for a reader who is slow.
+// Writes like write_all to a non-blocking descriptor: a signal ends the wait for a slow reader.
 int write_waiting(const std::string& path, int descriptor, std::span<const std::string_view> pieces) {
   const bool before = interrupted;
   for (std::string_view piece : pieces)
@@ -155,7 +155,7 @@ int write_all(int descriptor, std::span<const std::string_view> pieces) {
 void write_file(const std::string& path, std::span<const std::string_view> pieces) {
   const Target target = target_of(path);
   if (target.through) return write_through(path, target, pieces);
-  // No other's: whoever writes the same file at the same time has another number.
+  // The name is unique: another writer of the same file at the same time has another number.
   const std::string partial = fmt::format("{}.{}.partial", target.file.string(), getpid());
   const DelayInterrupt whole;
   const RemovedAtEnd partly(partial);

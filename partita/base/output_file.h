@@ -1,4 +1,4 @@
-// Files that commands write.
+// Writes files for commands.
 #pragma once
 #include <span>
 #include <string>
@@ -7,21 +7,21 @@
 namespace partita {
 
 // Writes the pieces, one after another. A regular file is always whole: a file beside it is written and renamed onto
-// it, and keeps its permissions. A link is followed, and its target is what is written. What is no regular file (a
-// device, a FIFO) is written through, and so is what standard output or standard error already writes to (/dev/stdout).
-// Bad input if it cannot be done: path and reason. A signal waits until a regular file is whole; one that comes while a
-// FIFO waits for its reader ends that wait: exit code 130.
+// it, and keeps its permissions. A link is followed to its target. A file that is not regular (a device, a FIFO) is
+// written through, and so is one that standard output or standard error already writes to (/dev/stdout). Bad input if
+// it cannot be done: path and reason. A signal waits until a regular file is whole. One that comes while a FIFO waits
+// for its reader ends that wait: exit code 130.
 void write_file(const std::string& path, std::span<const std::string_view> pieces);
 void write_file(const std::string& path, std::string_view bytes);
 
-// Writes all to a descriptor; 0, or the error. A reader of a pipe that has gone is an error like any other.
+// Writes all to a descriptor; returns 0, or the error. A pipe's reader that has gone is an error like any other.
 int write_all(int descriptor, std::span<const std::string_view> pieces);
 
-// Whether write_file(path, ..) replaces a whole file; what is written through has nothing to read before.
+// Whether write_file(path, ..) replaces a whole file; one that is written through has nothing to read before.
 bool is_replaced(const std::string& path);
 
-// While one lives, no other program holds one for a file in the same folder: to read a file, change it and write it.
-// On a file system without locks it does nothing.
+// While one lives, no other program holds one for a file in the same folder, so that a file can be read, changed and
+// written. On a file system without locks it does nothing.
 class WriteLock {
  public:
   explicit WriteLock(const std::string& path);
@@ -33,8 +33,8 @@ class WriteLock {
   int folder_ = -1;
 };
 
-// Bad input where write_file(path, ..) would fail, as far as can be told before there is anything to write. An empty
-// path is none.
+// Bad input if write_file(path, ..) would fail, as far as can be told before there is anything to write. An empty path
+// is skipped.
 void expect_writable(const std::string& path);
 
 }  // namespace partita

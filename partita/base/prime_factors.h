@@ -1,10 +1,10 @@
-// The prime factors of a number of devices: the extents of the mesh on which every split of them can be told.
+// Factors a number of devices: the extents of the mesh that can express every split of them.
 #pragma once
 #include <vector>
 
 namespace partita {
 
-// Of n > 0, largest first; empty for 1.
+// The prime factors of n > 0, largest first; empty for 1.
 inline std::vector<int> prime_factors(int n) {
   std::vector<int> factors;
   for (int f = 2; n > 1; ++f)

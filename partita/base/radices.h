@@ -1,4 +1,5 @@
-// A tensor's stored axes as factors: per axis its radices, most significant first, whose product is its extent.
+// Describes a tensor's stored axes as factors: per axis its radices, most significant first. Their product is its
+// extent.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,7 +8,7 @@
 
 namespace partita {
 
-// Every axis as its own only radix.
+// Gives every axis itself as its only radix.
 inline std::vector<Shape> unfactored(const Shape& shape) {
   std::vector<Shape> radices;
   for (int64_t extent : shape) radices.push_back({extent});

@@ -1,4 +1,4 @@
-// Generators of random numbers.
+// Generates random numbers.
 #include "partita/base/rng.h"
 
 #include <cmath>
@@ -31,7 +31,7 @@ uint64_t Rng::next() {
 }
 
 uint64_t Rng::below(uint64_t n) {
-  uint64_t limit = -n % n;  // 2^64 mod n: what is below would favour small values
+  uint64_t limit = -n % n;  // 2^64 mod n: smaller draws would favour small values
   for (;;) {
     uint64_t x = next();
     if (x >= limit) return x % n;

@@ -1,5 +1,5 @@
-// Randomness is passed in, never global. Rng for searches, data order and tests; Philox for anything that a tensor's
-// value depends on, since it is a function of a key and a counter.
+// Generates random numbers, passed in and never global. Rng serves searches, data order and tests. Philox serves all
+// that a tensor's value depends on, since it is a function of a key and a counter.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ class Rng {
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 // Element `index` of stream (seed, stream, step), uniform in [0, 1): the random number of TDL's rng().
 double philox_uniform(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index);
-// FNV-1a of a name, to make a stream number of it.
+// The FNV-1a hash of a name, used as a stream number.
 uint64_t hash_name(std::string_view name);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// A list whose copies share what it holds until one of them changes.
+// Holds a list whose copies share their contents until one of them changes.
 #pragma once
 #include <cstddef>
 #include <initializer_list>

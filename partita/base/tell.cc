@@ -1,4 +1,4 @@
-// Shortens texts for a person, and writes to standard error what can be written.
+// Shortens texts for a person, and writes them to standard error as far as possible.
 #include "partita/base/tell.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kLongestWord = 1000, kKeptOfWord = 100;  // longer than any path that is in use
 constexpr size_t kLongestText = 8000, kKeptBegin = 6000, kKeptEnd = 1000;
 
-// To where no character of UTF-8 is cut.
+// Moves back so that no character of UTF-8 is cut.
 size_t character_before(std::string_view text, size_t at) {
   while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
   return at;

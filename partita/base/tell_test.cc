@@ -1,4 +1,4 @@
-// Texts for a person: short, and without what acts on a terminal.
+// Tests that texts for a person are short and cannot act on a terminal.
 #include "partita/base/tell.h"
 
 #include <gtest/gtest.h>

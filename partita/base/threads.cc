@@ -22,12 +22,12 @@ void shared_out(int threads, std::size_t count, const std::function<void(std::si
       throw;
     }
   };
-  std::vector<std::future<void>> others;  // each waits where it is left
+  std::vector<std::future<void>> others;  // each waits when it is left
   try {
     for (int thread = 1; thread < threads && static_cast<std::size_t>(thread) < count; ++thread)
       others.push_back(std::async(std::launch::async, run, thread));
   } catch (const std::system_error&) {
-    // The machine gives no further thread: those that there are do the work.
+    // The machine gives no further thread: the existing ones do the work.
   }
   run(0);
   for (std::future<void>& other : others) other.get();

@@ -1,11 +1,11 @@
-// Work that several threads share.
+// Shares work among several threads.
 #pragma once
 #include <cstddef>
 #include <functional>
 
 namespace partita {
 
-// For work of a fraction of a second, which more threads would make little shorter.
+// Threads for work of a fraction of a second, which more would shorten little.
 inline constexpr int kFewThreads = 2;
 
 // Calls go(i, thread) for every i below count, each once, in ascending order. The thread that is free next takes the

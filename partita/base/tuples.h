@@ -1,4 +1,4 @@
-// Every way to choose one of several for each of several.
+// Enumerates tuples: every way to choose one value in each place.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// Calls visit(at) for every `at` with 0 <= at[i] < counts[i], the last fastest. None where a count is 0; one, empty,
-// where there are no counts.
+// Calls visit(at) for every `at` with 0 <= at[i] < counts[i], the last fastest. Never if a count is 0; once, with an
+// empty tuple, if there are no counts.
 template <typename Visit>
 void for_each_tuple(const std::vector<std::size_t>& counts, const Visit& visit) {
   if (std::find(counts.begin(), counts.end(), 0u) != counts.end()) return;
@@ -21,7 +21,7 @@ void for_each_tuple(const std::vector<std::size_t>& counts, const Visit& visit) 
   }
 }
 
-// Calls visit(at) once for every tuple but `here`. Where there are more than `most`, only for those near: tuples that
+// Calls visit(at) once for every tuple but `here`. If there are more than `most`, visits only near ones: tuples that
 // differ from `here` in one place or two, and those that are one value up to a place and one value from it on.
 template <typename Visit>
 void for_each_tuple_near(const std::vector<std::size_t>& here, const std::vector<std::size_t>& counts, double most,

@@ -1,4 +1,4 @@
-// The end of a watch, in words and as an error.
+// Reports the end of a watch, in words and as an error.
 #include "partita/base/watch.h"
 
 #include <algorithm>

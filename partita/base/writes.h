@@ -1,4 +1,4 @@
-// Several files of one command: none is left out because another cannot be written.
+// Writes several files of one command: none is left out because another cannot be written.
 #pragma once
 #include <optional>
 
@@ -16,7 +16,7 @@ class Writes {
       if (!first_) first_ = error;
     }
   }
-  // Throws the first error of those.
+  // Throws the first of their errors.
   void end() const {
     if (first_) throw *first_;
   }

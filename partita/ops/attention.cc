@@ -1,8 +1,7 @@
-// Attention as one operation, and rotary embeddings.
+// Declares attention as one operation, and rotary embeddings.
 //
-// Split on batch, heads or queries it is local; split on keys, m is P(max), l and a are P(sum), and what follows is
-// derived (docs/inside/TDL.md). Each reducer has the guard, so that what is masked by position costs nothing and is not
-// read.
+// Split on batch, heads or queries it is local. Split on keys, m is P(max), l and a are P(sum), and the rest is derived
+// (docs/inside/TDL.md). Each reducer has the guard, so that keys masked by position cost nothing and are not read.
 #include <cmath>
 
 #include "partita/base/error.h"
@@ -14,35 +13,35 @@
 namespace partita {
 namespace {
 
-// The texts that attention and its gradient are made of. With fewer heads in k and v, head hk*R + hr of q goes with
-// head hk.
+// The texts that make the formulas of attention and its gradient. With fewer heads in k and v, head hk*R + hr of q goes
+// with head hk.
 struct Parts {
-  std::string q, k, v, o, rows;  // subscripts; rows: of one number a query
-  std::string scores;            // of one number a query and key
+  std::string q, k, v, o, rows;  // subscripts; rows: one number a query
+  std::string scores;            // one number a query and key
   std::string mask;              // subscripts of the mask
   std::string mask_result;       // the same as a left side, and the indices that are summed for it
   std::vector<std::string> mask_summed;
   std::vector<std::string> where;
-  std::vector<std::string> guards;  // what a pair of query and key must fulfil, besides a boolean mask
+  std::vector<std::string> guards;  // conditions on a pair of query and key, besides a boolean mask
   std::string scale;
-  std::string softcap;  // of scores c tanh(s / c): c, or nothing
+  std::string softcap;  // c if the scores are c tanh(s / c), or nothing
   bool has_mask = false, boolean = false;
   bool empty_rows = false;  // a query may have no key: its result is 0
-  std::string sink;         // of a head: sinks[h], a score beside those of its keys, or nothing
+  std::string sink;         // one for each head: sinks[h], a score beside those of its keys, or nothing
 
-  // if(guards, BODY, OTHERWISE), or BODY where there is nothing to fulfil.
+  // if(guards, BODY, OTHERWISE), or BODY if there are no guards.
   std::string guarded(const std::string& body, const char* otherwise) const {
     std::vector<std::string> all = guards;
     if (boolean) all.push_back(fmt::format("mask[{}] != 0", mask));
     return all.empty() ? body : fmt::format("if({}, {}, {})", join(all, " and "), body, otherwise);
   }
-  // The stage of capped scores, of s.
+  // The stage of capped scores.
   std::string cap() const {
     if (softcap.empty()) return "";
     const std::string inside = fmt::format("tanh({} * s[{}] / {})", scale, scores, softcap);
     return fmt::format("capped[{}] = {}\n", scores, guarded(fmt::format("{} * {}", softcap, inside), "0"));
   }
-  // The score that goes into the exponential, of s or of what it is capped to.
+  // The score in the exponential: s, or the capped s.
   std::string score() const {
     const std::string scaled = fmt::format("{}[{}]", softcap.empty() ? scale + " * s" : "capped", scores);
     return has_mask && !boolean ? fmt::format("({} + mask[{}])", scaled, mask) : scaled;
@@ -54,7 +53,7 @@ struct Parts {
   }
 };
 
-// What the mask, operand 3, is read at. `q_head`: names of the axes of q before the last two.
+// The subscripts at which the mask, operand 3, is read. `q_head`: names of the axes of q before the last two.
 void add_mask(Parts& p, const OpInstance& op, const std::vector<std::string>& q_head, bool grouped) {
   const Shape &q = op.shapes[0], &k = op.shapes[1];
   const std::size_t rank = q.size();
@@ -159,7 +158,7 @@ std::string attention(const OpInstance& op, bool has_sinks) {
   return text + fmt::format("o[{}] = {}", p.o, p.empty_rows ? fmt::format("if(l[{}] == 0, 0, {})", p.rows, o) : o);
 }
 
-// Operands q, k, v, the mask where there is one, o, lse, g. `mask_grad`: the mask's gradient too.
+// Operands q, k, v, the mask if there is one, o, lse, g. `mask_grad`: the mask's gradient too.
 std::string attention_grad(const OpInstance& op) {
   const Parts p = parts(op, 6);
   const bool mask_grad = op.integer("mask_grad") != 0;
@@ -167,13 +166,13 @@ std::string attention_grad(const OpInstance& op) {
   std::string text = fmt::format("attention_grad(q, k, v{}, o, lse, g) -> dq, dk, dv{}{} =\n",
                                  p.has_mask ? ", mask" : "", mask_grad ? ", dm" : "", where(p.where));
   const bool shared =
-      op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // k and v, by several heads
+      op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // several heads share k and v
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
   text += p.cap();
   text += fmt::format("p[{}] = {}\n", p.scores, p.weight("lse"));
   text += fmt::format("t[{}] = sum(d) o[{}] * g[{}]\n", p.rows, p.o, p.o);
   text += fmt::format("dp[{}] = sum(d) {}\n", p.scores, p.guarded(fmt::format("g[{}] * v[{}]", p.o, p.v), "0"));
-  // dx: of what goes into the exponential; ds: of s.
+  // dx is the gradient of the score in the exponential; ds that of s.
   const std::string masked = p.softcap.empty() ? "ds" : "dx",
                     ds = fmt::format("p[{0}] * (dp[{0}] - t[{1}])", p.scores, p.rows);
   text += fmt::format("{}[{}] = {}\n", masked, p.scores, p.guarded(ds, "0"));
@@ -199,7 +198,7 @@ std::vector<DType> result_and_rows(const OpInstance& op) {
   return {o, computed_in(o)};
 }
 
-// Whether a parameter lies behind the tensor.
+// Whether the tensor depends on a parameter.
 bool depends_on_parameter(const Graph& graph, TensorId id, std::map<TensorId, bool>& known) {
   if (auto found = known.find(id); found != known.end()) return found->second;
   const Tensor& t = graph.tensor(id);
@@ -210,7 +209,7 @@ bool depends_on_parameter(const Graph& graph, TensorId id, std::map<TensorId, bo
   return known[id] = depends;
 }
 
-// Of sinks [heads]: they have the weight e^(sink - lse) and the value 0.
+// The gradient of sinks [heads], which have the weight e^(sink - lse) and the value 0.
 TensorId sinks_gradient(GraphBuilder& build, const Op& forward, TensorId g) {
   const std::string name = forward.name + ".sinks.grad";
   const TensorId sinks = forward.operands.back(), lse = forward.results[1];
@@ -255,8 +254,8 @@ std::vector<TensorId> attention_gradient(GraphBuilder& build, const Op& forward,
   return gradients;
 }
 
-// Pairs of values (a, b) turned by the angles whose cosines and sines are given: (a c - b s, b c + a s). A pair lies
-// half the last axis apart, or beside each other.
+// Turns pairs of values (a, b) by angles with given cosines and sines: (a c - b s, b c + a s). The two values of a pair
+// lie half the last axis apart, or beside each other.
 std::string rotary(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   if (op.shapes.size() != 3 || x.size() < 2 || x.back() % 2 || op.shapes[1] != Shape{x[x.size() - 2], x.back() / 2} ||

@@ -1,4 +1,4 @@
-// Attention against the product, softmax and product that it is made of: results and gradients, in float64.
+// Tests attention against its composition of product, softmax and product: results and gradients, in float64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ tdl::Attributes list(const std::string& name, const Shape& values) {
   return attributes;
 }
 
-// k or v with each head as often as queries' heads share it.
+// Repeats each head of k or v for all heads of the queries that share it.
 TensorId repeated(GraphBuilder& b, TensorId x, int64_t times) {
   if (times == 1) return x;
   const Shape s = b.shape(x);
@@ -165,7 +165,8 @@ TEST(Attention, EqualsItsComposition) {
   }
 }
 
-// The rows that a window or a mask leaves out are not read: keys split, each worker reads what its queries see.
+// Rows that a window or a mask leaves out are not read: with split keys, each worker reads the rows that its queries
+// see.
 TEST(Attention, WindowsBoundWhatIsRead) {
   const auto registry = standard_ops();
   tdl::Attributes attributes{{"causal", 1}, {"window", 3}};

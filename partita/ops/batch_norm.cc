@@ -1,10 +1,10 @@
-// Batch norm over all axes but the second. Its statistics are over the global batch, or over each group of consecutive
-// samples of it, whatever the plan. Its gradients are declared: they read the saved mean and variance.
+// Declares batch norm over all axes but the second. Its statistics are over the global batch, or over each group of its
+// consecutive samples, whatever the plan. Its gradients are declared: they read the saved mean and variance.
 //
 // Example: 8 samples in 4 groups, x [8, 3, 5, 5]. Samples 0 and 1 have one mean and variance a channel, which are row 0
-// of mu [4, 3] and va [4, 3]. Devices, or micro-batches, that have whole groups exchange nothing. PyTorch's running
-// mean after the four, one after another, is (1-a)^4 r + sum(g) a (1-a)^(3-g) mu[g]: each group adds its term to one
-// tensor [3], and one op a step adds that to what is left of r.
+// of mu [4, 3] and va [4, 3]. Devices, or micro-batches, with whole groups exchange nothing. PyTorch's running mean
+// after the four, one after another, is (1-a)^4 r + sum(g) a (1-a)^(3-g) mu[g]. Each group adds its term to one tensor
+// [3], and one op a step adds that to the decayed r.
 #include <algorithm>
 #include <cmath>
 
@@ -29,7 +29,7 @@ std::vector<TensorId> batch_norm_gradient(GraphBuilder& build, const Op& forward
   return {d[0], d[1], d[2]};
 }
 
-// What the running_average of a statistic, a result of `forward`, writes.
+// The tensor that running_average of a statistic, a result of `forward`, writes.
 TensorId running(GraphBuilder& build, const Graph& graph, const Op& forward, TensorId statistic) {
   for (const Op& op : graph.ops)
     if (op.definition == "group_average" && op.operands[0] == statistic) statistic = op.results[0];
@@ -46,7 +46,7 @@ TensorId running(GraphBuilder& build, const Graph& graph, const Op& forward, Ten
   return id;
 }
 
-// With the running statistics that the training op's running_averages write.
+// Evaluates with the running statistics that the training op's running_averages write.
 std::vector<TensorId> batch_norm_evaluation(GraphBuilder& build, const Graph& graph, const Op& forward,
                                             const std::vector<TensorId>& operands) {
   const TensorId mean = running(build, graph, forward, forward.results[1]),
@@ -56,7 +56,7 @@ std::vector<TensorId> batch_norm_evaluation(GraphBuilder& build, const Graph& gr
   return {y, {}, {}};
 }
 
-// x's, and statistics in float32 at least.
+// The dtypes: x's, and statistics in float32 at least.
 std::vector<DType> forward_dtypes(const OpInstance& op) {
   const DType statistics = computed_in(promoted({op.dtypes.at(0), op.dtypes.at(1)}));
   return {op.dtypes.at(0), statistics, statistics};
@@ -66,7 +66,7 @@ std::vector<DType> gradient_dtypes(const OpInstance& op) { return {op.dtypes.at(
 
 // ---------------------------------------------------------------- in groups of samples
 
-// Rows of each group; axis 0 of x is (group, row), or group alone where each has one row.
+// Rows of each group; axis 0 of x is (group, row), or group alone if each has one row.
 int64_t rows_of_group(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const int64_t groups = op.integer("groups");
@@ -75,7 +75,7 @@ int64_t rows_of_group(const OpInstance& op) {
   return x[0] / groups;
 }
 
-// What a formula of x in groups is made of.
+// The texts that make formulas of x in groups.
 struct Groups {
   std::string all, inside;  // subscripts of x; the indices that are summed in a group
   std::string where;        // " where ..", or nothing
@@ -206,7 +206,8 @@ void declare_batch_norm(OpRegistry& registry) {
 
 namespace {
 
-// The unbiased variance of a channel's values to the biased one, in each group; none of a single value.
+// The factor from the biased variance of a channel's values to the unbiased one, in each group; none for a single
+// value.
 std::optional<double> unbiased_scale(const Shape& x, int64_t groups = 1) {
   const double count = static_cast<double>(volume(x)) / static_cast<double>(x.at(1) * groups);
   return count < 2 ? std::nullopt : std::optional(count / (count - 1));
@@ -247,7 +248,7 @@ TensorId elementary_batch_norm(GraphBuilder& build, TensorId x, TensorId scale, 
   const std::optional<double> unbiased = unbiased_scale(shape);
   if (!unbiased) fail_for_one_value(name, shape);
   tdl::Attributes others{{"axes.0", 0}};  // all axes but the channels'
-  Shape column{shape[1]};                 // of a value a channel, to be broadcast over them
+  Shape column{shape[1]};                 // a value a channel, to be broadcast over them
   for (std::size_t a = 2; a < shape.size(); ++a) {
     others[fmt::format("axes.{}", a - 1)] = static_cast<double>(a);
     column.push_back(1);
@@ -294,14 +295,14 @@ void count_values(Graph& graph) {
 
 namespace {
 
-// What `groups` running averages by `momentum` leave of the first value, and the running average that leaves as much
-// and adds one tensor to it as it is.
+// The fraction of the first value that `groups` running averages by `momentum` leave, as a running average that leaves
+// as much and adds one tensor to it without change.
 tdl::Attributes after_groups(double momentum, int64_t groups) {
   const double once = 1 - std::pow(1 - momentum, static_cast<double>(groups));
   return {{"momentum", once}, {"scale", once == 0 ? 1 : 1 / once}};
 }
 
-// A forward graph again, op by op, its batch norms in groups.
+// Copies a forward graph, op by op, with its batch norms in groups.
 class InGroups {
  public:
   InGroups(const Graph& graph, int64_t groups)
@@ -348,7 +349,7 @@ class InGroups {
     }
   }
 
-  // Groups of samples are groups of rows where samples are the outermost of what lies along axis 0.
+  // Groups of samples are groups of rows if samples are outermost along axis 0.
   void expect_groups(const Op& op) const {
     const Tensor& x = old_.tensor(op.operands[0]);
     const std::optional<int64_t> batch = find_batch(old_);
@@ -361,14 +362,14 @@ class InGroups {
     if (!unbiased_scale(x.shape, groups_)) fail_for_one_value(op.name, x.shape, groups_);
   }
 
-  // The batch norm whose statistic a running average takes; null: it takes another tensor.
+  // The batch norm of the statistic that a running average reads; null if it reads another tensor.
   const Op* averaged_norm(const Op& op) const {
     if (op.definition != "running_average") return nullptr;
     const OpId producer = old_.tensor(op.operands[1]).producer;
     return producer.valid() && old_.op(producer).definition == "batch_norm" ? &old_.op(producer) : nullptr;
   }
 
-  // The groups' terms of a running average. It acts with the forward pass, on each part of the batch.
+  // The groups' terms of a running average. It runs in the forward pass, on each micro-batch.
   TensorId group_average(const Op& average, const Op& norm, TensorId statistic) {
     tdl::Attributes attributes{{"momentum", average.attributes.at("momentum")}};
     if (average.operands[1] == norm.results[2])

@@ -1,5 +1,5 @@
-// Batch norm in groups of samples: what one batch norm computes on each group, one after another; and on parts of a
-// batch. Batch norm in elementary operations.
+// Tests batch norm in groups of samples against one batch norm on each group, one after another; on micro-batches; and
+// in elementary operations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ std::vector<double> drawn(int64_t count) {
   return numbers;
 }
 
-// A constant's own mean is not the running mean, which evaluation reads: the norm is no constant.
+// A constant's own mean is not the running mean, which evaluation reads: so the norm is no constant.
 TEST(BatchNorm, OfAConstantIsNotComputedBeforehand) {
   GraphBuilder build("norm", standard_ops());
   const auto constant = [&](const char* name, std::vector<double> values) {
@@ -153,7 +153,7 @@ TEST(BatchNormGroups, AreRefusedByName) {
   EXPECT_EQ(error_of([&] { with_batch_norm_groups(plain, 2); }), "--batch-norm-groups: model 'none' has no batch norm");
 }
 
-// ---------------------------------------------------------------- parts of a batch
+// ---------------------------------------------------------------- micro-batches
 
 Graph training(int64_t groups) {
   Graph forward = with_batch_norm_groups(norm_of(kBatch, 0.1), groups);

@@ -1,4 +1,4 @@
-// Two-dimensional convolution, NCHW, and its two gradients, which have kernels of their own.
+// Declares two-dimensional convolution, NCHW, and its two gradients, which have kernels of their own.
 //
 // Attributes: stride sh, sw; dilation dh, dw; padding with zeros pt, pl, pb, pr at the top, left, bottom, right;
 // groups.
@@ -18,7 +18,7 @@ void check(const OpInstance& op) {
     if (op.integer(name) < 0) fail("{}={} must not be negative", name, op.integer(name));
 }
 
-// What a channel is called: `c`, or `g*16 + c` in group g of 16 channels.
+// The subscript of a channel: `c`, or `g*16 + c` in group g of 16 channels.
 std::string channel(int64_t groups, int64_t per_group, const char* name) {
   return groups == 1 ? name : fmt::format("q*{} + {}", per_group, name);
 }
@@ -51,7 +51,7 @@ std::string conv2d(const OpInstance& op) {
                      where, bias ? fmt::format("({}) + b[{}]", sum, o) : sum);
 }
 
-// The result's row u comes from the rows (u + pt - r dh) / sh of g where that divides.
+// The result's row u comes from the rows (u + pt - r dh) / sh of g if that divides.
 std::string conv2d_data_grad(const OpInstance& op) {
   check(op);
   if (op.shapes.size() != 2 || op.shapes[0].size() != 4 || op.shapes[1].size() != 4)
@@ -85,7 +85,7 @@ std::string conv2d_weight_grad(const OpInstance& op) {
       o, where, channel(groups, inputs, "c"), kRow, kColumn);
 }
 
-// The gradient's attributes from the forward convolution's; `names` are those that its own shape gives.
+// The gradient's attributes from the forward convolution's; `names` are those that the gradient's shape gives.
 std::function<tdl::Attributes(const tdl::Attributes&, const Shape&)> from_conv2d(const char* rows,
                                                                                  const char* columns) {
   return [=](const tdl::Attributes& forward, const Shape& result) {

@@ -69,12 +69,12 @@ class Declaration {
     op_.flops = std::move(flops);
     return *this;
   }
-  // In mixed precision: the first so many operands in float16 or bfloat16.
+  // Mixed precision: the first `operands` operands are in float16 or bfloat16.
   Declaration& low_precision(std::size_t operands = 16) {
     op_.precision = OpDefinition::Precision::kLow, op_.low_operands = operands;
     return *this;
   }
-  // In mixed precision: in float32.
+  // Mixed precision: operands are in float32.
   Declaration& full_precision() {
     op_.precision = OpDefinition::Precision::kFloat32;
     return *this;
@@ -87,8 +87,8 @@ class Declaration {
     op_.replaces = std::move(operands);
     return *this;
   }
-  // This is `optimizer`'s update of one parameter (OpDefinition::Update); of several, that with the fewest states which
-  // knows all options that are given.
+  // Declares `optimizer`'s update of one parameter (OpDefinition::Update). If there are several updates, the one with
+  // the fewest states that knows all given options is taken.
   Declaration& updates(std::string optimizer, std::vector<std::string> states = {}, bool steps = false) {
     op_.update = {std::move(optimizer), std::move(states), steps};
     op_.differentiable = false;
@@ -107,12 +107,12 @@ class Declaration {
     return *this;
   }
 
-  // Of the example before.
+  // Bounds the integers of the example before.
   Declaration& integers_below(int64_t limit) {
     op_.examples.back().integers_below = limit;
     return *this;
   }
-  // Of floating operands in all examples.
+  // Sets the range of floating operands in all examples.
   Declaration& domain(double lo, double hi) {
     op_.domain_lo = lo, op_.domain_hi = hi;
     return *this;
@@ -130,13 +130,13 @@ inline Declaration declare(OpRegistry& registry, std::string name, std::string s
 // The dtype of a definition with one result: its first operand's.
 inline std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
 
-// One function a file of operations; standard_ops() calls them all.
+// Each file of operations has one such function; standard_ops() calls them all.
 void declare_elementwise(OpRegistry& registry);
 void declare_matmul(OpRegistry& registry);
 void declare_conv(OpRegistry& registry);
 void declare_pooling(OpRegistry& registry);
 void declare_normalization(OpRegistry& registry);
-void declare_batch_norm(OpRegistry& registry);  // of that family
+void declare_batch_norm(OpRegistry& registry);  // of the batch norms
 void declare_softmax(OpRegistry& registry);
 void declare_loss(OpRegistry& registry);
 void declare_reshape(OpRegistry& registry);

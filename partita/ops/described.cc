@@ -1,4 +1,4 @@
-// Operators that a user describes in a file of formulas.
+// Reads operators that a user describes in a file of formulas.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace partita {
 namespace {
 
 struct Description {
-  int line = 0;  // where it begins, from 1
+  int line = 0;  // the first line of the description, from 1
   std::string text;
 };
 

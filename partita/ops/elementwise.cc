@@ -1,4 +1,5 @@
-// One value of the result from one value of each operand; two operands broadcast as in NumPy.
+// Declares element-wise operations: one value of the result from one value of each operand; two operands broadcast as
+// in NumPy.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/infer.h"
@@ -32,8 +33,8 @@ std::string cast_formula(const OpInstance& op) {
   return "cast(x)[..i] = x[..i]";
 }
 
-// A power of integers is a product of b factors, as int64 multiplies them. Above 65 factors there are only as many as
-// give the same for -1, 0, 1 and even numbers.
+// A power of integers is a product of b factors, as int64 multiplies them. Above 65 factors, the smallest number that
+// gives the same for -1, 0, 1 and even numbers replaces b.
 std::string power_formula(const OpInstance& op) {
   if (is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1))) return "pow(a, b)[..i] = a[..i]^b[..i]";
   return "pow(a, b)[..i] where k < 66 = prod(k) if(k < min(b[..i], 64 + b[..i] % 2), a[..i], 1)";
@@ -83,8 +84,8 @@ void declare_rounding_and_roots(OpRegistry& registry) {
       .example({shape});
 }
 
-// The last step of a norm or a deviation: what is 0 there has the slope 0, as PyTorch's norm and std have it, and not
-// infinity, which times the 0 of the powers below would be no number.
+// The last step of a norm or a deviation. At 0 its slope is 0, as in PyTorch's norm and std, and not infinity, which
+// times the 0 of the powers below would be no number.
 std::string norm_root(const OpInstance& op) {
   const double exponent = op.attributes.at("exponent");
   if (!(exponent > 0 && exponent < 1)) fail("exponent={} is none of a root", exponent);
@@ -121,7 +122,7 @@ void declare_trigonometric(OpRegistry& registry) {
   struct Inverse {
     const char *name, *summary;
     bool full_precision;
-    double lo, hi;  // away from where the derivative is infinite
+    double lo, hi;  // away from points with infinite derivatives
   };
   for (const auto& [name, summary, full, lo, hi] : {Inverse{"asin", "arc sine", true, -0.9, 0.9},
                                                     {"acos", "arc cosine", true, -0.9, 0.9},
@@ -137,7 +138,7 @@ void declare_trigonometric(OpRegistry& registry) {
   }
 }
 
-// `if` selects, so that what e^x is of a large x does no harm: a bound on x would have a slope of its own at 0.
+// `if` selects, so that e^x of a large x does no harm: a bound on x would have a slope of its own at 0.
 void declare_activations_of_onnx(OpRegistry& registry) {
   const Shape shape{5, 7};
   declare(registry, "elu", "x where positive, else alpha (e^x - 1)")
@@ -228,7 +229,7 @@ void declare_unary(OpRegistry& registry) {
 
 void declare_gradients(OpRegistry& registry) {
   const Shape shape{5, 7};
-  // Gradients that have kernels of their own; the derived formulas are equal to these.
+  // These gradients have kernels of their own; the derived formulas equal them.
   declare(registry, "relu_grad", "gradient of relu: g where x is positive")
       .formula("relu_grad(x, g)[..i] = if(x[..i] > 0, g[..i], 0)")
       .match()
@@ -357,7 +358,7 @@ void declare_remainders(OpRegistry& registry) {
 
   declare(registry, "fmod", "the remainder of a / b, with the sign of a")
       .formula([](const OpInstance& op) {
-        // Integers do without |a|, which the least int64 does not have.
+        // Integers avoid |a|, which the least int64 does not have.
         if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1)))
           return fmt::format("fmod_(a, b)[..i] = if({}, a[..i] % b[..i] - b[..i], a[..i] % b[..i])", kRoundsUp);
         return std::string("fmod_(a, b)[..i] = if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))");

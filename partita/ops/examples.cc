@@ -1,4 +1,4 @@
-// Random operands for the examples of definitions.
+// Draws random operands for the examples of definitions.
 #include "partita/ops/examples.h"
 
 namespace partita {

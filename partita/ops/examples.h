@@ -1,4 +1,4 @@
-// Random operands for the examples of a definition, as the tests of formulas, kernels and strategies draw them.
+// Draws random operands for the examples of a definition, for tests of formulas, kernels and strategies.
 #pragma once
 #include <vector>
 

@@ -1,14 +1,14 @@
-// Mixture of experts (GShard, Lepikhin et al. 2020; Switch Transformer, Fedus et al. 2021). Tokens are routed within
-// their group g: every expert has `capacity` places for each group, given out to first choices before second ones and
-// to earlier tokens before later ones. What finds no place is dropped. The choices are top_k of the gate's
+// Declares mixture of experts (GShard, Lepikhin et al. 2020; Switch Transformer, Fedus et al. 2021). Tokens are routed
+// within their group g. Every expert has `capacity` places for each group, given to first choices before second ones
+// and to earlier tokens before later ones. Choices without a place are dropped. The choices are top_k of the gate's
 // probabilities.
 //
 // The expert is an index e like any other: split on it, dispatch reads its tokens, the experts' products are local, and
 // combine is P(sum). Split on g instead, dispatch and combine are local, and S(g) -> S(e) between them is the
 // all-to-all.
 //
-// `dropless` says that no token is to be dropped: `capacity` is then what a plan counts on, and a run has a place for
-// every token (graph/places.h).
+// `dropless` says that no token is to be dropped: a plan then counts on `capacity`, and a run has a place for every
+// token (graph/places.h).
 #include "partita/base/error.h"
 #include "partita/ops/declare.h"
 
@@ -24,7 +24,7 @@ std::string expert_dispatch(const OpInstance& op) {
       experts, capacity);
 }
 
-// Counting: one addition for each choice that is seen, and one for each whose place is wanted.
+// Counts one addition for each choice that is seen, and one for each whose place is wanted.
 double place_flops(const tdl::Bound& bound, const std::vector<Interval>& ranges) {
   auto size = [&](const char* index) {
     return static_cast<double>(ranges[static_cast<std::size_t>(bound.find_index(index))].size());
@@ -69,7 +69,7 @@ void declare_experts(OpRegistry& registry) {
       .integers_below(3)
       .example({{1, 4, 3, 2}, {1, 5, 1}, {1, 5, 1}, {1, 5, 1}}, {}, {real, integer, integer, real})
       .integers_below(4);
-  // Switch Transformer, equations 4 to 6, for each group: 1 where all experts are chosen equally often.
+  // Switch Transformer, equations 4 to 6, for each group: 1 if all experts are chosen equally often.
   declare(
       registry, "load_balance",
       "experts times the sum over them of the share of tokens whose first choice they are and their mean probability")

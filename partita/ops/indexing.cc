@@ -1,4 +1,4 @@
-// Ops that run along one axis by numbers read from data, or by the order of the axis: gather and scatter of elements,
+// Declares ops along one axis, by numbers read from data or by the order of the axis: gather and scatter of elements,
 // running sums, the largest k. All have an attribute `axis`.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
@@ -75,7 +75,7 @@ std::string scatter_add_elements(const OpInstance& op) {
                      axis.with("v"), axis.with("j"));
 }
 
-// Where several values meet in a place, the last counts.
+// If several values meet in a place, the last counts.
 std::string scatter_elements(const OpInstance& op) {
   const Axis axis = axis_of(op);
   if (op.shapes.size() != 3) fail("scatter_elements takes x, ids and u");
@@ -96,7 +96,7 @@ std::string cumsum(const OpInstance& op) {
                      axis.with("k"));
 }
 
-// Each value's rank along the axis, by counting those before it; of equals, the first is before the others.
+// Finds each value's rank along the axis by counting those before it; among equals the first comes first.
 std::string top_k(const OpInstance& op) {
   const Axis axis = axis_of(op);
   const int64_t k = op.integer("k");

@@ -1,4 +1,4 @@
-// Losses other than cross-entropy (softmax.cc). Each is one number.
+// Declares losses other than cross-entropy (softmax.cc). Each is one number.
 #include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
 
@@ -6,8 +6,8 @@ namespace partita {
 
 namespace {
 
-// PyTorch's, whose denominator is not below the float32 next to 1e-12: at y = 0 and y = 1 the logarithms' own slopes
-// are infinite. That of the target has these logarithms without their bound.
+// PyTorch's gradient, whose denominator is not below the float32 next to 1e-12: at y = 0 and y = 1 the logarithms' own
+// slopes are infinite. The target's gradient has these logarithms without their bound.
 std::vector<TensorId> bce_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
   const TensorId y = forward.operands[0], t = forward.operands[1];
   return {build.op("bce_grad", {y, t, g[0]}, {}, forward.name + ".grad.y"),

@@ -1,11 +1,12 @@
-// Matrix products. matmul_nt and matmul_tn are the two gradients of matmul, whose kernels take an operand transposed.
+// Declares matrix products. matmul_nt and matmul_tn are the two gradients of matmul, whose kernels take an operand
+// transposed.
 #include "partita/base/error.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
 namespace {
 
-// The groups of batch axes of the two operands and of the result: a matrix without them is shared by the whole batch.
+// The groups of batch axes of the two operands and of the result: the whole batch shares a matrix without them.
 struct Batch {
   std::string a, b, result;
 };
@@ -32,7 +33,7 @@ std::string matmul_tn(const OpInstance& op) {
   return fmt::format("matmul_tn(a, b)[{}i, j] = sum(k) a[{}k, i] * b[{}k, j]", n.result, n.a, n.b);
 }
 
-// With shared weights, also summed over the batch axes: the weight gradient of a batched product.
+// With shared weights, it sums over the batch axes too: the weight gradient of a batched product.
 std::string matmul_tn_sum(const OpInstance& op) {
   if (op.shapes.size() != 2 || op.shapes[0].size() < 3) fail("matmul_tn_sum takes two operands of three or more axes");
   return "matmul_tn_sum(a, b)[i, j] = sum(..n, k) a[..n, k, i] * b[..n, k, j]";

@@ -1,5 +1,5 @@
-// Layer, RMS and group norm, each within one sample. Their gradients are declared: they read the saved mean `mu` and
-// reciprocal deviation `rd`, where derived ones would compute the statistics again. (Batch norm: batch_norm.cc.)
+// Declares layer, RMS and group norm, each within one sample. Their gradients are declared: they read the saved mean
+// `mu` and reciprocal deviation `rd`, which derived ones would compute again. (Batch norm: batch_norm.cc.)
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/infer.h"
@@ -12,15 +12,15 @@ namespace {
 
 // ---------------------------------------------------------------- within a sample
 
-// The normalised axes and the others, as subscripts. All of x; those of the statistics; those of scale and bias; what
-// is summed for the statistics, and for the gradients of scale and bias.
+// The normalised axes and the others, as subscripts: all of x; those of the statistics; those of scale and bias; the
+// indices summed for the statistics, and for the gradients of scale and bias.
 struct Normalized {
   std::string all, statistics, scale, inside, outside;
   std::string where;  // " where ..", or nothing
-  std::string count;  // how many values have one mean
+  std::string count;  // the number of values with one mean
 };
 
-// The last `axes` axes.
+// Normalises the last `axes` axes.
 Normalized last_axes(const OpInstance& op) {
   const int64_t axes = op.integer("axes"), rank = static_cast<int64_t>(op.shapes.at(0).size());
   if (axes < 1 || axes > rank)
@@ -40,7 +40,7 @@ Normalized last_axes(const OpInstance& op) {
           "(" + fmt::format("{}", fmt::join(extents, " * ")) + ")"};
 }
 
-// `groups` groups of the channels of x [n, c, ..s].
+// Normalises `groups` groups of the channels of x [n, c, ..s].
 Normalized channel_groups(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const int64_t groups = op.integer("groups");
@@ -59,7 +59,7 @@ Normalized channel_groups(const OpInstance& op) {
           spatial ? "(ext(c) * ext(..s))" : "ext(c)"};
 }
 
-// sum(NAMES) BODY in parentheses, or the body where there is nothing to sum over.
+// sum(NAMES) BODY in parentheses, or the body if there is nothing to sum over.
 std::string sum(const std::string& names, const std::string& body) {
   return names.empty() ? body : fmt::format("sum({}) {}", names, body);
 }
@@ -121,7 +121,7 @@ std::string rms_norm_grad(const OpInstance& op) {
   return text + fmt::format("dx[{0}] = ({1} - z[{0}] * q[{2}]) * rd[{2}]", n.all, g, n.statistics);
 }
 
-// From the statistics, which are all results but the first.
+// A gradient from the statistics, which are all results but the first.
 DeclaredGradient from_statistics(const std::string& definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
     for (std::size_t r = 1; r < g.size(); ++r)

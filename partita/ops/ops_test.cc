@@ -1,4 +1,4 @@
-// Every operation: its formula against plain loops and published values, its gradient against numeric ones, its
+// Tests every operation: its formula against plain loops and published values, its gradient against numeric ones, its
 // strategies against golden text.
 #include "partita/ops/ops.h"
 
@@ -186,7 +186,7 @@ TEST(Ops, SoftmaxFamily) {
   expect_near(run("cross_entropy", {x, labels}), {}, {(2 + std::log(s) + std::log(3)) / 2});
 }
 
-// torch.nn.CrossEntropyLoss() has the same means; of no label at all its is NaN.
+// torch.nn.CrossEntropyLoss() has the same means; with no label at all its mean is NaN.
 TEST(Ops, LabelsThatDoNotCount) {
   const Array x = tdl::real_array({3, 3}, {1, 2, 3, 1000, 1000, 1000, 3, 1, -7});
   const double s = std::exp(-2) + std::exp(-1) + 1;
@@ -470,7 +470,7 @@ TEST(Ops, MomentumIsPyTorchs) {
 
 // ---------------------------------------------------------------- gradients
 
-// Central differences of the loss against the gradient that each update reads, in up to ten elements of every
+// Compares central differences of the loss with the gradient that each update reads, in up to ten elements of every
 // parameter.
 void check_gradients(const Graph& training, std::map<TensorId, Array> values, Rng& rng, double tolerance) {
   std::map<TensorId, Array> all = values;
@@ -530,7 +530,7 @@ TEST(Ops, GradientsEqualNumericOnes) {
 
 // ---------------------------------------------------------------- strategies
 
-// tests/golden/ops_strategies.txt, rewritten where PARTITA_UPDATE_GOLDEN is set.
+// Compares with tests/golden/ops_strategies.txt, which is rewritten if PARTITA_UPDATE_GOLDEN is set.
 TEST(Ops, StrategiesAreGolden) {
   const auto registry = standard_ops();
   std::string text;

@@ -1,5 +1,5 @@
-// Weight updates, and what is done to gradients and learning rate before them. A result that replaces an operand is
-// written into its buffer and read by the next step. The formulas are PyTorch's.
+// Declares weight updates, and the treatment of gradients and learning rate before them. A result that replaces an
+// operand is written into its buffer and read by the next step. The formulas are PyTorch's.
 #include <cmath>
 
 #include "partita/base/error.h"
@@ -8,22 +8,21 @@
 namespace partita {
 namespace {
 
-// The gradient, with the weight decay added to it where there is some.
+// The gradient plus the weight decay, if there is some.
 std::string decayed(const OpInstance& op) {
   return op.attributes.at("weight_decay") != 0 ? "(g[..i] + weight_decay * w[..i])" : "g[..i]";
 }
 
-// 1 - beta^(t + 1). In float32 the power rounds beta first, and the difference loses what is left of it; with
-// y = -(t + 1) log(beta) / 2 it is 1 - e^(-2y) = 2 tanh(y) / (1 + tanh(y)), which rounds once. PyTorch has it in
-// float64.
+// 1 - beta^(t + 1). In float32 the power rounds beta first, and the difference loses the remaining digits. With y = -(t
+// + 1) log(beta) / 2 it is 1 - e^(-2y) = 2 tanh(y) / (1 + tanh(y)), which rounds once. PyTorch computes it in float64.
 std::string without_bias(double beta) {
   if (beta == 0) return "1";
   const std::string tanh = fmt::format("tanh((t[] + 1) * {:.30f})", -std::log(beta) / 2);
   return fmt::format("(2 * {0} / (1 + {0}))", tanh);
 }
 
-// m' and v' are running means of g and of g^2, each over what takes the bias to 0 away; `decayed`: the gradient,
-// `kept`: what the update is taken from.
+// m' and v' are running means of g and of g^2, each divided by its bias towards 0; `decayed`: the gradient, `kept`: the
+// value from which the update is taken.
 std::string adam_formula(const OpInstance& op, const std::string& name, const std::string& decayed,
                          const std::string& kept) {
   return fmt::format(
@@ -110,7 +109,7 @@ void declare_adagrad(OpRegistry& registry) {
       .example({{5, 3}, {5, 3}, {5, 3}, {}}, {{"weight_decay", 0.01}});
 }
 
-// What updates of elementary operations end with.
+// Declares the last ops of updates of elementary operations.
 void declare_assignments(OpRegistry& registry) {
   struct Assignment {
     const char *name, *summary, *value;
@@ -126,7 +125,7 @@ void declare_assignments(OpRegistry& registry) {
         .example({{5, 3}, {5, 3}});
 }
 
-// Clipping by the global norm: every gradient times min(1, max_norm / (norm + 1e-6)).
+// Declares clipping by the global norm: every gradient times min(1, max_norm / (norm + 1e-6)).
 void declare_clipping(OpRegistry& registry) {
   declare(registry, "square_sum", "sum of x^2").formula("square_sum(x)[] = sum(..i) x[..i]^2").example({{5, 7}});
   declare(registry, "clip_scale", "min(1, max_norm / (sqrt(s) + 1e-6)), s the sum of squares of all gradients")
@@ -137,7 +136,7 @@ void declare_clipping(OpRegistry& registry) {
       .example({{}}, {{"max_norm", 0.5}});
 }
 
-// After `warmup` steps on which the rate rises from 0 by equal parts, as in the transformers package.
+// In the first `warmup` steps the rate rises from 0 by equal parts, as in the transformers package.
 std::string schedule(const char* name, const char* factor) {
   return fmt::format("{}(lr, t)[] = lr[] * if(t[] < warmup, t[] / {}, {})", name, "max(warmup, 1)", factor);
 }

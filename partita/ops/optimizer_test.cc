@@ -1,4 +1,4 @@
-// Optimizers, clipping and schedules: eight steps each against PyTorch's (tests/data/make_optimizers.py).
+// Tests optimizers, clipping and schedules: eight steps each against PyTorch's (tests/data/make_optimizers.py).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -108,7 +108,8 @@ TEST(Optimizers, BadChoicesAreNamed) {
   EXPECT_EQ(with_steps({}, 9, *registry).schedule, "constant");
 }
 
-// torch.optim refuses these (2.13: SGD, Adam, AdamW, Adagrad), or takes what is not finite and loses the weights.
+// torch.optim refuses these (2.13: SGD, Adam, AdamW, Adagrad), or takes values that are not finite and loses the
+// weights.
 TEST(Optimizers, ValuesOutOfRangeAreNamed) {
   const double nan = std::nan(""), infinity = INFINITY;
   const auto refused = [](const Optimizer& optimizer, const std::string& part) {
@@ -153,8 +154,8 @@ TEST(Optimizers, AMomentumThatNeverFadesIsDoubted) {
     EXPECT_NE(doubt_of(optimizer, *registry).find("a momentum of 1 "), std::string::npos);
 }
 
-// What depends on the number of steps alone is made once for both parameters: the next number of steps, and for each
-// correction two products, a hyperbolic tangent, a sum and a quotient.
+// Both parameters share functions of the number of steps alone: the next number of steps, and for each correction two
+// products, a hyperbolic tangent, a sum and a quotient.
 TEST(Optimizers, FineOnesAreElementary) {
   std::map<std::string, int> count;
   for (const Op& op : regression({.kind = "adam?fine=1"}).ops) count[op.definition] += op.phase == Phase::kUpdate;

@@ -1,5 +1,6 @@
-// Pooling over windows of kh x kw, NCHW. Attributes: kh, kw; stride sh, sw; dilation dh, dw; padding pt, pl, pb, pr;
-// `ceil`: a last window that begins inside the input or its padding but runs over the edge counts, as in PyTorch.
+// Declares pooling over windows of kh x kw, NCHW. Attributes: kh, kw; stride sh, sw; dilation dh, dw; padding pt, pl,
+// pb, pr; `ceil`: a last window that begins inside the input or its padding but runs over the edge counts, as in
+// PyTorch.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
@@ -9,7 +10,7 @@ namespace {
 
 struct Windows {
   int64_t rows, columns;  // how many
-  bool cut;               // some run over the padded edge
+  bool cut;               // whether some run over the padded edge
 };
 
 Windows windows(const OpInstance& op, int64_t height, int64_t width) {
@@ -42,8 +43,8 @@ void check(const OpInstance& op, std::size_t operands) {
 constexpr const char* kRow = "y*sh + r*dh - pt";
 constexpr const char* kColumn = "z*sw + t*dw - pl";
 
-// The winner is the first of equals in the window's row-major order, as in PyTorch; `ix` is its number there, kept for
-// the gradient.
+// The winner is the first of equals in the window's row-major order, as in PyTorch. The gradient reads `ix`, its number
+// in that order.
 std::string max_pool(const OpInstance& op) {
   check(op, 1);
   const Windows w = windows(op, op.shapes[0][2], op.shapes[0][3]);
@@ -54,7 +55,7 @@ std::string max_pool(const OpInstance& op) {
       w.rows, w.columns, kRow, kColumn, op.integer("kw"));
 }
 
-// Row u of x lies under row r of window (u + pt - r dh) / sh, where that divides.
+// Row u of x lies under row r of window (u + pt - r dh) / sh, if that divides.
 struct Under {
   std::string window, guard;  // guard: "" if it always divides
 };
@@ -80,7 +81,8 @@ std::vector<TensorId> max_pool_gradient(GraphBuilder& build, const Op& forward, 
   return {build.op("max_pool_grad", {forward.results[1], g[0]}, attributes, forward.name + ".grad.x")};
 }
 
-// The divisor is the window's size; without `count_padding`, or where a window runs over the edge, what of it counts.
+// The divisor is the window's size; without `count_padding`, or if a window runs over the edge, the number of its
+// elements that count.
 std::string average_pool(const OpInstance& op) {
   check(op, 1);
   const int64_t height = op.shapes[0][2], width = op.shapes[0][3];

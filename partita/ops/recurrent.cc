@@ -1,5 +1,6 @@
-// Recurrent cells, unrolled: one op a time step. The gates have an axis of their own, so that a split of the hidden
-// dimension splits each gate. Packed weights [gates, hidden, inputs] lie in memory as PyTorch's [gates*hidden, inputs].
+// Declares recurrent cells, unrolled: one op a time step. The gates have an axis of their own, so that a split of the
+// hidden dimension splits each gate. Packed weights [gates, hidden, inputs] lie in memory as PyTorch's [gates*hidden,
+// inputs].
 #include "partita/base/error.h"
 #include "partita/ops/declare.h"
 

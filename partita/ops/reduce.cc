@@ -1,4 +1,4 @@
-// Reductions over `axes` (none given: all), which stay with extent 1 under `keepdims`.
+// Declares reductions over `axes` (none given: all), which stay with extent 1 under `keepdims`.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
@@ -11,7 +11,7 @@ struct Reduction {
   std::string kept;     // the result's: "i0, i2", or with keepdims "i0, u1, i2"
   std::string reduced;  // "r1"
   std::string others;   // "i0, i2" also under keepdims
-  std::string read;     // how the result is read back: "i0, i2", or "i0, 0, i2"
+  std::string read;     // the subscripts that read the result back: "i0, i2", or "i0, 0, i2"
   std::string where;    // " where u1 < 1", or nothing
   std::string number;   // the element's row-major number among the reduced: "r1*4 + r3"
   std::string again;    // `reduced` and `all` under second names: "a1"
@@ -79,7 +79,7 @@ std::string extremum_grad(const OpInstance& op) {
       r.all, r.others, r.reduced, r.read, r.number);
 }
 
-// g times the product of all others, right also where some are 0.
+// g times the product of all others, correct even if some are 0.
 std::string prod_grad(const OpInstance& op) {
   const Reduction r = reduction(op);
   return fmt::format(

@@ -1,4 +1,4 @@
-// Ops that give the same elements another shape: reshape, flatten, squeeze and unsqueeze.
+// Declares ops that give the same elements another shape: reshape, flatten, squeeze and unsqueeze.
 #include <algorithm>
 #include <numeric>
 
@@ -28,9 +28,9 @@ std::string mixed_radix(const std::vector<Digit>& digits) {
 
 // One side of a reshape while common factors are taken off its front and its back.
 struct Side {
-  Shape left;  // what is left of each axis
+  Shape left;  // the undivided rest of each axis
   std::vector<std::vector<Digit>> front, back;
-  std::size_t first = 0, last = 0;  // the axes between which something may be left: [first, last)
+  std::size_t first = 0, last = 0;  // the axes that may have a rest: [first, last)
 
   explicit Side(const Shape& shape) : left(shape), front(shape.size()), back(shape.size()), last(shape.size()) {}
   void skip_ones() {
@@ -39,7 +39,7 @@ struct Side {
   }
 };
 
-// Takes the factors that both sides have at the front, and at the back, off them: each becomes an index of its own.
+// Takes common factors of both sides off their front and their back: each becomes an index of its own.
 template <typename NewDigit>
 void take_common_factors(Side& x, Side& y, NewDigit digit) {
   for (x.skip_ones(), y.skip_ones(); x.first < x.last; x.skip_ones(), y.skip_ones()) {
@@ -62,8 +62,8 @@ void take_common_factors(Side& x, Side& y, NewDigit digit) {
   }
 }
 
-// The factors that both shapes have at the front, and at the back, become indices of their own, which can be split;
-// what remains between them without a common factor is one row-major number, divided anew.
+// Common factors at the front, and at the back, of both shapes become indices of their own, which can be split. The
+// rest between them, without a common factor, is one row-major number, divided anew.
 std::string reshape_text(const Shape& from, const Shape& to) {
   if (volume(from) != volume(to))
     fail("[{}] has {} elements, [{}] has {}", fmt::join(from, "x"), volume(from), fmt::join(to, "x"), volume(to));
@@ -76,7 +76,7 @@ std::string reshape_text(const Shape& from, const Shape& to) {
     return d;
   };
   if (volume(from) > 0) take_common_factors(x, y, digit);
-  // What is left: y has an index an axis, and x reads the digits of their number.
+  // For the rest, y has an index an axis, and x reads the digits of their number.
   std::vector<std::vector<Digit>> y_axes = y.front, x_axes = x.front;
   std::vector<Digit> rest;
   for (std::size_t a = 0; a < to.size(); ++a) {
@@ -114,7 +114,7 @@ std::string reshape_text(const Shape& from, const Shape& to) {
 
 std::string reshape(const OpInstance& op) { return reshape_text(op.shapes.at(0), op.list("shape")); }
 
-// To [product of the axes before `axis`, product of the others].
+// Reshapes to [product of the axes before `axis`, product of the others].
 std::string flatten(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const int64_t rank = static_cast<int64_t>(x.size());
@@ -126,7 +126,7 @@ std::string flatten(const OpInstance& op) {
   return reshape_text(x, to);
 }
 
-// Without the axes `axes` of extent 1; none given: without all of them.
+// Drops the axes `axes` of extent 1; if none are given, all of them.
 std::string squeeze(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const int64_t rank = static_cast<int64_t>(x.size());
@@ -143,7 +143,7 @@ std::string squeeze(const OpInstance& op) {
   return reshape_text(x, to);
 }
 
-// With axes of extent 1 at the positions `axes` of the result.
+// Adds axes of extent 1 at the positions `axes` of the result.
 std::string unsqueeze(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const std::vector<int64_t> axes = op.list("axes");

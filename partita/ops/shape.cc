@@ -1,4 +1,4 @@
-// Ops that move values and compute nothing. Lists are attributes NAME.0, NAME.1, ..
+// Declares ops that move values and compute nothing. Lists are attributes NAME.0, NAME.1, ..
 #include <algorithm>
 #include <numeric>
 
@@ -40,7 +40,7 @@ std::string transpose(const OpInstance& op) {
   return fmt::format("transpose(x)[{}] = x[{}]", join(result), join(names));
 }
 
-// Each `step`th value of the last axis, from `start` on.
+// Takes each `step`th value of the last axis, from `start` on.
 std::string every(const OpInstance& op) {
   const int64_t start = op.integer("start"), step = op.integer("step"),
                 all = op.shapes.at(0).empty() ? 0 : op.shapes[0].back();
@@ -48,7 +48,7 @@ std::string every(const OpInstance& op) {
   return fmt::format("every(x)[..n, i] where i < {} = x[..n, i*{} + {}]", (all - start + step - 1) / step, step, start);
 }
 
-// To `shape`, as NumPy broadcasts.
+// Broadcasts to `shape`, as NumPy does.
 std::string expand(const OpInstance& op) {
   const Shape &x = op.shapes.at(0), to = op.list("shape");
   if (to.size() < x.size()) fail("[{}] cannot be broadcast to [{}]", fmt::join(x, "x"), fmt::join(to, "x"));
@@ -114,7 +114,7 @@ std::string slice(const OpInstance& op) {
   return fmt::format("slice(x)[{}]{} = x[{}]", join(names), where(bounds), join(read));
 }
 
-// Element `index` along `axis`, which goes.
+// Takes element `index` along `axis`, which goes.
 std::string select(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const std::size_t axis = axis_of(op, "axis", x.size());

@@ -1,4 +1,4 @@
-// Softmax and what is made of it. Their gradients are declared: the derived ones are correct, but compute the
+// Declares softmax and ops built on it. Their gradients are declared: the derived ones are correct, but compute the
 // exponentials again.
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
@@ -28,7 +28,7 @@ Along along(const OpInstance& op) {
   return {fmt::format("{}", fmt::join(all, ", ")), fmt::format("{}", fmt::join(others, ", "))};
 }
 
-// `masked`: e^-inf is 0 also where a whole row is masked, which then is 0 and not NaN.
+// `masked`: e^-inf is 0 even if a whole row is masked, which then is 0 and not NaN.
 std::string softmax(const OpInstance& op) {
   const auto [x, b] = along(op);
   if (op.integer("masked"))
@@ -76,7 +76,7 @@ std::string log_softmax_grad(const OpInstance& op) {
       x, b);
 }
 
-// The gradient of an op with one operand, by an op that reads the result and its gradient.
+// The gradient of an op with one operand, as an op that reads the result and its gradient.
 DeclaredGradient from_result(const std::string& definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
     return std::vector<TensorId>{build.op(definition, {forward.results[0], g[0]},
@@ -107,11 +107,11 @@ std::vector<TensorId> masked_cross_entropy_gradient(GraphBuilder& build, const O
           {}};
 }
 
-// Cross-entropy of the labels that are not `ignore`. How many these are is an operand, counted by an op of its own:
-// what is left is a sum over the labels, of which parts of a batch make their parts.
+// Declares cross-entropy of the labels that are not `ignore`. Their number is an operand, counted by an op of its own.
+// The loss is then a sum over the labels, and each micro-batch makes its share of it.
 void declare_masked_cross_entropy(OpRegistry& registry) {
   const DType real = DType::kFloat32, integer = DType::kInt64;
-  const tdl::Attributes third{{"ignore", 2}};  // in the examples, where labels are drawn from 0 on
+  const tdl::Attributes third{{"ignore", 2}};  // labels in the examples are drawn from 0 on
   declare(registry, "label_count", "how many labels are not `ignore`")
       .formula("label_count(t)[] = sum(..b) if(t[..b] != ignore, 1, 0)")
       .attribute("ignore", static_cast<double>(kIgnoredLabel))

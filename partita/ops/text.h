@@ -1,4 +1,4 @@
-// Pieces of formulas as text.
+// Writes pieces of formulas as text.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>

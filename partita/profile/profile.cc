@@ -1,4 +1,4 @@
-// Kernels by id, and estimates of those that were not measured.
+// Looks up kernels by id, and estimates kernels that were not measured.
 #include "partita/profile/profile.h"
 
 #include <fmt/format.h>
@@ -11,9 +11,9 @@ namespace partita {
 
 namespace {
 
-// An estimate looks at so many kernels, the nearest.
+// An estimate uses this many kernels, the nearest.
 constexpr size_t kNeighbours = 4;
-// Added to distances (in e-folds), so that no kernel alone counts where several are near.
+// Added to distances (in e-folds), so that no single kernel decides if several are near.
 constexpr double kNear = 0.1;
 // Errors of times below this (in us) are not taken relative to them.
 constexpr double kLeastUs = 1;
@@ -171,7 +171,7 @@ void smooth(std::vector<Curve::Point>& points) {
 Curve fitted(std::vector<Curve::Point> points) {
   std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   smooth(points);
-  // Least squares of (latency + slope b - t) / max(t, kLeastUs).
+  // Minimises the squares of (latency + slope b - t) / max(t, kLeastUs).
   double s11 = 0, s12 = 0, s22 = 0, s1 = 0, s2 = 0;
   for (const Curve::Point& p : points) {
     const double w = 1 / std::max(p.smooth_us, kLeastUs), x = p.bytes * w, t = p.smooth_us * w;

@@ -49,8 +49,7 @@ void add_list(std::string& text, const char* name, const std::vector<Json>& entr
   text += "\n  ]";
 }
 
-// Bounds of what a file may say. Times are those that are written at least; sums over a step stay numbers of
-// nanoseconds.
+// Bounds of a file's values. Times are at least those that are written; sums over a step stay numbers of nanoseconds.
 constexpr double kLeastUs = 1e-3, kMostUs = 1e9, kMostAmount = 1e24;
 constexpr int kMostCores = 1 << 20;
 constexpr int64_t kMostExtent = int64_t{1} << 53;

@@ -1,4 +1,4 @@
-// Profiles: files that are read as they were written, estimates, curves through points.
+// Tests that profile files read back the same, and tests estimates and curves through points.
 #include "partita/profile/profile.h"
 
 #include <gtest/gtest.h>
@@ -128,8 +128,8 @@ TEST(Profiles, TellWhatWasMeasured) {
   EXPECT_FALSE(time->estimated);
 }
 
-// Times of a machine of 50 GFLOP/s, 10 GB/s and 2 us a kernel, with its tiles of 32 lost: estimates of sizes that were
-// left out are near.
+// Times of a machine of 50 GFLOP/s, 10 GB/s and 2 us a kernel, with a loss from its tiles of 32: estimates of left-out
+// sizes are near.
 TEST(Profiles, EstimateWhatWasNot) {
   const auto us = [](int64_t m, int64_t n, int64_t k) {
     const auto tiles = [](int64_t x) { return 32.0 * std::ceil(static_cast<double>(x) / 32); };

@@ -1,4 +1,4 @@
-// What a call says when it refuses its input.
+// Catches the message of a refused input, for tests.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// Checks a derived strategy by running it position by position.
 #include "partita/tdl/testing/check.h"
 
 #include <algorithm>

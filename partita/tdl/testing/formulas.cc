@@ -1,3 +1,4 @@
+// Draws random formulas for fuzz tests.
 #include "partita/tdl/testing/formulas.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Compares text with golden files, or rewrites them.
 #include "partita/tdl/testing/golden.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// Reads instances.txt, and makes operands for its instances.
 #include "partita/tdl/testing/instances.h"
 
 #include <fstream>

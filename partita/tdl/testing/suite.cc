@@ -1,3 +1,4 @@
+// Runs the strategies of operator instances, and writes their golden text.
 #include "partita/tdl/testing/suite.h"
 
 #include <algorithm>
