@@ -1,4 +1,4 @@
-// Blocks and forests of variables, each set to its exact minimum beside the others.
+// Sets blocks and forests of variables to their exact minimum beside the others.
 #include "partita/solver/blocks.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace partita::solver {
 
 namespace {
 
-// What steps other than table entries come to, in table entries (about 2 ns).
+// The work of steps other than table entries, in table entries (about 2 ns).
 constexpr int64_t kWorkOfMember = 400, kWorkOfNeighbour = 20, kWorkOfUse = 60;
 
-// The same way seen from its other end.
+// The same pair, seen from its other end.
 Model::Neighbour reversed(const Model& m, const Model::Neighbour& n) {
   return {n.first ? m.pairs[n.pair].a : m.pairs[n.pair].b, n.pair, !n.first};
 }
@@ -101,8 +101,8 @@ void Blocks::join(int v, int parent, const Model::Neighbour& up) {
   }
 }
 
-// A random tree from `seed`, which touches no member yet, until the block has `size` members. A variable that touches
-// two members stays out.
+// Grows a random tree from `seed`, which touches no member yet, until the block has `size` members. A variable that
+// touches two members stays out.
 void Blocks::grow(int seed, size_t size) {
   join(seed, -1, {});
   while (!frontier_.empty() && members_.size() < size) {
@@ -115,7 +115,7 @@ void Blocks::grow(int seed, size_t size) {
   frontier_.clear();
 }
 
-// A variable that uses something at the same time as a member of the block, where that time is fullest; -1: none was
+// A variable that uses something at the same time as a member of the block, at the fullest such time; -1 if none was
 // met.
 int Blocks::companion() {
   const int v = members_[rng_.below(members_.size())].variable;
@@ -131,7 +131,7 @@ int Blocks::companion() {
   return -1;
 }
 
-// What each value of each member costs beside variables out of the block.
+// The cost of each value of each member beside variables out of the block.
 void Blocks::fill_base(double price_weight) {
   size_t size = 0;
   for (Member& member : members_) {
@@ -153,7 +153,7 @@ void Blocks::fill_base(double price_weight) {
   }
 }
 
-// The block's minimum, by dynamic programming from its leaves; ties take the lowest value.
+// Finds the block's minimum by dynamic programming from its leaves; ties take the lowest value.
 template <typename V>
 PARTITA_INLINE void Blocks::minimise_by(const std::vector<Overlay>& overlay) {
   std::copy(base_.begin(), base_.end(), belief_.begin());
@@ -197,7 +197,7 @@ void Blocks::minimise(const std::vector<Overlay>& overlay) {
   wide_vectors() ? minimise_wide(overlay) : minimise_halved(overlay);
 }
 
-// How much the cost changes from x_ to the block's choice.
+// The change of cost from x_ to the block's choice.
 double Blocks::change() const {
   double change = 0;
   for (size_t i = 0; i < members_.size(); ++i) {

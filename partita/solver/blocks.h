@@ -1,8 +1,8 @@
-// Local search by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum while
-// the others stay (tree-structured block coordinate descent). Where a block would break the limit at some time, uses at
-// that time get a price, and it is set again.
+// Searches locally by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum
+// while the others stay (tree-structured block coordinate descent). If a block would break the limit at some time, uses
+// at that time get a price, and it is set again.
 //
-// Example: a chain of three variables in {0, 1}. The value 0 costs 1 each, a pair 2 where its two differ. (0, 0, 0)
+// Example: a chain of three variables in {0, 1}. The value 0 costs 1 each, a pair costs 2 if its two differ. (0, 0, 0)
 // costs 3, and no single change pays: it saves 1 and costs 2 or 4. The three are a tree, so they can be one block,
 // whose minimum is (1, 1, 1) at 0.
 #pragma once
@@ -23,18 +23,18 @@ class Blocks {
   double cost() const { return cost_; }  // forbidden costs count as a large penalty
   double penalty() const { return penalty_; }
   bool feasible() const { return cost_ < penalty_ / 2 && (!m_.limited || profile_.most() <= m_.limit); }
-  int64_t work() const { return work_; }  // table entries looked at
+  int64_t work() const { return work_; }  // table entries read
 
   void set(const Assignment& x);
-  // Per kept time: what a move reckons a unit of use with.
+  // Prices of a unit of use, per kept time, for moves.
   void set_prices(const std::vector<double>& prices);
-  // One random forest that spans as much of the network as it can, set to its minimum, prices included, the limit not.
+  // Sets one random forest that spans as much of the network as it can to its minimum, prices included, the limit not.
   void forest_move();
-  // Forest moves, while prices rise where the limit is broken and fall elsewhere, from the prices that are set. Stops
+  // Makes forest moves, while prices rise at times that break the limit and fall at others, from the set prices. Stops
   // at the first feasible state, after `rounds`, or when told to.
   bool find_feasible(int rounds, const std::function<bool()>& stop);
-  // From a feasible state to better ones: blocks of up to `size` variables, until `work` entries have been looked at. A
-  // block may make the cost worse by less than `tolerance`.
+  // Improves a feasible state by blocks of up to `size` variables, until `work` entries have been read. A block may
+  // make the cost worse by less than `tolerance`.
   void improve(int size, int64_t work, double tolerance, const std::function<bool()>& stop);
 
  private:
@@ -77,7 +77,7 @@ class Blocks {
   std::vector<double> prices_, price_sums_;
   int64_t work_ = 0;
 
-  // The block in hand.
+  // The current block.
   std::vector<Member> members_;           // parents first
   std::vector<int> member_of_, touched_;  // [variable]: its member or -1; how many members it neighbours
   std::vector<int> touched_list_;

@@ -1,4 +1,4 @@
-// Branch and bound: parts of the space, each with a dual of its own messages, closed by the judge.
+// Branches and bounds: each part of the space has a dual of its own messages, and the checker closes it.
 #include "partita/solver/branch.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ bool Branch::stalled(const Part& part) const {
   return part.shrinks >= most_shrinks;
 }
 
-// Whether the part is proved to hold nothing better. It is only tried where the bound in doubles is near, unless it
+// Whether a proof shows that the part holds nothing better. It is only tried if the bound in doubles is near, unless it
 // must be.
 bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool must) {
   constexpr double kRounding = 1e-9;
@@ -86,7 +86,7 @@ bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool
     return false;
   Certificate::Leaf leaf = dual_.leaf(part.state, part.alive);
   leaf.decisions = part.decisions;
-  if (must) leaf.multipliers.clear();  // nothing is open: prices only take from what the one choice costs
+  if (must) leaf.multipliers.clear();  // nothing is open: prices only lower the cost of the one choice
   const std::optional<Wide> bound = judge_.bound(leaf);
   if (bound && (!incumbent || *bound < *incumbent)) return false;
   if (bound && (!closed_bound_ || *bound < *closed_bound_)) closed_bound_ = bound;
@@ -107,7 +107,7 @@ int Branch::branching_variable(const Part& part) const {
   }
   if (best < 0 || !m_.limited || slacks[best] > kBranch.agrees * std::max(1.0, std::abs(part.bound)) / m_.originals)
     return best;
-  // The choice agrees with itself: it is the limit that it breaks, or the prices that it does not use up.
+  // The choice agrees with itself: so it breaks the limit, or does not use up the prices.
   const std::vector<double> load =
       load_of(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
   size_t time = 0;

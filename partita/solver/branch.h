@@ -1,10 +1,10 @@
-// Branch and bound on the dual: the part of the space with the least bound is worked on until passes bring next to
-// nothing. Then it is split at the variable whose choice is furthest from what the bound reckons with: that value, and
-// all others. A part is closed once the judge says that it holds nothing better than the incumbent.
+// Branches and bounds on the dual. The part of the space with the least bound gets passes until they bring next to
+// nothing. Then it is split at the variable whose choice is furthest from the bound's: that value, and all others. A
+// part is closed once the checker proves that it holds nothing better than the incumbent.
 //
-// Example: a triangle of variables in {0, 1} whose pairs cost 1 where their two are equal. Passes prove 0, the optimum
-// is 1. Split at variable 0, each half has costs of 1 for the others where they take the same value as it, and the edge
-// between the two: a tree, where passes prove 1. Both close beside an incumbent of 1.
+// Example: a triangle of variables in {0, 1} whose pairs cost 1 if their two are equal. Passes prove 0, the optimum is
+// 1. Split at variable 0, each half has costs of 1 for the others if they take the same value as it, and the edge
+// between the two: a tree, for which passes prove 1. Both close beside an incumbent of 1.
 #pragma once
 #include <functional>
 #include <list>
@@ -15,14 +15,15 @@ namespace partita::solver {
 
 class Branch {
  public:
-  // `alive` is what propagate() left of the model. All must stay. The dual begins with `messages`, if there are any.
+  // `alive` is the result of propagate() on the model. All arguments must stay. The dual begins with `messages`, if
+  // there are any.
   Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages = nullptr);
 
-  // Works for about `work` table entries, at least for one pass. `incumbent`: the cost that a solution must be better
-  // than. `found` is given what passes choose, and returns the incumbent then.
+  // Works for about `work` table entries, at least for one pass. A solution must be better than cost `incumbent`.
+  // `found` gets the passes' choices, and returns the new incumbent.
   void advance(int64_t work, std::optional<Wide> incumbent,
                const std::function<std::optional<Wide>(const Assignment&)>& found, const std::function<bool()>& stop);
-  // No part is open any more: the incumbent is the optimum, or there is no solution where there is none.
+  // No part is open any more: the incumbent is the optimum, or without one there is no solution.
   bool done() const { return open_.empty(); }
   size_t open_parts() const { return open_.size(); }
   // A lower bound, up to rounding.
@@ -31,11 +32,11 @@ class Branch {
   const Assignment& rounded() const { return dual_.rounded(); }
   Assignment believed() const;
   const std::vector<double>& prices() const { return dual_.state().prices; }
-  // The largest sum of prices that the bound, or the root's messages, reckon with.
+  // The largest sum of prices in the bound, or in the root's messages.
   double most_prices() const;
   // A lower bound of the whole before it was split, up to rounding.
   double root_bound() const { return parts_ == 1 && !open_.empty() ? open_.front().bound : root_bound_; }
-  // As Dual's, by what the root's messages say.
+  // Dual::least_costs() of the root's messages.
   std::vector<double> least_costs();
   int64_t parts() const { return parts_; }
   int64_t passes() const { return passes_; }
@@ -43,7 +44,7 @@ class Branch {
 
   // Messages and multipliers of the whole, before it was split.
   Certificate::Leaf root() const { return dual_.leaf(root_state(), root_alive_); }
-  // The proof as it stands: leaves of closed parts and of open ones, with the bound that the judge gives it.
+  // The present proof: leaves of closed and of open parts, with the bound that the checker gives it.
   Certificate certificate() const;
 
  private:
@@ -68,7 +69,7 @@ class Branch {
   Parts open_;
   Parts::iterator loaded_;
   std::vector<Certificate::Leaf> closed_;
-  std::optional<Wide> closed_bound_;  // the least of theirs
+  std::optional<Wide> closed_bound_;  // the least bound of a closed part
   Alive root_alive_;
   Dual::State root_;  // once it is split, or closed
   double root_bound_ = -kInfinity;

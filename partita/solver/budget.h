@@ -1,4 +1,4 @@
-// What is left of a search's time.
+// Shares out a search's remaining time.
 //
 // Example: with a deadline in 10 s, share_of_time(options, 0.3) is 3 s from now; asked again 2 s later, it is 2.4 s
 // from then. Without a deadline there is none.
@@ -7,7 +7,7 @@
 
 namespace partita::solver {
 
-// The end of that share of the time that is left.
+// The end of that share of the remaining time.
 inline std::optional<std::chrono::steady_clock::time_point> share_of_time(const Options& options, double share) {
   using Clock = std::chrono::steady_clock;
   if (!options.deadline) return std::nullopt;
@@ -16,7 +16,7 @@ inline std::optional<std::chrono::steady_clock::time_point> share_of_time(const 
 
 inline bool is_stopped(const Options& options) { return options.stop && *options.stop; }
 
-// It was stopped, or the deadline is over, or would be so much later.
+// Whether it was stopped, or the deadline is over, or would be in that time.
 inline bool is_over(const Options& options, std::chrono::steady_clock::duration later = {}) {
   return is_stopped(options) || (options.deadline && std::chrono::steady_clock::now() + later > *options.deadline);
 }

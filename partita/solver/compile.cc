@@ -10,7 +10,7 @@ namespace partita::solver {
 
 namespace {
 
-// An edge with each variable once, ascending; its table summed up anew unless it is as it stands, or turned over.
+// An edge with each variable once, ascending. It keeps its table unless that must be summed up anew, or turned over.
 struct Canonical {
   std::vector<int> variables;
   std::shared_ptr<const Table> table;
@@ -42,10 +42,10 @@ Canonical canonical(const Network& n, const Network::Edge& e) {
   return c;
 }
 
-// Tables that are summed up, the second of a pair: turned over.
+// Tables that are summed up; the second of a pair: turned over.
 using Sources = std::vector<std::pair<const Table*, bool>>;
 
-// A pair table that is yet to be made.
+// A pair table still to be made.
 struct Missing {
   size_t number = 0;  // in the model's
   int rows = 0, columns = 0;
@@ -63,7 +63,7 @@ struct Compiling {
 
 // ------------------------------------------------------------------ pair tables
 
-// Tables that are yet to be made take long: threads share them, the largest first.
+// Queues tables to be made, which takes long: threads share them, the largest first.
 void later(Compiling& c, size_t table, int first, int second, Sources sources) {
   c.missing.push_back({table, c.n.domain(first), c.n.domain(second), std::move(sources)});
 }
@@ -93,7 +93,7 @@ void make_tables(Compiling& c) {
 
 // ------------------------------------------------------------------ factors over three variables or more
 
-// The same variables as a factor that is there: its tuples that this edge forbids become infinite.
+// Adds an edge over the variables of an existing factor: its tuples that this edge forbids become infinite.
 void add_to_joint(Compiling& c, const Model::Joint& j, const Table& table) {
   size_t k = c.m.offset[j.joint];
   for (const Assignment& x : j.tuples) {
@@ -123,7 +123,7 @@ void add_joint(Compiling& c, const std::vector<int>& variables, const Table& tab
   c.m.joints.push_back(std::move(j));
 }
 
-// Pairs of a factor's variables and the one that stands for it.
+// Adds pairs of a factor's variables and the variable that stands for it.
 void tie(Compiling& c, const Model::Joint& j) {
   for (size_t i = 0; i < j.variables.size(); ++i) {
     const int rows = c.n.domain(j.variables[i]), columns = static_cast<int>(j.tuples.size());
@@ -138,7 +138,7 @@ void tie(Compiling& c, const Model::Joint& j) {
 
 using Parallel = std::map<std::pair<int, int>, Sources>;  // by variables
 
-// What was made of a table that is alone over its two variables; null: nothing.
+// The pair table made of a table that is alone over its two variables; null if there is none.
 std::shared_ptr<const PairTable> made_of(const PairTables* made, const Sources& sources, int rows, int columns) {
   if (!made || sources.size() > 1) return nullptr;
   const auto [table, turned] = sources[0];
@@ -147,7 +147,7 @@ std::shared_ptr<const PairTable> made_of(const PairTables* made, const Sources& 
   return turned ? std::make_shared<const PairTable>(at->second->turned()) : at->second;
 }
 
-// Parallel edges become one pair; equal lists of tables share what is made of them.
+// Adds pairs: parallel edges become one; equal lists of tables share their pair table.
 void add_pairs(Compiling& c, const Parallel& pairs, const PairTables* made) {
   std::map<std::pair<int, Sources>, int> known;  // with the number of rows: equal lists may be of two shapes
   for (const auto& [which, sources] : pairs) {
@@ -163,8 +163,7 @@ void add_pairs(Compiling& c, const Parallel& pairs, const PairTables* made) {
   }
 }
 
-// Edges that stay apart, each as it stands, turned over or not. A table that is the network's own may be known, and
-// becomes so.
+// Edges that stay apart, each with its table, turned over or not. The network's own tables may be known, and become so.
 struct Apart {
   const std::vector<int64_t>& times;  // [edge]: how often it counts
   PairTables& known;
@@ -201,8 +200,8 @@ void add_variables(Compiling& c) {
   }
 }
 
-// Edges over one variable are costs of its own. Those over two go to `apart`, if there is one, else to what is
-// returned.
+// Adds edges. Edges over one variable become costs of its own. Those over two go to `apart`, if there is one, else to
+// the result.
 Parallel add_edges(Compiling& c, Apart* apart) {
   Parallel pairs;
   for (size_t i = 0; i < c.n.edges.size(); ++i) {

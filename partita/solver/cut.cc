@@ -1,4 +1,4 @@
-// Makes the parts of a network: splits what lies across between its ends, adds prices, and finds equal parts.
+// Makes the parts of a network: splits edges across parts between their ends, adds prices, and finds equal parts.
 #include "partita/solver/cut.h"
 
 #include <array>
@@ -17,7 +17,7 @@ namespace {
 
 using Messages = std::array<std::vector<int64_t>, 2>;  // [end][value]
 
-// A network while it is cut.
+// A network during the cut.
 struct Cutting {
   Cutting(const Piece& of, const std::vector<int>& parts, const LiftedDual& with)
       : piece(of), n(of.network), part_of(parts), dual(with), costs(of.network.costs) {
@@ -36,7 +36,7 @@ struct Cutting {
 
 // ------------------------------------------------------------------ edges between parts
 
-// The median of the messages that are finite; empty: none is.
+// The median of the finite messages; empty if there is none.
 std::optional<double> median(std::vector<double> finite) {
   if (finite.empty()) return std::nullopt;
   const auto middle = finite.begin() + static_cast<std::ptrdiff_t>(finite.size() / 2);
@@ -44,7 +44,7 @@ std::optional<double> median(std::vector<double> finite) {
   return *middle;
 }
 
-// How much the costs of a table that are not forbidden differ.
+// The range of a table's costs that are not forbidden.
 double range_of(const Table& table) {
   int64_t lowest = kForbidden, highest = -kForbidden;
   for (int64_t c : table)
@@ -52,8 +52,8 @@ double range_of(const Table& table) {
   return static_cast<double>(std::max<int64_t>(highest - lowest, 0));
 }
 
-// The dual's messages at one end of an edge, none of them farther from their median than costs differ. Where values
-// have been left out of the folded network, what it says of them, and of others because of that, means nothing here.
+// The dual's messages at one end of an edge, each at most the costs' range away from their median. A dual of a folded
+// network without some values says nothing of these, and of others because of that.
 std::pair<int, std::vector<int64_t>> given_end(const Network::Edge& edge, int folded_edge,
                                                const std::array<size_t, 2>& sizes, const LiftedDual& dual) {
   std::array<std::vector<double>, 2> finite;
@@ -70,8 +70,8 @@ std::pair<int, std::vector<int64_t>> given_end(const Network::Edge& edge, int fo
   return {given, std::move(out)};
 }
 
-// How an edge that lies across two parts is split: whatever it costs goes to one end or to the other, so that nothing
-// is less than 0 then. It begins with the dual's messages at one end.
+// Splits an edge across two parts: all its cost goes to one end or the other, so that nothing is then less than 0. It
+// begins with the dual's messages at one end.
 Messages split(const Network::Edge& edge, int folded_edge, const std::vector<Table>& costs, const LiftedDual& dual) {
   const std::array<size_t, 2> sizes = {costs[edge.variables[0]].size(), costs[edge.variables[1]].size()};
   auto cost_at = [&](int end, size_t own, size_t other) {
@@ -101,10 +101,10 @@ Kind kind_of(const Network::Edge& e, const std::vector<int>& alike) {
 
 std::pair<int, int> ends_of(const Network::Edge& e) { return std::minmax(e.variables[0], e.variables[1]); }
 
-// How the edges of each kind that lie across are split: by the messages that most of them have. Edges over more than
-// two variables are not; they cost their least.
+// Splits edges across parts by kind, by the messages that most edges of a kind have. Edges over more than two variables
+// are not split; they cost their least.
 std::map<Kind, Messages> split_kinds(Cutting& c, Wide& least) {
-  std::map<Kind, std::map<int, int>> folded;  // into what edges of a kind are folded, and how many
+  std::map<Kind, std::map<int, int>> folded;  // the folded edges of a kind, and how many edges fold into each
   for (size_t e = 0; e < c.n.edges.size(); ++e) {
     const Network::Edge& edge = c.n.edges[e];
     if (!lies_across(edge, c.part_of)) continue;
@@ -179,7 +179,7 @@ void add_prices(Cutting& c) {
   }
 }
 
-// All that was added to costs, rounded down.
+// Adds all additions to costs, rounded down.
 void add_up(Cutting& c) {
   for (size_t v = 0; v < c.costs.size(); ++v)
     for (size_t x = 0; x < c.costs[v].size(); ++x) {
@@ -193,7 +193,7 @@ void add_up(Cutting& c) {
 
 // ------------------------------------------------------------------ parts
 
-// Each part as a network of its own, its variables in the order of their looks.
+// Makes each part a network of its own, its variables in the order of their looks.
 std::vector<Part> all_parts(Cutting& c) {
   const std::vector<int> order = order_by_looks(c.n, c.costs, c.part_of);
   std::vector<int> number(c.n.costs.size());
@@ -215,7 +215,7 @@ std::vector<Part> all_parts(Cutting& c) {
   return all;
 }
 
-// Parts of the same costs and edges become copies of one.
+// Joins parts of the same costs and edges into copies of one.
 void make_parts(Cutting& c) {
   using Key = std::pair<std::vector<Table>, std::vector<std::pair<std::vector<int>, const Table*>>>;
   std::map<Key, size_t> known;

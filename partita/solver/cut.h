@@ -1,10 +1,9 @@
-// Cuts a network into parts, so that their least costs add up to a bound of the whole: what an edge between two parts
-// costs is split between its ends, and uses are priced. Parts that come to the same network are one part with several
-// copies.
+// Cuts a network into parts whose least costs add up to a bound of the whole. The cost of an edge between two parts is
+// split between its ends, and uses are priced. Parts that become the same network are one part with several copies.
 //
 // Example: x and y in {0, 1}, each with costs (2, 0), a pair that costs ((0, 3), (3, 0)), and a cut between them. If
-// the dual has no message, x takes what the pair costs with each of its values at least, (0, 0), then y what that
-// leaves, (0, 0). Both parts have costs (2, 0): they are two copies of one part, and prove 0 + 0.
+// the dual has no message, x takes the pair's least cost with each of its values, (0, 0), then y takes the rest, (0,
+// 0). Both parts have costs (2, 0): they are two copies of one part, and prove 0 + 0.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -13,7 +12,7 @@
 
 namespace partita::solver {
 
-// What is cut apart: all, or a part again.
+// The network to cut: the whole, or a part again.
 struct Piece {
   const Network& network;
   std::vector<int> alike;     // [variable]: its class
@@ -28,15 +27,16 @@ struct Part {
 
 struct Cut {
   std::vector<Part> parts;     // those with most copies first
-  Certificate::Leaf messages;  // on what lies across, and multipliers
-  Wide besides = 0;            // what is certain to come on top of the parts, times the messages' scale
-  bool fits = true;            // costs are still such
+  Certificate::Leaf messages;  // on edges across, and multipliers
+  Wide besides = 0;            // a certain cost on top of the parts, times the messages' scale
+  bool fits = true;            // whether costs stay below kForbidden
 };
 
-// `part_of`: by variable. Messages and prices are the dual's, between parts that are alike those for most of them.
+// Cuts the piece. `part_of`: by variable. Messages and prices are the dual's; between parts that are alike, the ones
+// that most have.
 Cut cut_into(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual);
 
-// An edge between two parts.
+// Whether an edge lies between two parts.
 inline bool lies_across(const Network::Edge& e, const std::vector<int>& part_of) {
   return std::any_of(e.variables.begin(), e.variables.end(),
                      [&](int v) { return part_of[v] != part_of[e.variables[0]]; });

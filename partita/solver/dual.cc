@@ -23,7 +23,7 @@ Dual::Dual(const Model& model, bool wide)
     : m_(model), wide_(wide), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
   at_.resize(m_.pairs.size());
   size_t size = 0;
-  for (int v = 0; v < m_.variables(); ++v)  // as a sweep comes upon them
+  for (int v = 0; v < m_.variables(); ++v)  // in the order of a sweep
     for (const Model::Neighbour& n : m_.neighbours[v]) {
       at_[n.pair][n.first ? 0 : 1] = size;
       size += m_.domain(v);
@@ -83,7 +83,7 @@ void Dual::begin(const Certificate::Leaf& leaf) {
   }
 }
 
-// Takes in what the pairs on the near side say, and hands equal shares of all that is known to those on the far side.
+// Receives the messages of the pairs on the near side, and sends equal shares of the total to those on the far side.
 template <typename V>
 PARTITA_INLINE void Dual::sweep_by(int v, bool forwards) {
   const int values = m_.domain(v);
@@ -122,7 +122,7 @@ PARTITA_INLINE void Dual::sweep_by(int v, bool forwards) {
   for (const End* e = far; e != far_end; ++e) {
     double* own = &state_.messages[e->own];
     for (int x = 0; x < values; ++x)
-      own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
+      own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter if not alive
   }
   const int best = least_of<V>(belief, values);
   bound_ += (1 - far_count / all) * belief[best];
@@ -154,9 +154,9 @@ double Dual::pass() {
   return bound_ -= sums.back() * static_cast<double>(m_.limit);
 }
 
-// No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all
-// that is known of its values. So with a value of it instead of its best one the second pass proves as much as the
-// first had, and what the value costs more.
+// No step of a pass lowers the bound that the messages prove. When a pass is at a variable, the variable's beliefs are
+// all that is known of its values. So with one of its values instead of the best, the second pass proves as much as the
+// first, plus the extra cost of the value.
 std::vector<double> Dual::least_costs(double bound) {
   pass();
   std::vector<double> costs = beliefs_;

@@ -1,4 +1,4 @@
-// Exact elimination of a network in 64-bit integers, and whether its tables fit.
+// Eliminates a network exactly in 64-bit integers, and tells whether its tables fit.
 #include "partita/solver/eliminate.h"
 
 #include <algorithm>
@@ -12,8 +12,7 @@ namespace partita::solver {
 
 namespace {
 
-constexpr int64_t kInfinite =
-    int64_t{1} << 61;  // two of them add up; so large is what is forbidden, and any sum from there on
+constexpr int64_t kInfinite = int64_t{1} << 61;  // two of them add up; forbidden costs, and all sums from there on
 
 std::vector<int> distinct(std::vector<int> variables) {
   std::sort(variables.begin(), variables.end());
@@ -36,7 +35,7 @@ PARTITA_VECTORISED int64_t least_sum(const int64_t* const* rows, size_t count, i
   return least;
 }
 
-// Sums that stay at kInfinite. No cost is negative.
+// Sums that saturate at kInfinite. No cost is negative.
 struct Saturating {
   using Cost = int64_t;
   static Cost sum(Cost a, Cost b) { return std::min(kInfinite, a + b); }
@@ -74,8 +73,8 @@ class Eliminator {
   }
 
  private:
-  // An edge's table less its least cost; edges that share a table share what is made of it. Over variables of one value
-  // it is over the others.
+  // Takes an edge's table less its least cost; edges that share a table share the result. Variables of one value drop
+  // out.
   void take(const std::vector<int>& variables, const std::shared_ptr<const Table>& table) {
     std::vector<int> scope = distinct(variables);
     std::erase_if(scope, [&](int v) { return n_.domain(v) == 1; });
@@ -130,7 +129,7 @@ class Eliminator {
   const std::function<bool()>& stop_;
   Buckets<Saturating> buckets_;
   std::map<std::tuple<std::shared_ptr<const Table>, std::vector<size_t>, std::vector<int>>, Made> made_;
-  Wide constant_ = 0, largest_ = 0;  // of all least costs; of what costs can be above them
+  Wide constant_ = 0, largest_ = 0;  // of all least costs; the largest possible cost above them
 };
 
 }  // namespace

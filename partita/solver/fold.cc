@@ -10,7 +10,7 @@ namespace partita::solver {
 
 namespace {
 
-// Numbers for keys, as they come.
+// Numbers keys in order of appearance.
 template <typename Key>
 class Numbers {
  public:
@@ -23,7 +23,7 @@ class Numbers {
   std::map<Key, int> numbers_;
 };
 
-// A list that lies elsewhere.
+// A list kept elsewhere, compared by value.
 struct ByValue {
   const std::vector<int64_t>* list;
   friend auto operator<=>(const ByValue& a, const ByValue& b) { return *a.list <=> *b.list; }
@@ -37,7 +37,7 @@ EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
   return {e.table.get(), std::move(classes)};
 }
 
-// What comes to more than can be told from what is forbidden is forbidden too.
+// Sums from forbidden costs on are forbidden too.
 void add(const Table& costs, int64_t times, Table& to) {
   for (size_t x = 0; x < costs.size(); ++x) {
     const Wide sum = to[x] + Wide{times} * costs[x];

@@ -1,14 +1,14 @@
-// Repeated parts of a network folded into one: variables that look alike as far as some edges away get one value, so
-// that a model of many equal layers becomes one of a few. What solves the folded network solves the whole one, at the
-// same cost and use; whether there is anything cheaper, the folded one does not know.
+// Folds repeated parts of a network into one, so that a model of many equal layers becomes one of a few: variables that
+// look alike as far as some edges away get one value. A solution of the folded network is one of the whole, at the same
+// cost and use. Whether there is anything cheaper, the folded one does not know.
 //
-// Alike is told by colour refinement (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted linear
-// programming, 2012), stopped after some rounds: copies near the ends of a run differ in what is near them, those in
-// between do not.
+// Colour refinement finds variables that are alike (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted
+// linear programming, 2012), stopped after some rounds. Copies near the ends of a run differ in their surroundings;
+// those in between do not.
 //
 // Example: a chain of 100 equal variables with equal tables. By their own costs there is one class. Refined once, the
-// first and the last are told from the 98 others (they have one neighbour): 3 classes. Refined twice, the second and
-// the last but one too: 5. The folding of 3 classes has 3 variables, and the edge within the class of 98 counts 97
+// first and the last are separated from the 98 others (they have one neighbour): 3 classes. Refined twice, the second
+// and the last but one too: 5. The folding of 3 classes has 3 variables, and the edge within the class of 98 counts 97
 // times.
 #pragma once
 #include <vector>
@@ -22,32 +22,33 @@ class Folding {
   // Variables of equal costs and amounts are alike at first. `network` must stay.
   explicit Folding(const Network& network);
 
-  // Those are told apart that differ in what lies one edge further away. False if there were none.
+  // Separates variables that differ one edge further away. False if there were none.
   bool refine();
   int classes() const { return classes_; }
   const std::vector<int>& class_of() const { return class_of_; }  // [variable]
   // A variable for each class.
   struct Folded {
     std::vector<int> class_of;   // [variable of the whole]
-    Network once;                // where an edge stands for several over two variables, its table is that of one
+    Network once;                // if an edge stands for several over two variables, its table is one edge's
     std::vector<int> edge_of;    // [edge of the whole]
-    std::vector<int64_t> times;  // [edge]: how many that is; 1 of others
+    std::vector<int64_t> times;  // [edge]: how many that is; 1 for others
     static Folded not_at_all(const Network& network);
     Assignment of_whole(const Assignment& of_once) const;
-    // Each class takes what its first variable has.
+    // Gives each class the value of its first variable.
     Assignment of_folded(const Assignment& whole) const;
-    // Edges count as often as they are there. The second is of a network that has the same edges with fewer values.
+    // The folded network with each edge counted as often as it occurs. The second takes a network with the same edges
+    // and fewer values.
     Network network() const { return with_times(once); }
     Network with_times(Network of_once) const;
   };
-  // Costs that come to kForbidden together are forbidden.
+  // Costs that add up to kForbidden are forbidden.
   Folded folded() const;
 
  private:
   const Network* n_;
   std::vector<std::vector<int>> edges_of_;  // [variable]: an edge for each place in it, as edge * widest_ + place
-  int widest_ = 2;                          // variables of an edge, at most
-  std::vector<int> class_of_;               // [variable]; numbered as they come
+  int widest_ = 2;                          // most variables of an edge
+  std::vector<int> class_of_;               // [variable]; numbered in order of appearance
   int classes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Folded networks against the whole ones, assignment by assignment.
+// Tests folded networks against the whole ones, assignment by assignment.
 #include "partita/solver/fold.h"
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ Network chain(int length) {
   return n;
 }
 
-// Few different costs and tables, so that many variables look alike; edges over one, two and three variables, some over
-// one twice.
+// Makes a network of few different costs and tables, so that many variables look alike. Edges are over one, two and
+// three variables, some over one twice.
 Network repeated_network(Rng& rng) {
   Network n;
   const int variables = 4 + static_cast<int>(rng.below(8)), values = 2;
@@ -119,8 +119,8 @@ TEST(Folding, WhatComesToForbiddenIsForbidden) {
   EXPECT_EQ(*folded.network().edges[0].table, (Table{kForbidden, 3, -9, 0}));
 }
 
-// Equal parts of two variables around a ring, some with a part that is not like the others; all use something for a
-// while.
+// Makes equal parts of two variables around a ring, some with a part that is not like the others; all use something for
+// a while.
 Network ring_of_parts(Rng& rng) {
   Network n;
   const int parts = 5 + static_cast<int>(rng.below(2));
@@ -147,7 +147,7 @@ Network ring_of_parts(Rng& rng) {
   return n;
 }
 
-// What begins with a folding's likeliest values and is narrowed before anything else, against brute force.
+// A search that begins with a folding's likeliest values and is narrowed first, against brute force.
 TEST(Folding, NothingBetterIsLeftOut) {
   const uint64_t seed = 20261124;
   RecordProperty("seed", std::to_string(seed));
@@ -214,7 +214,7 @@ TEST(Folding, StoppedAtOnceTheSolverKeepsWhatItBeganWith) {
   }
 }
 
-// A ring of alike parts, in which no finer folding tells more apart.
+// A ring of alike parts, in which no finer folding separates more.
 TEST(Folding, OfARingIsSolvedThoughItGetsNoFiner) {
   Rng rng(5);
   auto table = [&](size_t size) {

@@ -1,4 +1,4 @@
-// Fusion: a network of the assignments' values alone, eliminated.
+// Fuses assignments: eliminates a network of their values alone.
 #include "partita/solver/fusion.h"
 
 #include <algorithm>

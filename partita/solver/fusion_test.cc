@@ -1,4 +1,4 @@
-// Fused assignments against all mixtures of what they are made of.
+// Tests fused assignments against all mixtures of the originals.
 #include "partita/solver/fusion.h"
 
 #include <gtest/gtest.h>

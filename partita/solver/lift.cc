@@ -1,4 +1,4 @@
-// The dual of a folding: its passes, over all values or likely ones, and its messages as those of the whole.
+// Solves the dual of a folding: passes over all values or likely ones, and its messages for the whole network.
 #include "partita/solver/lift.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace partita::solver {
 
 namespace {
 
-// The model's pairs are the edges over two different variables, however often they name them; messages are only those
-// that name them once.
+// Numbers the model's pairs: the edges over two different variables, however often they name them. Only edges that name
+// them once have messages.
 std::vector<int> number_pairs(const Network& n) {
   std::vector<int> pairs;
   int count = 0;
@@ -28,8 +28,8 @@ std::vector<int> number_pairs(const Network& n) {
   return pairs;
 }
 
-// The limit at one time only: where most is certain to lie. There, most copies of what is folded see the same price; at
-// others they see one each, and messages for their mean are none for any.
+// Keeps the limit at one time only: the one with most certain use. There, most copies folded into one see the same
+// price. At other times one copy each sees a price, and messages for the mean of the copies fit none.
 Model at_fullest(Model m) {
   if (m.times.empty()) return m;
   const std::vector<double> load = load_of(m, [](int, const Model::Use& u) {
@@ -74,7 +74,7 @@ void LiftedDual::begin(const LiftedDual& coarser) {
       const int values = folded_.once.domain(folded_.once.edges[fine].variables[end]);
       std::transform(messages, messages + values, dual_.message(to, end), [](double m) {
         return std::isfinite(m) ? m : 0;
-      });  // what no solution of the coarser takes, one of the finer may
+      });  // solutions of the finer may take values that none of the coarser takes
     }
   }
 }
@@ -106,7 +106,7 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   const Dual::State before = dual_.state();
   const std::vector<double> least = least_costs_of_one();
   const double bound = bound_of(model_, least);
-  if (!std::isfinite(bound)) {  // there is no solution
+  if (!std::isfinite(bound)) {  // if there is no solution
     dual_.set(before, alive_);
     return false;
   }
@@ -121,7 +121,7 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
                               solution ? std::optional(folded_.of_folded(*solution)) : std::nullopt);
   PairTables tables;
   LiftedDual narrow({{}, left.network(), {}, folded_.times}, tables, false);
-  auto each_message = [&](const auto& go) {  // the narrow one's, ours, and the values that it has
+  auto each_message = [&](const auto& go) {  // the narrow dual's message, ours, and the values that it has
     for (size_t e = 0; e < pair_of_.size(); ++e)
       for (int end : {0, 1})
         if (pair_of_[e] >= 0)
@@ -135,7 +135,7 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   each_message([](const double* narrow, double* all, const std::vector<int>& values) {
     for (int x : values)
       all[x] = std::isfinite(*narrow) ? *narrow : 0,
-      ++narrow;  // what none of its values has a partner in, others may have
+      ++narrow;  // others may have partners for a value without any here
   });
   if (std::isfinite(narrow_bound) && run(t.passes_after_narrowed, std::nullopt, stop) > bound) return true;
   dual_.set(before, alive_);
@@ -224,7 +224,7 @@ std::vector<LiftedDual::Priced> LiftedDual::priced_times() const {
   return out;
 }
 
-// A value of a class costs as much as there are copies that take it.
+// A value of a class costs as much as if all its copies took it.
 std::vector<double> LiftedDual::least_costs_of_one() {
   std::vector<double> copies(folded_.once.costs.size(), 0);
   for (int c : folded_.class_of) ++copies[c];

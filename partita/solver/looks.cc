@@ -1,4 +1,4 @@
-// Tells variables of a part apart by how they look from within it.
+// Separates variables of a part by their surroundings within it.
 #include "partita/solver/looks.h"
 
 #include <algorithm>
@@ -71,10 +71,10 @@ class Looks {
     return order;
   }
 
-  // One variable in each part with some that look alike. False if there is none.
+  // Separates one variable in each part with some that look alike. False if there is none.
   bool tell_apart() {
     const std::vector<int> order = sorted();
-    int told = -1;  // the last part where there is one
+    int told = -1;  // the last part that has one
     for (size_t i = 0; i + 1 < order.size(); ++i) {
       const int v = order[i], w = order[i + 1];
       if (part_of_[v] == told || part_of_[v] != part_of_[w] || colours_[v] != colours_[w]) continue;

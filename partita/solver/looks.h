@@ -1,4 +1,4 @@
-// An order of variables that is the same in parts of a network that are alike.
+// Orders variables the same way in all parts of a network that are alike.
 //
 // Example: two copies of a path a - b - c with equal costs on a and c, but another table between b and c than between a
 // and b. By their costs a and c look alike; by their edges they do not. In both copies the order is, say, c, b, a,
@@ -10,10 +10,10 @@
 
 namespace partita::solver {
 
-// All variables, part by part, each part's in the order of their looks: costs, and the edges within the part, by colour
-// refinement. Of those that still look alike one is told apart from the others, and so on (as McKay does, Practical
-// graph isomorphism, 1981, but along one path only). Should two parts that are alike get different orders, they are
-// solved twice. `costs`: by variable.
+// Orders all variables, part by part, each part's by their looks: costs, and the edges within the part, by colour
+// refinement. One of those that still look alike is separated from the others, and so on (as McKay does, Practical
+// graph isomorphism, 1981, but along one path only). If two parts that are alike get different orders, they are solved
+// twice. `costs`: by variable.
 std::vector<int> order_by_looks(const Network& network, const std::vector<Table>& costs,
                                 const std::vector<int>& part_of);
 

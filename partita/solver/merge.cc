@@ -1,4 +1,4 @@
-// Merges variables that their neighbours decide, by sweeps over the edges until nothing changes.
+// Merges variables into neighbours that decide them, by sweeps over the edges until nothing changes.
 #include "partita/solver/merge.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Wide sum_of_all(const Network& n) {
   return sum;
 }
 
-// The one partner of each value, -1 of those without; `count` of them at least 0, 1 or 2.
+// The one partner of each value, -1 for those without; `count` is the most partners of a value, capped at 2.
 struct Partners {
   std::vector<int> one, count;
   explicit Partners(size_t values) : one(values, -1), count(values, 0) {}
@@ -97,7 +97,8 @@ const Merging::Link& Merging::root(int v) {
   return links_[v];
 }
 
-// What an edge allows between its roots: values without a partner go, and a root that the other one decides joins it.
+// Applies an edge's constraint between its roots: values without a partner go, and a root that the other one decides
+// joins it.
 bool Merging::look_at(int e) {
   const Network::Edge& edge = n_.edges[e];
   if (!edge.over_two()) return false;
@@ -141,7 +142,7 @@ bool Merging::leave_out(int v, const std::vector<int>& values) {
   return true;
 }
 
-// The tables beside `below` become those beside `above`, and the one between them goes.
+// Whether the tables beside `below` may become tables beside `above`, and the one between them go.
 bool Merging::may_join(int below, int above) const {
   if (locked_[below] || locked_[above]) return false;
   const double more = live(above) - live(below);
@@ -169,7 +170,7 @@ void Merging::number() {
   }
 }
 
-// Costs of the roots' values: those of all that joined them, and of the edges within.
+// Adds up costs of the roots' values: those of all that joined them, and of the edges within.
 void Merging::add_costs(Network& merged) const {
   for (size_t r = 0; r < original_.size(); ++r) merged.costs.emplace_back(values_[r].size(), 0);
   auto add = [&](int r, const auto& cost_at) {
@@ -191,7 +192,7 @@ void Merging::add_costs(Network& merged) const {
   }
 }
 
-// Edges between roots; those of equal tables over equal values share one.
+// Adds edges between roots; those of equal tables over equal values share one.
 void Merging::add_edges(Network& merged) const {
   std::map<std::vector<int>, int> lists;
   std::vector<int> list_of;  // of a variable's own values, one for each of its root's

@@ -1,6 +1,6 @@
-// Variables that others decide, taken together with those: where each value of a variable a leaves one value of its
-// neighbour b, b is no choice of its own. A chain of such pairs, as of operations that must be laid out like what they
-// read, becomes one variable.
+// Merges variables that others decide into those. If each value of a variable a leaves one value of its neighbour b, b
+// is no choice of its own. A chain of such pairs, as of operations that must be laid out like their operands, becomes
+// one variable.
 //
 // Example:
 //   given   a, b in {0, 1, 2}, a pair that allows (0, 2), (1, 0) and (2, 1) alone, and a pair of b and c
@@ -8,7 +8,7 @@
 //           the uses of a and b
 //
 // The optimum is the same. Bounds of the merged network hold for the original, but its leaves prove nothing there:
-// pairs that become parallel are summed up, and messages cannot be told apart again.
+// pairs that become parallel are summed up, and messages cannot be separated again.
 #pragma once
 #include <vector>
 
@@ -18,19 +18,18 @@ namespace partita::solver {
 
 class Merging {
  public:
-  // Variables of edges over more than two stay. A variable joins another one only where no more table entries come of
-  // it. `network` must stay.
+  // Variables of edges over more than two stay. A variable joins another only if that makes no more table entries.
+  // `network` must stay.
   explicit Merging(const Network& network);
 
-  int merged() const { return merged_; }                 // how many variables went into another one
-  bool infeasible() const { return infeasible_; }        // forbidden pairs leave some variable without a value
-  Network network() const;                               // of those that are left, with the values that have partners
-  Assignment lifted(const Assignment& of_merged) const;  // costs and uses the same
-  Assignment lowered(
-      const Assignment& of_original) const;  // by what it has the roots take; any value where that is gone
+  int merged() const { return merged_; }           // how many variables went into another one
+  bool infeasible() const { return infeasible_; }  // forbidden pairs leave some variable without a value
+  Network network() const;                         // of the remaining variables, with the values that have partners
+  Assignment lifted(const Assignment& of_merged) const;     // costs and uses the same
+  Assignment lowered(const Assignment& of_original) const;  // the roots take its values; any value if that is gone
 
  private:
-  // A variable's value for each value of its parent; -1: that value is gone.
+  // A variable's value for each value of its parent; -1 if that value is gone.
   struct Link {
     int parent = 0;
     std::vector<int> value;
@@ -58,7 +57,7 @@ class Merging {
   bool infeasible_ = false;
 
   std::vector<int> number_, original_;    // [variable]: of the merged network or -1; and back
-  std::vector<std::vector<int>> values_;  // [merged variable]: its root's values that are there
+  std::vector<std::vector<int>> values_;  // [merged variable]: its root's remaining values
 };
 
 }  // namespace partita::solver

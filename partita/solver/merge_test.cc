@@ -1,4 +1,4 @@
-// Merging against brute force, and the solver on problems that long chains of forced choices make hard.
+// Tests merging against brute force, and the solver on problems that long chains of forced choices make hard.
 #include "partita/solver/merge.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace partita::solver {
 namespace {
 
-// Same optimum, same use, also where nothing fits or some variable has no value left.
+// Expects the same optimum and use, even if nothing fits or some variable has no value left.
 void expect_same(const Network& n) {
   const BruteForce truth = brute_force(n);
   const Merging merging(n);
@@ -80,7 +80,7 @@ TEST(Merging, GivesOneVariableForAChainOfPermutations) {
   EXPECT_EQ(merging.lifted({1}), (Assignment{1, 0, 1}));
 }
 
-// In counted steps, not in seconds: a solution within the limit, near the bound.
+// Counts steps, not seconds: finds a solution within the limit, near the bound.
 TEST(Merging, LargeChainsAreSolvedInAFewRounds) {
   for (uint64_t seed : {1, 2}) {
     const Network n = forced_chains({.variables = 12'000, .edges = 19'000, .hub_degree = 1'600}, seed);

@@ -1,5 +1,5 @@
-// Messages in both kinds of vectors, lowered by a reduction and lifted from a folded network against the judge of
-// certificates.
+// Tests messages in both kinds of vectors, lowered by a reduction and lifted from a folded network, against the checker
+// of certificates.
 #include <gtest/gtest.h>
 
 #include "partita/base/rng.h"
@@ -48,7 +48,7 @@ TEST(Reduction, LoweredMessagesProveNoLess) {
     const Certificate::Leaf leaf = random_messages(rng, n);
     const std::optional<Wide> before = LeafJudge(n).bound(leaf),
                               after = LeafJudge(reduction.reduced(), most_of(n)).bound(reduction.lowered(leaf));
-    if (!before || !after) continue;  // that there is no solution is more than any bound
+    if (!before || !after) continue;  // without a solution any bound holds
     EXPECT_GE(*after, *before) << i;
     reduced += reduction.reduced().variables() < n.variables();
     more += *after > *before;
@@ -57,8 +57,8 @@ TEST(Reduction, LoweredMessagesProveNoLess) {
   EXPECT_GT(more, 100);
 }
 
-// Two kinds of variables in turn around a ring: a variable's neighbours on both sides are alike, but not what ties it
-// to them.
+// Makes a ring of two kinds of variables in turn: a variable's neighbours on both sides are alike, but not its ties to
+// them.
 Network ring(Rng& rng, int length) {
   Network n;
   auto table = [&](size_t size) {
@@ -106,7 +106,7 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
   }
 }
 
-// Tables of edges that name a variable twice are made anew, and are no longer there when others are asked for.
+// Tables of edges that name a variable twice are made anew, and may be gone when others are asked for.
 TEST(PairTables, AreThoseOfTablesThatStay) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     Rng rng(seed);
@@ -133,7 +133,7 @@ TEST(PairTables, AreThoseOfTablesThatStay) {
   }
 }
 
-// What was made of a table serves edges in both directions.
+// A pair table serves edges in both directions.
 TEST(PairTables, ServeEdgesBothWays) {
   Rng rng(11);
   Table t(12);

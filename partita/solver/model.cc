@@ -1,4 +1,4 @@
-// What is asked of networks and models in many places: entries, largest costs, and the times that can matter.
+// Computes properties of networks and models: entries, largest costs, and the times that can matter.
 #include "partita/solver/model.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Wide most_of(const Network& network) {
   return most;
 }
 
-// Something has begun at a kept time, and something ends after it: all others are dominated by a neighbour. Times at
+// At a kept time something has begun, and something ends after it: a neighbour dominates every other time. Times at
 // which even the largest amounts fit are dropped too.
 std::vector<int64_t> kept_times(const Network& n) {
   std::vector<int64_t> times;

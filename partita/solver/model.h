@@ -1,6 +1,6 @@
-// A Network as the solver works on it: at most two variables a factor, edges over the same pair merged, equal tables
-// shared, only times that can matter. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53.
-// Beyond that they are only a guide, since solutions are judged by evaluate() and bounds by the certificate's integers.
+// Defines a Network in the solver's form: at most two variables a factor, edges over the same pair merged, equal tables
+// shared, only times that can matter. Costs are doubles, infinite if forbidden: exact while sums stay below 2^53.
+// Larger ones are only a guide: evaluate() has the costs of solutions, and the certificate's integers prove bounds.
 //
 // Example: variables of 2, 3 and 4 values, two edges over {0, 1} and one over {0, 1, 2} with 5 allowed tuples. The
 // model has four variables: `offset` is {0, 2, 5, 9, 14}, the last one's values are the tuples. Its pairs are (0, 1),
@@ -18,14 +18,14 @@
 
 namespace partita::solver {
 
-// In a leaf's messages: the value cannot be taken there.
+// In a leaf's messages: the value cannot be taken.
 inline constexpr int64_t kNotThere = std::numeric_limits<int64_t>::min();
 
 struct Model {
   struct Pair {
-    int a = 0, b = 0;  // a < b; those that stay apart as their edge names them
+    int a = 0, b = 0;  // a < b; in pairs that stay apart, as their edge names them
     int table = 0;
-    double times = 1;  // its table counts so many times, and messages are those of one of them
+    double times = 1;  // how often its table counts; messages are one pair's
   };
   struct Neighbour {
     int variable = 0, pair = 0;
@@ -54,16 +54,16 @@ struct Model {
   std::vector<Joint> joints;
   bool limited = false;  // some time can break the limit
   int64_t limit = 0;
-  int64_t entries = 0;  // of all pairs, values by values: what work is shared out by
-  int64_t sweep = 0;    // entries of their tables, in kinds, and values at their ends: what half a pass looks at
-  double headroom = 0;  // by how much messages may grow after they were made, over the scale
+  int64_t entries = 0;  // of all pairs, values by values: work is shared out by this
+  int64_t sweep = 0;    // entries that half a pass reads: of their tables, in kinds, and values at their ends
+  double headroom = 0;  // how much messages may grow later, over the scale
 
   int variables() const { return static_cast<int>(offset.size()) - 1; }
   int domain(int v) const { return offset[v + 1] - offset[v]; }
   const PairTable& table(int pair) const { return *tables[pairs[pair].table]; }
   View view(const Neighbour& n) const {
     return n.first ? by_row(table(n.pair)) : by_column(table(n.pair));
-  }  // from the end whose neighbour that is
+  }  // from the end that has this neighbour
   double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
   int64_t sweep_of(const Pair& p) const {
     return static_cast<int64_t>(tables[p.table]->rows.count) * tables[p.table]->columns.count + domain(p.a) +
@@ -71,21 +71,21 @@ struct Model {
   }
 };
 
-// Tables as pair tables, for models of networks that share them. The tables must stay.
+// Pair tables of tables, for models of networks that share them. The tables must stay.
 using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const PairTable>>;  // by table and its rows
 
-// Parallel edges become one pair. `made`: some of the network's tables.
+// Compiles the network; parallel edges become one pair. `made`: some of the network's tables.
 Model compile(const Network& network, const PairTables* made = nullptr);
-// Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their
-// edge does.
+// Compiles the network; parallel edges stay apart. Pairs are the edges over two variables, in their order, and count as
+// often as their edge does.
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
-double entries_of(const Network& network);  // of all edges' tables, each as often as it is there
+double entries_of(const Network& network);  // of all edges' tables, each as often as it occurs
 Wide most_of(const Network& network);       // no solution costs more
-int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
+int64_t magnitude(const Table& table);      // the largest absolute cost that is not forbidden; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
 std::vector<int64_t> kept_times(const Network& network);
 
-// What is used at each kept time, where a use of a variable comes to amount(variable, use).
+// Sums up the use at each kept time; amount(variable, use) is one use's amount.
 template <typename Amount>
 std::vector<double> load_of(const Model& m, const Amount& amount) {
   std::vector<double> load(m.times.size() + 1, 0);
@@ -101,15 +101,15 @@ std::vector<double> load_of(const Model& m, const Amount& amount) {
 
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;
-int64_t sweep_of(const Model& model, const Alive& alive);  // as Model::sweep, of those
-// Values of the neighbour without a partner among v's that are alive, into `lost`; those that are not alive are passed
-// over. Returns how many have one.
+int64_t sweep_of(const Model& model, const Alive& alive);  // as Model::sweep, for alive values
+// Puts the neighbour's values without a partner among v's alive values into `lost`; values that are not alive are
+// skipped. Returns how many have a partner.
 int without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive,
                     std::vector<int>& lost);
 
-// Leaves out what no solution within `alive` can take: forbidden values, values without a partner in some factor, and
-// values that break the limit though every other use is as small as it can be. Only variables in `changed` have lost
-// values since it last held, all of them where it is empty. False if a variable has no value left.
+// Leaves out values that no solution within `alive` can take: forbidden values, values without a partner in some
+// factor, and values that break the limit even if every other use is as small as it can be. Only variables in `changed`
+// have lost values since the last call; if it is empty, any may have. False if a variable has no value left.
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed = {});
 
 }  // namespace partita::solver

@@ -1,4 +1,4 @@
-// Leaves values out by what a dual says that they cost, with a margin for rounding.
+// Leaves values out by their cost in a dual, with a margin for rounding.
 #include "partita/solver/narrow.h"
 
 #include <algorithm>

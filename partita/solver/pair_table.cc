@@ -1,4 +1,4 @@
-// Makes pair tables: tells equal rows and columns, and keeps one of each.
+// Makes pair tables: finds equal rows and columns, and keeps one of each.
 #include "partita/solver/pair_table.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ uint64_t bits_of(double cost) {
   return bits;
 }
 
-// Several sums side by side, which need not wait for each other.
+// Computes several sums side by side, which need not wait for each other.
 template <typename Cost>
 uint64_t hash_of(const Cost* row, size_t columns) {
   constexpr size_t kSums = 4;
@@ -39,10 +39,10 @@ uint64_t hash_of(const Cost* row, size_t columns) {
 
 struct Rows {
   Kinds kinds;
-  std::vector<int> first;  // [kind]: its first row; empty where each row is a kind of its own
+  std::vector<int> first;  // [kind]: its first row; empty if each row is a kind of its own
 };
 
-// Which rows are equal. Left as they are where few are, or the whole is looked at sooner than told apart.
+// Finds equal rows. Skipped if there are few, or if reading the whole is faster.
 template <typename Cost>
 Rows equal_rows(int rows, size_t columns, const std::vector<Cost>& table) {
   constexpr double kFew = 0.75;
@@ -95,7 +95,7 @@ std::vector<double> kept(const Rows& rows, size_t columns, const std::vector<Cos
   return out;
 }
 
-// Square by square, so that both stay in the cache.
+// Transposes square by square, so that both stay in the cache.
 std::vector<double> transposed(const std::vector<double>& table, size_t rows, size_t columns) {
   constexpr size_t kSquare = 32;
   std::vector<double> out(table.size());

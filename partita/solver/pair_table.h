@@ -1,8 +1,8 @@
-// The table of a pair of variables. Values that cost the same beside everything are one kind: a tensor may be brought
-// into many sets of layouts, but each of its readers tells few of them apart.
+// Holds the table of a pair of variables. Values that cost the same beside everything are one kind: a tensor may be
+// brought into many sets of layouts, but each of its readers distinguishes few of them.
 //
 // Example: rows {0, 1, 2, 3} with costs (5, 0), (0, 7), (5, 0), (5, 0). There are two kinds of rows, of = {0, 1, 0, 0},
-// and `by_row` has 4 entries in place of 8: {5, 0, 0, 7}. (Tables as small as this one are left as they are.)
+// and `by_row` has 4 entries in place of 8: {5, 0, 0, 7}. (Tables as small as this one stay as they are.)
 #pragma once
 #include <cstddef>
 #include <limits>
@@ -15,10 +15,10 @@ namespace partita::solver {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Infinite where it forbids.
+// The cost; infinite if forbidden.
 inline double as_double(int64_t cost) { return cost >= kForbidden ? kInfinity : static_cast<double>(cost); }
 
-// The values of one of two variables. Where few are alike each is a kind of its own, and the lists are empty.
+// The values of one of two variables. If few are alike, each is a kind of its own, and the lists are empty.
 struct Kinds {
   int count = 0;
   std::vector<int> of;       // [value]
@@ -33,8 +33,8 @@ struct PairTable {
   Kinds rows, columns;
   std::vector<double> by_row;     // [kind of row][kind of column]
   std::vector<double> by_column;  // [kind of column][kind of row]
-  double largest = 0;             // without its sign, of what is not forbidden
-  bool forbids = false;           // something
+  double largest = 0;             // absolute, of costs that are not forbidden
+  bool forbids = false;           // whether any cost is forbidden
 
   // `costs`: [row][column]; those that forbid are infinite.
   PairTable(int rows, int columns, const std::vector<double>& costs);
@@ -49,7 +49,7 @@ struct PairTable {
   void make(int rows, int columns, const std::vector<Cost>& costs);
 };
 
-// A table as one of the two sees it: `own` values, and the `other`'s. vectors.h computes with it.
+// A table from one variable's end: `own` values, and the `other`'s. vectors.h computes with it.
 struct View {
   const Kinds* own = nullptr;
   const Kinds* other = nullptr;

@@ -1,4 +1,4 @@
-// Tables in kinds of values against plain ones, and what messages compute with them.
+// Tests tables in kinds of values, and messages on them, against plain ones.
 #include "partita/solver/pair_table.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
     auto at = [&](int r, int c) { return plain[static_cast<size_t>(r) * columns + c]; };
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < columns; ++c) ASSERT_EQ(table.at(r, c), at(r, c)) << i;
-    for (const bool of_rows : {true, false}) {  // what comes to rows, or columns
+    for (const bool of_rows : {true, false}) {  // messages to rows, or to columns
       const View view = of_rows ? by_row(table) : by_column(table);
       const int own = of_rows ? rows : columns, other = of_rows ? columns : rows;
       std::vector<double> minus, out(own), scratch(view.kinds()), sums(own, 1);
@@ -72,7 +72,7 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
   EXPECT_GT(in_kinds, 30);
 }
 
-// A table of any size, large ones row by row too, by either kind of vectors.
+// Tests a table of any size, large ones row by row too, by either kind of vectors.
 template <typename V>
 void expect_minima_of_all_widths() {
   Rng rng(6);

@@ -1,4 +1,4 @@
-// Solves a network's parts, those that are alike once, and makes a bound and a solution of the whole of them.
+// Solves a network's parts, equal ones once, and makes a bound and a solution of the whole from them.
 #include "partita/solver/parts.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr const Tuning::Parts& kParts = kTuning.parts;
 
 // ------------------------------------------------------------------ one part
 
-// A few passes over a network, and what they prove.
+// A few passes over a network, and their proof.
 class Passes {
  public:
   explicit Passes(const Network& network) : network_(network), model_(compile(network)), dual_(model_) {
@@ -57,8 +57,8 @@ void take_certificate(Certificate certificate, Result& r) {
     r.certificate = std::move(certificate);
 }
 
-// In steps, or else by rounds. Certified, it is the best of what steps prove, near in a second try, and, should that
-// fail, of a few passes.
+// Solves a part in steps, or else by rounds. Certified, it has the best proof of the steps, of steps with a second,
+// wider gap, and, if that fails, of a few passes.
 Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages,
                     const Options& options, const PairTables& made) {
   Options inside = options;
@@ -87,7 +87,7 @@ Result solve_in_one(const Network& part, const Assignment& start, const Certific
 
 // ------------------------------------------------------------------ all parts
 
-// What all parts are solved with, however deep.
+// The arguments of solving parts at every depth.
 struct Context {
   const LiftedDual& dual;
   const PairTables& made;
@@ -102,7 +102,7 @@ struct Solved {
 SolvedApart solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
                         const Assignment& solution, const Options& options, double enough, int depth);
 
-// A part in parts again; `apart` is false where that comes to nothing.
+// Solves a part in parts again; `apart` is false if that brings nothing.
 Solved solve_again_apart(const Context& context, const Part& part, const Piece& of, const Assignment& start,
                          const Options& options, int depth) {
   Piece piece{part.network, {}, part.edges};
@@ -123,7 +123,7 @@ Solved solve_again_apart(const Context& context, const Part& part, const Piece& 
 
 double weight_of(const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); }
 
-// The size of the part that the median of all copies is of.
+// The size of the part of the median copy.
 size_t usual_size(const std::vector<Part>& parts) {
   std::vector<size_t> sizes;
   for (const Part& part : parts) sizes.insert(sizes.end(), part.variables.size(), part.network.costs.size());
@@ -131,11 +131,11 @@ size_t usual_size(const std::vector<Part>& parts) {
   return sizes[sizes.size() / 2];
 }
 
-// Each part within its share of the time that is left as it begins; one that is much larger than most is cut apart
-// again.
+// Solves each part within its share of the time that is left at its start; one that is much larger than most is cut
+// apart again.
 std::vector<Solved> solve_each(const Context& context, const std::vector<Part>& parts, const Piece& piece,
                                const Assignment& solution, const Options& options, int depth) {
-  double left = 0;  // of what there is to solve
+  double left = 0;  // weight of the parts still to solve
   for (const Part& part : parts) left += weight_of(part);
   const size_t usual = usual_size(parts);
   std::vector<Solved> solved(parts.size());
@@ -160,7 +160,7 @@ std::vector<Solved> solve_each(const Context& context, const std::vector<Part>& 
   return solved;
 }
 
-// The best that the parts' solutions and one of all make together; empty where that is no better.
+// The best mixture of the parts' solutions and one of all; empty if that is no better.
 std::optional<Assignment> put_together(const std::vector<Part>& parts, const std::vector<Solved>& solved,
                                        const Network& network, const Assignment& solution) {
   Assignment together = solution;
@@ -175,7 +175,7 @@ std::optional<Assignment> put_together(const std::vector<Part>& parts, const std
   return best;
 }
 
-// What the parts prove of all; empty: one of them has no bound.
+// The bound that the parts prove for all; empty if one of them has no bound.
 std::optional<Wide> bound_of_all(const Cut& cut, const std::vector<Solved>& solved) {
   Wide bound = rounded_down(cut.besides, cut.messages.scale);
   for (size_t i = 0; i < solved.size(); ++i) {
@@ -185,13 +185,13 @@ std::optional<Wide> bound_of_all(const Cut& cut, const std::vector<Solved>& solv
   return bound;
 }
 
-// How much of the gap a part makes up that was cut apart again; 0 of others.
+// The share of the gap of a part that was cut apart again; 0 for others.
 double lacks(const Part& part, const Solved& solved) {
   if (!solved.apart) return 0;
   return static_cast<double>(part.variables.size()) * static_cast<double>(solved.result.cost - *solved.result.bound);
 }
 
-// The first of the parts that lack most.
+// The first of the parts with the largest share of the gap.
 size_t worst_of(const std::vector<Part>& parts, const std::vector<Solved>& solved) {
   size_t worst = 0;
   for (size_t i = 1; i < parts.size(); ++i)
@@ -206,8 +206,8 @@ void certify(const Cut& cut, std::vector<Solved> solved, SolvedApart& out) {
   out.certificate.cut = cut.messages;
 }
 
-// A part that was cut apart again is solved in one after all, where the bound is not near `enough` (of the cost) and
-// the part makes up much of the gap.
+// Solves a part that was cut apart again in one after all, if the bound is not near `enough` (of the cost) and the part
+// has much of the gap.
 SolvedApart solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
                         const Assignment& solution, const Options& options, double enough, int depth) {
   const Cut cut = cut_into(piece, part_of, context.dual);

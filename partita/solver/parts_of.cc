@@ -1,4 +1,4 @@
-// Finds the equal parts of a network: what variables each of them grows from, and what falls to it.
+// Finds the equal parts of a network: the variables that each of them grows from, and those that join it.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -20,8 +20,8 @@ struct Neighbour {
 };
 using Beside = std::vector<std::vector<Neighbour>>;  // [variable]
 
-// Breadth first from several variables at once: each variable falls to the nearest of them. Of several that are as near
-// it falls to the one that the edge of the earlier kind leads to, so that what looks alike falls alike.
+// Searches breadth first from several variables at once: each variable falls to the nearest of them. Among equally near
+// ones, the edge of the earlier kind decides, so that variables that look alike fall alike.
 std::vector<int> nearest(const std::vector<int>& to, const Beside& beside, const std::vector<char>& passable) {
   const auto none = static_cast<int>(to.size());
   std::vector<int> part(beside.size(), none), level = to;
@@ -47,7 +47,7 @@ double largest_of(const std::vector<int>& part_of) {
 
 Beside beside_of(const Network& network) {
   Beside beside(network.variables());
-  std::map<const Table*, size_t> tables;  // numbered as they come
+  std::map<const Table*, size_t> tables;  // numbered in order of appearance
   for (const Network::Edge& e : network.edges) {
     const size_t table = tables.try_emplace(e.table.get(), tables.size()).first->second, ends = e.variables.size();
     for (size_t from = 0; from < ends; ++from)
@@ -58,9 +58,9 @@ Beside beside_of(const Network& network) {
   return beside;
 }
 
-// How many copies most variables have, among classes of some; 0: there are none.
+// How many copies most variables have, among classes of some; 0 if there are none.
 size_t usual_copies(const Classes& classes) {
-  std::map<size_t, size_t> by_copies;  // how many variables there are of which there are so many
+  std::map<size_t, size_t> by_copies;  // number of copies -> number of variables
   for (const auto& members : classes)
     if (members.size() >= kTuning.parts.least_copies) by_copies[members.size()] += members.size();
   if (by_copies.empty()) return 0;
@@ -78,8 +78,8 @@ double entries_across(const Network& network, const std::vector<int>& part_of) {
 
 }  // namespace
 
-// Parts grow from the variables of one class, of which there are as many as of most. Every such class could be it: the
-// one is that leaves the least across.
+// Parts grow from the variables of one class, of which there are as many as of most. Among all such classes the one
+// that leaves the least across is taken.
 std::vector<int> parts_of(const Network& network, const std::vector<int>& alike, double most_across, double largest) {
   const Tuning::Parts& t = kTuning.parts;
   const Beside beside = beside_of(network);

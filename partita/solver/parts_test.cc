@@ -1,4 +1,4 @@
-// Networks cut into parts against what they cost.
+// Tests networks cut into parts against their true costs.
 #include "partita/solver/parts.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 
 using TablePtr = std::shared_ptr<const Table>;
 
-// Equal triangles around a ring or in a row, numbered anyhow. Neighbours in a triangle pay for being alike, which two
-// of them must be: half and half of everything costs a relaxation nothing.
+// Makes equal triangles around a ring or in a row, numbered anyhow. Neighbours in a triangle pay for being alike, which
+// two of them must be: half and half of everything costs a relaxation nothing.
 Network triangles(Rng& rng, int count, bool ring, bool limited) {
   auto table = [&](int64_t alike, int64_t most) {
     Table t;
@@ -62,7 +62,7 @@ struct Halves {
   std::unique_ptr<LiftedDual> dual;
 };
 
-// All that is repeated.
+// Cuts apart all repeated parts.
 SolvedApart solved_apart(const Network& n, const Halves& halves, const Assignment& given, const Options& options) {
   return solve_apart(n, halves.alike, parts_of(n, halves.alike), *halves.dual, given, options, halves.tables, 1, 1);
 }
@@ -98,7 +98,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
   EXPECT_GT(together, 10);
 }
 
-// Everything that is not so in a certificate of parts is refused.
+// Every wrong change of a certificate of parts is refused.
 TEST(Parts, MutantsAreRefused) {
   const uint64_t seed = 20261129;
   RecordProperty("seed", std::to_string(seed));
@@ -164,7 +164,7 @@ TEST(Parts, EdgesOverOneVariable) {
   EXPECT_THROW(check(n, c), Error);
 }
 
-// However variables and edges are numbered.
+// The numbering of variables and edges does not matter.
 TEST(Parts, SolvesWhatIsAlikeOnce) {
   const uint64_t seed = 20261128;
   RecordProperty("seed", std::to_string(seed));
@@ -178,8 +178,8 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   }
 }
 
-// A row of many equal triangles, and then one of fewer, of another kind: those fall to the last part, which is cut
-// apart again.
+// Makes a row of many equal triangles, and then one of fewer, of another kind: those fall to the last part, which is
+// cut apart again.
 Network two_rows(Rng& rng, int many, int few) {
   const Network first = triangles(rng, many, false, false), second = triangles(rng, few, false, false);
   Network n = first;
@@ -230,7 +230,7 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
   EXPECT_GT(better, 10);
 }
 
-// Where everything is free there is nothing that parts could lack.
+// If everything is free, parts can lack nothing.
 TEST(Parts, OfNoCost) {
   Rng rng(20261135);
   Network n = two_rows(rng, 12, 8);
@@ -265,7 +265,7 @@ TEST(Parts, ThreadsChangeNothing) {
   }
 }
 
-// The share of table entries across is what it may be at most.
+// The share of table entries across stays below its maximum.
 TEST(Parts, NothingWhereTooMuchLiesAcross) {
   const uint64_t seed = 20261132;
   RecordProperty("seed", std::to_string(seed));

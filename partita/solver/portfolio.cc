@@ -1,5 +1,5 @@
-// The portfolio: which method runs when. Each line has a name (docs/reference/solve.md describes it), when it applies,
-// and what it does; the numbers are in tuning.h.
+// Lists the portfolio's stages in order. Each line has a name (docs/reference/solve.md describes it), the condition
+// under which it applies, and its work; the numbers are in tuning.h.
 #include "partita/solver/round_state.h"
 #include "partita/solver/state.h"
 
@@ -7,7 +7,7 @@ namespace partita::solver {
 
 namespace {
 
-// What is done with a network: exact where that is quick, then a first solution, then bounds and what is left.
+// The stages of a network: an exact solution if that is quick, then a first solution, then bounds and the rest.
 constexpr Stage kStages[] = {
     {"at once", has_small_tables, eliminate_at_once},
     {"merge", is_not_merged, solve_merged},
@@ -24,7 +24,7 @@ constexpr Stage kStages[] = {
     {"rounds", always, solve_whole},
 };
 
-// What is done in each round: of "rest" and "rounds", and of what other stages solve within.
+// The stages of each round, in "rest" and "rounds", and inside other stages.
 constexpr RoundStage kRound[] = {
     {"eliminate", is_elimination_due, eliminate_reduced},
     {"dual beside local search", always, work_on_both_sides},

@@ -1,4 +1,4 @@
-// Restarts of local search: where each begins, and when it is done.
+// Restarts local search: decides where each restart begins, and when it is done.
 #include "partita/solver/primal.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Fixing {
   void push(int v) {
     if (!std::exchange(queued_[v], 1)) queue_.push_back(v);
   }
-  // The neighbour's values without a partner at this end; all stay where none has one.
+  // Removes the neighbour's values without a partner at this end; all stay if none has one.
   void narrow(const Model::Neighbour& n) {
     const int w = n.variable, v = n.first ? m_.pairs[n.pair].a : m_.pairs[n.pair].b;
     const int left = without_partner(m_, v, n, alive_, lost_);
@@ -52,8 +52,8 @@ class Fixing {
 
 }  // namespace
 
-// `choice` with as few forbidden pairs as fixing one variable after another leaves, those with most neighbours first:
-// each keeps its value, or takes the cheapest beside its neighbours' that still has partners.
+// Repairs `choice` by fixing one variable after another, which leaves few forbidden pairs; those with most neighbours
+// come first. Each keeps its value, or takes the cheapest beside its neighbours' that still has partners.
 Assignment Primal::reconciled(const Assignment& choice, const std::vector<double>& prices) const {
   std::vector<double> sums(prices.size() + 1, 0);
   std::partial_sum(prices.begin(), prices.end(), sums.begin() + 1);
@@ -92,7 +92,7 @@ void Primal::guide(const Assignment& choice, const Assignment& believed, const s
   prices_ = prices;
 }
 
-// What uses little, whatever it costs: as a rule within the limit.
+// The choice of least use, whatever it costs: as a rule within the limit.
 Assignment Primal::lean() const {
   const double price = blocks_.penalty() / std::max(1.0, static_cast<double>(model_.limit));
   Assignment x(model_.variables());
@@ -142,7 +142,7 @@ void Primal::advance(int64_t work, const std::function<void(const Assignment&)>&
           break;
         }
         if (blocks_.feasible() || blocks_.find_feasible(1, stop)) {
-          blocks_.set(blocks_.assignment());  // sums anew, without the rounding of penalties
+          blocks_.set(blocks_.assignment());  // recomputes sums, without the rounding of penalties
           blocks_.set_prices(prices_);
           found(blocks_.assignment());
           mark_cost_ = blocks_.cost(), mark_work_ = blocks_.work();

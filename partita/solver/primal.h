@@ -1,11 +1,10 @@
-// Solutions by restarts: in turn from what the dual believes, from its choice, and from the best so far. Each makes
-// forest moves under the dual's prices, repairs the limit, then sets blocks within the limit (blocks.h) until they
-// bring next to nothing.
+// Finds solutions by restarts of local search: in turn from the dual's beliefs, from its choice, and from the best so
+// far. Each makes forest moves under the dual's prices, repairs the limit, then sets blocks within the limit (blocks.h)
+// until they bring next to nothing.
 //
-// Example: advance(1'000'000, ..) on a network of 50,000 table entries. The first start takes the values that use
-// least, and gives that to `found` if nothing is forbidden. The second begins with what is cheapest by each variable's
-// own messages: 12 forest moves, then up to 60 rounds of prices until the limit holds, then blocks of up to 40
-// variables.
+// Example: advance(1'000'000, ..) on a network of 50,000 table entries. The first start takes the values of least use,
+// and gives that to `found` if nothing is forbidden. The second begins with the cheapest values by each variable's own
+// messages: 12 forest moves, then up to 60 rounds of prices until the limit holds, then blocks of up to 40 variables.
 #pragma once
 #include "partita/solver/blocks.h"
 
@@ -16,12 +15,11 @@ class Primal {
   // `model` and `alive` (propagated) must stay.
   Primal(const Model& model, const Alive& alive, uint64_t seed);
 
-  // What restarts begin with: a choice made one variable beside the other, and one made for each variable alone.
+  // Sets the starts of restarts: a choice made one variable beside the other, and one made for each variable alone.
   void guide(const Assignment& choice, const Assignment& believed, const std::vector<double>& prices);
   void best(const Assignment& solution) { best_ = solution; }
 
-  // Works for about `work` table entries. `found` is given every state that is feasible and may be better than those
-  // before.
+  // Works for about `work` table entries. `found` gets every feasible state that may be better than the earlier ones.
   void advance(int64_t work, const std::function<void(const Assignment&)>& found, const std::function<bool()>& stop);
   int64_t restarts() const { return restarts_; }
 
@@ -39,7 +37,7 @@ class Primal {
   std::vector<double> prices_;
   Phase phase_ = Phase::kStart;
   int moves_ = 0;         // left in this phase
-  double mark_cost_ = 0;  // when polishing was last judged
+  double mark_cost_ = 0;  // at the last check of polishing's progress
   int64_t mark_work_ = 0;
   int64_t restarts_ = 0;
 };

@@ -1,7 +1,7 @@
-// What is in use at each kept time, with the largest of any interval in logarithmic time.
+// Tracks the use at each kept time, with the largest in any interval in logarithmic time.
 //
-// Example: Profile p(4); p.add(0, 3, 5); p.add(2, 4, 2). In use are 5, 5, 7, 2: p.most() is 7, p.peak() 2,
-// p.most(0, 2) 5 and p.most(3, 4) 2.
+// Example: Profile p(4); p.add(0, 3, 5); p.add(2, 4, 2). The use is 5, 5, 7, 2: p.most() is 7, p.peak() 2, p.most(0, 2)
+// 5 and p.most(3, 4) 2.
 #pragma once
 #include <vector>
 
@@ -44,7 +44,7 @@ class Profile {
 
   Wide most() const { return most_[1]; }
 
-  // The first time at which the largest is in use.
+  // The first time of the largest use.
   int peak() const {
     int s = 1;
     while (s < leaves_) s = most_[2 * s] >= most_[2 * s + 1] ? 2 * s : 2 * s + 1;

@@ -1,4 +1,4 @@
-// A reduction: the rules, the network that they leave, and solutions of that as solutions of the original and back.
+// Reduces a network, and maps solutions of the reduced network to the original and back.
 #include "partita/solver/reduce.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::vector<Certificate::Substitution> Reduction::dominated() const {
 
 namespace {
 
-// Gives a variable that a step took the best value beside those that its neighbours have.
+// Gives an eliminated variable the best value beside its neighbours' values.
 void undo(const Reducing& r, const ReductionStep& s, Assignment& x) {
   if (s.kind != Kind::kDegreeOne && s.kind != Kind::kDegreeTwo) return;
   const int v = s.variable;

@@ -1,4 +1,4 @@
-// Messages in a reduced network as messages in the original that prove the same, and back. Each step has its
+// Maps messages of a reduced network to the original so that they prove the same, and back. Each step has its
 // counterpart in messages (reduce.h has the table).
 #include <algorithm>
 
@@ -16,7 +16,7 @@ struct Ends {
   std::vector<int64_t> a, b;
 };
 
-// [variable][value]: not forbidden, and not dominated by what has not been undone yet.
+// [variable][value]: not forbidden, and not dominated at this point of undoing.
 using There = std::vector<std::vector<char>>;
 
 int64_t clamped(Wide value) {
@@ -39,8 +39,8 @@ There there_at_the_end(const Reducing& r) {
   return there;
 }
 
-// min over the other end of s table - messages there. Values that are gone have a message of their own only once
-// their dominance is undone, and reckon with nothing that is gone either.
+// min over the other end of s table - messages there. Removed values get messages of their own only once their
+// dominance is undone, and do not count other removed values.
 std::vector<int64_t> transformed(const Reducing& r, const Side& s, const std::vector<int64_t>& messages, int64_t scale,
                                  const There& there) {
   std::vector<int64_t> out;
@@ -79,7 +79,7 @@ void undo_degree_two(const Reducing& r, const ReductionStep& s, int64_t scale, c
   ends[s.made] = {};
 }
 
-// A variable that was fixed, or of degree one.
+// Undoes a variable that was fixed, or of degree one.
 void undo_single(const Reducing& r, const ReductionStep& s, int64_t scale, const There& there,
                  std::vector<Ends>& ends) {
   const int v = s.variable, other = r.side(s.first, v).other;
@@ -109,8 +109,7 @@ std::vector<Certificate::Decision> lifted(const std::vector<Certificate::Decisio
   return out;
 }
 
-// Messages of the reduced network at the ends of the edges that are left; those of edges that stayed as they were go to
-// the leaf.
+// The reduced network's messages at the ends of the remaining edges; those of unchanged edges go to the leaf.
 std::vector<Ends> ends_of_reduced(const Certificate::Leaf& of_reduced, const Reducing& hand, const Reduced& left,
                                   Certificate::Leaf& leaf) {
   std::vector<Ends> ends(hand.edges.size());
@@ -155,7 +154,7 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
   return leaf;
 }
 
-// A step takes a variable with its edges out. The messages at the far ends of the two edges that degree two takes are
+// A step removes a variable with its edges. The messages at the far ends of the two edges that degree two takes become
 // those of the new edge; all others are in costs now.
 Certificate::Leaf Reduction::lowered(const Certificate::Leaf& of_original) const {
   const Reducing& hand = inside_->hand;
@@ -170,7 +169,7 @@ Certificate::Leaf Reduction::lowered(const Certificate::Leaf& of_original) const
       ends[at->second] = {m.ends[0], m.ends[1]};
       continue;
     }
-    leaf.messages.push_back(m);  // of an edge that stayed as it is
+    leaf.messages.push_back(m);  // of an edge that is unchanged
     for (int& v : leaf.messages.back().variables) v = left.number[v];
   }
   for (const ReductionStep& s : hand.steps)

@@ -1,4 +1,4 @@
-// The two ends of a reduction: what it takes of a network, and the network that it leaves.
+// Starts and ends a reduction: takes the edges and uses of a network, and makes the reduced network.
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +9,7 @@ namespace partita::solver {
 
 namespace {
 
-// A use at none of the times that matter is part of nothing that breaks the limit.
+// A use at none of the times that matter plays no part in breaking the limit.
 void take_uses(Reducing& r) {
   const std::vector<int64_t> times = kept_times(r.n);
   r.uses.resize(r.n.variables());
@@ -26,7 +26,7 @@ void keep(Reducing& r, const Network::Edge& e) {
   if (over.size() == 2) r.kept_pairs.insert({*over.begin(), *over.rbegin()});
 }
 
-// Tables over two variables of so many rows and columns, those of turned ones the other way.
+// Tables over two variables with these numbers of rows and columns, turned ones the other way.
 using Sources = std::vector<std::pair<const Table*, bool>>;
 
 Table sum_of(const Sources& sources, size_t rows, size_t columns) {
@@ -41,8 +41,8 @@ Table sum_of(const Sources& sources, size_t rows, size_t columns) {
   return sum;
 }
 
-// Edges over the same two variables are summed up, equal sums made once. Where sums could be too large, they stay as
-// they are, and so do edges over other numbers of variables.
+// Sums up edges over the same two variables, equal sums once. If sums could be too large, the edges stay as they are;
+// so do edges over other numbers of variables.
 void take_edges(Reducing& r) {
   const Network& n = r.n;
   std::map<std::pair<int, int>, std::vector<const Network::Edge*>> pairs;
@@ -125,14 +125,14 @@ void Reducing::forget() {
 
 namespace {
 
-// The value that stands for x: itself, or what dominates it.
+// The value that stands for x: itself, or the value that dominates it.
 int root(const Reducing& r, int v, int x) {
   while (r.owner[v][x] != x) x = r.owner[v][x];
   return x;
 }
 
-// Variables that are left, with the values that are. A locked variable keeps all, since other edges name them. Returns,
-// by variable, a number of its list of values.
+// Adds the remaining variables, with their remaining values. A locked variable keeps all, since other edges name them.
+// Returns, by variable, a number of its list of values.
 std::vector<int> add_variables(const Reducing& r, Reduced& out) {
   const int variables = r.n.variables();
   out.number.assign(variables, -1);
@@ -153,7 +153,7 @@ std::vector<int> add_variables(const Reducing& r, Reduced& out) {
         values.push_back(x);
         out.network.costs.back().push_back(r.unary[v][x]);
       }
-    for (int x = 0; x < r.n.domain(v); ++x)  // the rest goes with what dominates it, or with any
+    for (int x = 0; x < r.n.domain(v); ++x)  // other values go with the one that dominates them, or with any
       if (place[x] < 0) place[x] = std::max(0, place[root(r, v, x)]);
     list_of[v] = lists.try_emplace(values, static_cast<int>(lists.size())).first->second;
     out.kept_values.push_back(std::move(values));
@@ -161,7 +161,7 @@ std::vector<int> add_variables(const Reducing& r, Reduced& out) {
   return list_of;
 }
 
-// Edges that are left, over the values that are; equal ones of one table share theirs.
+// Adds the remaining edges, over the remaining values; equal ones of one table share theirs.
 void add_edges(const Reducing& r, const std::vector<int>& list_of, Reduced& out) {
   std::map<std::tuple<const Table*, bool, int, int>, std::shared_ptr<const Table>> slices;
   for (size_t e = 0; e < r.edges.size(); ++e) {

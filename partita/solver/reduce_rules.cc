@@ -1,4 +1,4 @@
-// The rules of a reduction, each of which makes the network smaller and writes a step down.
+// Applies the rules of a reduction, each of which makes the network smaller and records a step.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -13,7 +13,7 @@ namespace {
 
 using Kind = ReductionStep::Kind;
 
-// What is left to do.
+// The remaining work.
 struct Work {
   explicit Work(Reducing& of) : r(of), dirty(of.n.variables(), 0) {
     const Tuning::Dominance& t = kTuning.dominance;
@@ -27,9 +27,9 @@ struct Work {
 
   Reducing& r;
   std::vector<char> dirty;
-  std::vector<int> queue;  // variables that something has changed at
-  int64_t left = 0;        // table entries that dominance may still look at
-  // Edges that degree two makes, by what it makes them of: equal ones share a table.
+  std::vector<int> queue;  // variables with a change
+  int64_t left = 0;        // table entries that dominance may still read
+  // Edges that degree two makes, by their ingredients: equal ones share a table.
   std::map<std::tuple<const int64_t*, size_t, const int64_t*, size_t, Table>, std::shared_ptr<const Table>> joined;
 };
 
@@ -46,7 +46,7 @@ void remove(Work& w, int e) {
 
 // ------------------------------------------------------------------ fixed, degree one, degree two
 
-// Adds to the own costs of each value, if none becomes too large by that.
+// Adds to each value's own costs, if none becomes too large.
 bool give(Reducing& r, int to, const Table& added) {
   for (size_t y = 0; y < added.size(); ++y) {
     if (!r.is_live(to, static_cast<int>(y)) || added[y] >= kForbidden) continue;
@@ -106,7 +106,8 @@ Table joined_at(const Reducing& r, int v, const Side& s, const Side& t) {
   return sum;
 }
 
-// Not where there is an edge between the two neighbours already, or the new table has more entries than the old ones.
+// Takes a variable of degree two, unless there is an edge between the two neighbours already, or the new table has more
+// entries than the old ones.
 void take_degree_two(Work& w, int v) {
   Reducing& r = w.r;
   Side s = r.side(r.incident[v][0], v), t = r.side(r.incident[v][1], v);
@@ -137,8 +138,8 @@ void simplify(Work& w, int v) {
 
 // ------------------------------------------------------------------ dominance
 
-// min_z (table(x, z) - table(y, z)); empty: it is below `needed`, or y is forbidden beside some z where x is not. A
-// value that has no partner costs whatever we like.
+// min_z (table(x, z) - table(y, z)); empty if it is below `needed`, or if y is forbidden beside some z where x is not.
+// A value without a partner may cost anything.
 std::optional<int64_t> least_difference(Work& w, const Side& s, int x, int y, Wide needed) {
   int64_t least = kForbidden;
   const Table& others = w.r.unary[s.other];
@@ -153,7 +154,7 @@ std::optional<int64_t> least_difference(Work& w, const Side& s, int x, int y, Wi
   return least == kForbidden ? 0 : least;
 }
 
-// Takes x out if y is never worse. `sum`, of the differences beside the sampled partners, gives way to that of the
+// Takes x out if y is never worse. `sum`, of the differences beside the sampled partners, is replaced by that of the
 // least ones, edge by edge.
 bool take_dominated(Work& w, int v, int y, int x, const std::vector<Side>& sides, Wide sum) {
   Reducing& r = w.r;
@@ -178,7 +179,7 @@ bool uses_no_more(const Reducing& r, int v, int y, int x) {
                      [&](const Network::Use* u) { return u->amounts[y] <= u->amounts[x]; });
 }
 
-// A value is compared with every other that is cheaper beside one sample of partners, as far as there is work left.
+// Compares a value with every other that is cheaper beside one sample of partners, while there is work left.
 bool dominate(Work& w, int v) {
   Reducing& r = w.r;
   if (w.left < 0) return false;
@@ -215,7 +216,7 @@ void look_at(Work& w, int v, Reduction::Rules rules) {
   for (int e : r.incident[v]) w.touch(r.edges[e].a == v ? r.edges[e].b : r.edges[e].a);
 }
 
-// How large what lifting adds to messages can become.
+// The largest amount that lifting adds to messages.
 double headroom_of(Reducing& r) {
   std::vector<double> reach(r.edges.size(), 0);
   auto of = [&](int e) { return static_cast<double>(r.magnitude_of(r.edges[e].table)); };
@@ -244,7 +245,7 @@ double headroom_of(Reducing& r) {
 
 }  // namespace
 
-// Rounds over the variables that something has changed at, by index.
+// Goes in rounds over the variables with a change, by index.
 void apply_rules(Reducing& r, Reduction::Rules rules) {
   constexpr int64_t kMostHeadroom = int64_t{1} << 59;
   Work work(r);

@@ -1,5 +1,5 @@
-// The stages of a round that look at fewer values once the gap is small: what may be better than the best solution,
-// proofs in steps, and cores.
+// Narrows in rounds once the gap is small: solves the values that may beat the best solution, proves in steps, and
+// solves cores.
 #include <algorithm>
 #include <cmath>
 
@@ -14,16 +14,16 @@ using Clock = std::chrono::steady_clock;
 
 double root_gap(const Rounds& r) { return static_cast<double>(r.best.cost) - r.branch->root_bound(); }
 
-// Whether the gap is small enough for most values to cost more than the best solution, and smaller than when they
-// were last looked at.
+// Whether the gap is small enough for most values to cost more than the best solution, and smaller than at the last
+// narrowing.
 bool is_near(const Rounds& r) {
   if (!r.best.solution || r.branch->done() || r.settled()) return false;
   return root_gap(r) <=
          std::min(kTuning.round.near * std::abs(static_cast<double>(r.best.cost)), kTuning.round.nearer * r.looked_at);
 }
 
-// What is left of the network begins with what is known of all of it, and leaves time for the certificate, which
-// comes after it.
+// Starts the narrowed network with all that is known of the whole, and leaves time for the certificate, which comes
+// after it.
 void begin_with(Rounds& r, const Subset& rest, Options& inside) {
   if (r.options.deadline)
     *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(r.reserve));
@@ -33,7 +33,7 @@ void begin_with(Rounds& r, const Subset& rest, Options& inside) {
   inside.tell = nullptr;
 }
 
-// Solves what is left, with the steps that are: what is better is there.
+// Solves the narrowed network, with the remaining steps: anything better is in it.
 void solve_narrowed(Rounds& r, const Subset& rest) {
   ++r.result.counters["narrowed"];
   Options inside = r.options;
@@ -52,7 +52,7 @@ void solve_narrowed(Rounds& r, const Subset& rest) {
 
 }  // namespace
 
-// Not where a certificate is asked for: messages to what is left prove nothing of the rest.
+// Not if a certificate is asked for: messages to the narrowed network prove nothing of the rest.
 bool may_narrow(const Rounds& r) { return !r.options.certify && is_near(r); }
 
 void narrow(Rounds& r) {
@@ -81,8 +81,8 @@ bool may_have_core(const Rounds& r) {
          (gap <= kTuning.core.nearer * r.core_at || r.without % kTuning.core.again == 0);
 }
 
-// Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the
-// dual's messages: those are solved as a network of their own, for a solution alone. Ever fewer, where more bring
+// If the bound is near, the best solution is as a rule among the values that cost next to nothing more with the dual's
+// messages. These are solved as a network of their own, for a solution alone, with ever fewer values if more bring
 // nothing.
 void search_core(Rounds& r) {
   const Tuning::Core& t = kTuning.core;

@@ -1,5 +1,4 @@
-// The stages of a round that search: elimination when its turn has come, the dual beside local search, and what is
-// proved and told of them.
+// Searches in rounds: elimination when its turn has come, the dual beside local search, and the proofs and reports.
 #include <algorithm>
 #include <future>
 #include <utility>
@@ -13,14 +12,14 @@ namespace partita::solver {
 
 namespace {
 
-// Table entries that each side looks at in a round.
+// Table entries that each side reads in a round.
 int64_t work_of_round(const Rounds& r) {
   return std::clamp<int64_t>(2 * kTuning.round.passes * r.model.entries, kTuning.round.least_work,
                              kTuning.round.most_work);
 }
 
-// Local search has nothing to begin with yet, or nothing to find any more. Or it has found nothing for long while the
-// dual gets on, which would get on faster alone: they share what memory brings.
+// Whether the dual works alone. Local search has nothing to begin with yet, or nothing to find any more. Or it has
+// found nothing for long while the dual advances, which alone would be faster: they share memory bandwidth.
 bool is_for_dual_alone(const Rounds& r) {
   return r.round == 0 || r.settled() ||
          (r.closing && r.without > r.options.patience && r.round % kTuning.round.now_and_then != 0);
@@ -34,7 +33,7 @@ bool is_elimination_due(const Rounds& r) {
   return r.elimination && r.branch->work() + work_of_round(r) >= kTuning.round.elimination_slower * r.elimination->work;
 }
 
-// The optimum without the limit: a bound, and the solution if it keeps the limit.
+// Finds the optimum without the limit: a bound, and the solution if it keeps the limit.
 void eliminate_reduced(Rounds& r) {
   const EliminationPlan plan = *std::exchange(r.elimination, std::nullopt);
   const double before = r.seconds();
@@ -93,10 +92,10 @@ void work_on_both_sides(Rounds& r) {
 
 bool is_told_or_timed(const Rounds& r) { return r.what == For::kItself && (r.options.progress || r.options.deadline); }
 
-// Keeps as much time for the last certificate as this one makes likely.
+// Reserves as much time for the last certificate as this one makes likely.
 void prove(Rounds& r) {
   if (r.computes()) return r.note(r.branch->bound(), r.branch->most_prices(), r.proved);
-  if (r.stop()) return;  // the last one comes now
+  if (r.stop()) return;  // the last certificate comes now
   if (r.proved_at < 0) {
     const double whole =
         r.options.deadline ? std::chrono::duration<double>(*r.options.deadline - r.began).count() : kInfinity;

@@ -1,4 +1,4 @@
-// What the rounds of a network know: bounds and solutions as they come in, and the time that is left.
+// Tracks the rounds of a network: bounds and solutions as they come in, and the remaining time.
 #include "partita/solver/round_state.h"
 
 #include <algorithm>
@@ -13,8 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The cost of an assignment of all the model's variables; infinite where it takes what is forbidden or breaks the
-// limit.
+// The cost of an assignment of all the model's variables; infinite if it takes something forbidden or breaks the limit.
 double model_cost(const Model& m, const Assignment& x) {
   double cost = 0;
   for (int v = 0; v < m.variables(); ++v) cost += m.unary[m.offset[v] + x[v]];

@@ -1,5 +1,5 @@
-// What the rounds of one reduced network know and share, and what a round does with it: the stages that portfolio.cc
-// lists, each as the question whether it applies and the work itself.
+// Holds the shared state of one reduced network's rounds, and declares the stages of a round that portfolio.cc lists:
+// each as the question whether it applies and the work itself.
 //
 // Example: the best solution costs 104, the dual proves 100, and a round brings neither a better solution nor a better
 // bound. Then `without` is 1 more than before, and `closing` false: the next round works on both sides again. Since the
@@ -28,7 +28,7 @@ struct Best {
   std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
 };
 
-// What can be proved of the network that was reduced.
+// The means to prove bounds of the original network.
 struct OfOriginal {
   std::function<std::optional<EliminationPlan>()> plan_to_prove;
   // Whether steps from a solution and messages of the reduced network prove that nothing is better.
@@ -39,7 +39,7 @@ struct Rounds {
   // `most`: no solution of the original costs more. All but the numbers must stay.
   Rounds(const Network& network, const Options& options, For what, double headroom, Wide most, OfOriginal original);
 
-  // What is solved.
+  // The problem.
   const Network& network;
   const Options& options;
   const For what;
@@ -54,43 +54,43 @@ struct Rounds {
   std::optional<Branch> branch;  // bounds: the dual, and what it is split into
   std::optional<Primal> primal;  // solutions: local search
 
-  // What is known.
+  // Known solutions and bounds.
   Best best;
   std::optional<Wide> proved;                  // so far, by a certificate unless computes()
   std::optional<Wide> computed;                // by elimination, narrowing, or the dual in the end
   bool nothing = false;                        // it has been found that there is no solution
-  std::optional<EliminationPlan> elimination;  // that is still to be made
+  std::optional<EliminationPlan> elimination;  // still to be made
   std::optional<EliminationPlan> proof;        // of the original, that computes `computed` again
 
-  // How the rounds go.
+  // The progress of the rounds.
   int64_t round = 0;
-  int64_t without = 0;              // rounds since the last better solution
-  double gap = kInfinity;           // after the last round
-  bool closing = false;             // the gap closes though no solution is found: the dual alone would get on
-  bool ended = false;               // a stage has said that there is nothing more to do
-  double looked_at = kInfinity;     // the gap when it was last looked at what may be better
-  double core_at = kInfinity;       // the gap when a core was last solved
-  double core_work = 0;             // table entries
-  std::atomic<double> reserve = 0;  // seconds before the deadline, for the certificate; both sides ask
-  double proved_at = -1, proving_seconds = 0;  // seconds: when the last certificate was made, and in how many
+  int64_t without = 0;                         // rounds since the last better solution
+  double gap = kInfinity;                      // after the last round
+  bool closing = false;                        // the gap closes though no solution is found: the dual works alone
+  bool ended = false;                          // a stage has found that there is nothing more to do
+  double looked_at = kInfinity;                // the gap at the last narrowing
+  double core_at = kInfinity;                  // the gap at the last core
+  double core_work = 0;                        // table entries
+  std::atomic<double> reserve = 0;             // seconds before the deadline, for the certificate; both sides read it
+  double proved_at = -1, proving_seconds = 0;  // seconds: when the last certificate was made, and how long it took
   double reported = -1;                        // seconds
   const std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 
   Result result;                           // counters and the certificate, as they come
-  std::map<std::string, double> counters;  // of what was solved within
+  std::map<std::string, double> counters;  // of the networks solved within
 
   double seconds() const;
-  bool stop() const;  // told so, or the time is over but for the certificate
-  // Nothing better can be found any more.
+  bool stop() const;  // told so, or only the certificate's time is left
+  // Whether nothing better can be found any more.
   bool settled() const { return nothing || (computed && best.solution && best.cost == *computed); }
-  // A large network gets no certificate that nobody asks for: its bound is what the dual says, less what rounding can
-  // come to.
+  // Whether a large network gets no certificate because nobody asks for one: its bound is the dual's, less a margin for
+  // rounding.
   bool computes() const;
-  // Takes that bound into `to`, where it is better.
+  // Takes that bound into `to`, if it is better.
   void note(double bound, double prices, std::optional<Wide>& to) const;
-  // A solution of the network, with the tuple that each joint factor then takes; empty where one is forbidden.
+  // A solution of the network, with the tuple of each joint factor; empty if one is forbidden.
   std::optional<Assignment> completed(Assignment solution) const;
-  // Takes a solution of the model's variables into `to`, where it is feasible and better.
+  // Takes a solution of the model's variables into `to`, if it is feasible and better.
   void consider(Best& to, const std::optional<Assignment>& solution) const;
   // The best solution, of the network's own variables.
   Assignment best_of_network() const;
@@ -102,23 +102,23 @@ struct RoundStage {
   bool (*applies)(const Rounds&);
   void (*run)(Rounds&);
 };
-// A round: the stages in turn, until one ends the rounds.
+// Runs the stages in turn, until one ends the rounds.
 void run_round(Rounds& rounds);
 
 // round_search.cc
-bool is_elimination_due(const Rounds& r);  // the rest has worked as much as elimination would
+bool is_elimination_due(const Rounds& r);  // the other stages have worked as much as elimination would
 void eliminate_reduced(Rounds& r);
 bool always(const Rounds& r);
 void work_on_both_sides(Rounds& r);  // a share of work for the dual, beside it the same for local search
 bool is_told_or_timed(const Rounds& r);
-void prove(Rounds& r);   // a certificate of what is known so far, now and then
+void prove(Rounds& r);   // now and then, a certificate of what is known so far
 void report(Rounds& r);  // to Options::progress
 bool gives_up(const Rounds& r);
 void end(Rounds& r);
 
 // round_narrow.cc
 bool may_narrow(const Rounds& r);
-void narrow(Rounds& r);  // solves what is left where everything that costs as much as the best is left out, if little
+void narrow(Rounds& r);  // if little costs less than the best, solves that little
 bool may_take_steps(const Rounds& r);
 void prove_in_steps(Rounds& r);  // the original (steps.h); ends the rounds if that proves the best
 bool may_have_core(const Rounds& r);

@@ -1,4 +1,4 @@
-// Reduces a network, solves what is left in rounds, and makes solution and certificate those of the network again.
+// Solves a network in rounds: reduces it, solves the rest, and maps solution and certificate back to the network.
 #include "partita/solver/rounds.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void count(Rounds& r) {
   for (const auto& [count, number] : r.counters) counters[count] += number;
 }
 
-// The certificate, or the bound that stands for it.
+// Makes the certificate, or the bound in its place.
 void conclude(Rounds& r) {
   if (r.proof) {
     Certificate::Leaf leaf;
@@ -51,7 +51,7 @@ void conclude(Rounds& r) {
 Result finished(Rounds& r) {
   Result& result = r.result;
   result.bound = result.certificate.bound;
-  const bool empty = !result.bound && !result.certificate.leaves.empty();  // proved to be
+  const bool empty = !result.bound && !result.certificate.leaves.empty();  // a bound is still to be proved
   if (r.computed && !empty && (!result.bound || *r.computed > *result.bound)) result.bound = r.computed;
   if (!r.best.solution) {
     if (r.nothing) result.bound.reset();

@@ -1,4 +1,4 @@
-// Runs the portfolio's stages over a network, and makes their answer of what they know in the end.
+// Runs the portfolio's stages over a network, and makes their answer from the final state.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -1,9 +1,9 @@
-// Solves a cost network by a portfolio of stages (portfolio.cc). Repeated parts are folded for a first solution. What
-// is left after a reduction without loss is eliminated, where the tables fit. Elsewhere message passing on the dual,
-// with multipliers for the limit, goes beside local search by exact moves of blocks, and branches. Anytime: it can be
+// Solves a cost network by a portfolio of stages (portfolio.cc). Repeated parts are folded for a first solution. After
+// a reduction without loss, the rest is eliminated if the tables fit. Otherwise message passing on the dual, with
+// multipliers for the limit, runs beside local search by exact moves of blocks, and branches. Anytime: it can be
 // stopped at any moment and keeps the best (docs/reference/solve.md).
 //
-// Example: costs = {{0, 3}, {1, 0}} and an edge over both with table {5, 0, 0, 5}. solve(network, {}) gives status
+// Example: costs = {{0, 3}, {1, 0}} and an edge over both, with table {5, 0, 0, 5}. solve(network, {}) gives status
 // kOptimal, solution (0, 1), cost and bound 0, and a certificate of one leaf that is eliminated in order.
 #pragma once
 #include <atomic>
@@ -33,29 +33,29 @@ struct Options {
   std::optional<int64_t> max_steps;  // rounds; with it and without a deadline the answer is the same everywhere
   const std::atomic<bool>* stop = nullptr;
   double gap = 0;       // relative: stop when (cost - bound) <= gap * |cost|
-  bool certify = true;  // go on until the certificate proves the optimum, though it has been computed
+  bool certify = true;  // go on until the certificate proves the optimum, even if it has been computed
 
-  // What it begins with.
+  // Start.
   uint64_t seed = 0;
   std::optional<Assignment> start;                              // a solution; it need not be feasible
-  std::shared_ptr<const Certificate::Leaf> messages = nullptr;  // and multipliers, for the dual; any prove something
+  std::shared_ptr<const Certificate::Leaf> messages = nullptr;  // and multipliers, for the dual; any are valid
 
-  // How it works.
-  int threads = kFewThreads;  // at most; their number changes no answer
-  // Rounds without a better solution, after which most are the dual's alone as long as it gets on.
+  // Effort.
+  int threads = kFewThreads;  // at most; the number does not affect the answer
+  // Rounds without a better solution, after which most are the dual's alone as long as it advances.
   int patience = 2;
-  int64_t elimination_bytes = int64_t{1} << 30;  // of elimination's tables; 0: it is not done
-  // Looks at table entries, about 2 ns each: where elimination takes no more, it is all that is done. 0: never.
+  int64_t elimination_bytes = int64_t{1} << 30;  // of elimination's tables; 0 turns elimination off
+  // Reads of table entries, about 2 ns each: if elimination takes no more, it is all that is done. 0: never.
   int64_t at_once = 1 << 20;
-  // Table entries of a pass, from which on a network is large: likely values stand for all of a folding, and parts come
-  // first where there are many. Tuning::very_large times as many are very large.
+  // A network is large from this many table entries of a pass on: likely values then stand for all of a folding, and
+  // parts come first if there are many. Tuning::very_large times as many are very large.
   int64_t large = 1'000'000;
 
-  // Whom it tells.
+  // Reports.
   std::function<void(const std::string&)> tell;    // what was reduced and eliminated, in words
   std::function<void(const Progress&)> progress;   // about once a second
-  std::function<void(const Assignment&)> proving;  // the best solution so far, which one thread goes on to prove:
-                                                   // most often it is the answer
+  std::function<void(const Assignment&)> proving;  // the best solution so far, which one thread goes on to prove: most
+                                                   // often it is the answer
 };
 
 enum class Status {
@@ -67,9 +67,9 @@ enum class Status {
 
 struct Result {
   Status status = Status::kUnknown;
-  std::optional<Assignment> solution;  // judged by evaluate()
+  std::optional<Assignment> solution;  // checked by evaluate()
   Wide cost = 0;                       // of the solution
-  // Proved by the certificate, or computed by elimination, narrowing, parts or the dual; empty: none yet.
+  // Proved by the certificate, or computed by elimination, narrowing, parts or the dual; empty if there is none yet.
   std::optional<Wide> bound;
   Certificate certificate;  // check() accepts it; no leaves: none. Its bound may be below `bound`
   std::map<std::string, double> counters;
@@ -77,7 +77,7 @@ struct Result {
 
 Result solve(const Network& network, const Options& options);
 
-// cost - bound <= gap * |cost|, as Options::gap has it.
+// Whether cost - bound <= gap * |cost|, as Options::gap has it.
 bool is_within(double gap, Wide cost, Wide bound);
 
 std::string_view name_of(Status status);

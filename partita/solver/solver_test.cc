@@ -1,4 +1,4 @@
-// The solver against brute force, and its certificates before their judge, on random small networks.
+// Tests the solver against brute force, and its certificates with their checker, on random small networks.
 #include "partita/solver/solver.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ struct Shape {
   bool limited = true, wide = false;
 };
 
-// Parallel and turned edges, edges over one variable, over three, and over one variable twice; uses that are empty,
-// several per variable; limits from those nothing fits to those that never matter.
+// Makes parallel and turned edges, edges over one variable, over three, and over one variable twice; uses that are
+// empty, several per variable; limits from those nothing fits to those that never matter.
 Network random_network(Rng& rng, const Shape& s) {
   Network n;
   auto cost = [&]() -> int64_t {
@@ -65,7 +65,7 @@ Network random_network(Rng& rng, const Shape& s) {
   return n;
 }
 
-// Solves, without elimination unless told otherwise, and holds the result against brute force and the judge.
+// Solves, without elimination unless told otherwise, and compares the result with brute force and the checker.
 Result expect_solved(const Network& n, const std::string& which, Options options = {.elimination_bytes = 0}) {
   SCOPED_TRACE(which);
   const BruteForce truth = brute_force(n);
@@ -113,7 +113,7 @@ TEST(Solver, EqualsBruteForce) {
   EXPECT_GT(ordered, 60);
 }
 
-// Against brute force; where the limit forbids what elimination finds, the rest goes on.
+// Against brute force; if the limit forbids the result of elimination, the other stages go on.
 TEST(Solver, EliminatesAtOnceWhereThatIsAll) {
   const uint64_t first = 20261130;
   RecordProperty("seed", std::to_string(first));
@@ -141,7 +141,7 @@ TEST(Solver, EliminatesAtOnceWhereThatIsAll) {
     ++alone;
     none += !truth.solution;
     if (!truth.solution) continue;
-    EXPECT_EQ(*r.solution, *truth.solution);  // what it began with
+    EXPECT_EQ(*r.solution, *truth.solution);  // the start
     const Result again = expect_solved(n, "without", {});
     if (HasFailure()) return;
     stayed += *again.solution != *truth.solution;
@@ -154,7 +154,7 @@ TEST(Solver, EliminatesAtOnceWhereThatIsAll) {
   EXPECT_GT(not_alone, 50);
 }
 
-// A leaf with random decisions, messages and prices; messages only where propagation leaves values.
+// Makes a leaf with random decisions, messages and prices; messages only for values that propagation leaves.
 Certificate::Leaf random_leaf(Rng& rng, const Network& n) {
   Certificate::Leaf leaf{static_cast<int64_t>(1 + rng.below(8)), {}, {}, {}};
   for (int v = 0; v < n.variables(); ++v) {
@@ -253,9 +253,9 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
   EXPECT_GT(whole, 30);
 }
 
-// What is proved after values were left out, since by the messages nothing better can take them: against elimination,
-// and within a limit against a certificate. Leaves of the reduced network prove the same in the whole one, where much
-// of it is reduced too.
+// Tests bounds after values were left out that, by the messages, nothing better can take: against elimination, and
+// within a limit against a certificate. Leaves of the reduced network prove the same in the whole one, even if much of
+// it is reduced too.
 TEST(Solver, NarrowingLosesNothing) {
   int narrowed = 0, first = 0, limited = 0, cores = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
@@ -338,7 +338,7 @@ TEST(Solver, StopsWithinTheGap) {
     SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
     Options options;
     options.certify = seed % 2;
-    options.elimination_bytes = 0;  // it would be quicker than any bound
+    options.elimination_bytes = 0;  // else it would be quicker than any bound
     options.max_steps = 3000;
     if (seed % 7 < 3) options.large = 0;
     const Result best = solve(n, options);
@@ -379,7 +379,7 @@ TEST(Solver, ThreadsChangeNothing) {
   options.threads = 1;
   const Result one = solve(n, options);
   options.threads = 2;
-  options.progress = [](const Progress&) {};  // for which it proves bounds in between
+  options.progress = [](const Progress&) {};  // it proves bounds in between for this
   const Result two = solve(n, options);
   EXPECT_EQ(one.solution, two.solution);
   EXPECT_EQ(print_certificate(one.certificate), print_certificate(two.certificate));
@@ -393,7 +393,7 @@ TEST(Certificates, ReadAsTheyWerePrinted) {
   EXPECT_EQ(print_certificate(parse_certificate(text, "file")), text);
 }
 
-// What elimination computes, at once or after steps, is certified: where no messages and branching prove it in any
+// The result of elimination, at once or after steps, is certified even if messages and branching do not prove it in any
 // time.
 TEST(Certificates, OfWhatIsComputed) {
   int in_steps = 0, at_once = 0;
@@ -404,7 +404,7 @@ TEST(Certificates, OfWhatIsComputed) {
       Options options{.max_steps = 200, .at_once = 0};
       const Result first = solve(n, options);
       ASSERT_EQ(first.status, Status::kOptimal);
-      if (seed % 2 == 0) options.elimination_bytes = 20'000;  // of all tables, those that there are included
+      if (seed % 2 == 0) options.elimination_bytes = 20'000;  // of all tables, existing ones included
       const Result r = solve(n, options);
       const auto proved = check(n, r.certificate);
       ASSERT_TRUE(proved && r.solution);
@@ -441,8 +441,7 @@ TEST(Certificates, MutantsAreRefused) {
       c.leaves.erase(c.leaves.begin() + static_cast<long>(l));
       expect_refused(c);
     }
-    // A message that is raised takes from the factor what it gives to the variable: it never proves more than the
-    // truth.
+    // A raised message takes from the factor what it gives to the variable: it never proves more than the truth.
     c = r.certificate;
     for (Certificate::Leaf& leaf : c.leaves)
       for (Certificate::Message& m : leaf.messages)
@@ -464,7 +463,7 @@ TEST(Certificates, MutantsAreRefused) {
   EXPECT_GT(refused, tried / 2);
 }
 
-// Nothing need be proved of a large network by then, and the best so far is the answer all the same.
+// By then, a large network may have no proof, and the best so far is still the answer.
 TEST(Solver, ADeadlineThatIsOverLeavesTheBestSoFar) {
   Rng rng(20261129);
   Network n;

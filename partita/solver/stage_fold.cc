@@ -1,5 +1,5 @@
-// The stages where repeated parts choose alike: foldings of the network, ever less, each from the solution and the
-// messages of the one before (fold.h, lift.h).
+// Runs the stages that make repeated parts choose alike: foldings of the network, ever less, each from the solution and
+// the messages of the one before (fold.h, lift.h).
 #include <algorithm>
 #include <utility>
 
@@ -23,7 +23,7 @@ bool is_small(const Folding& folding, const Network& network) {
   return kFold.least_folded * folding.classes() <= network.variables();
 }
 
-// What goes on from one folding to the next.
+// The state that one folding passes to the next.
 struct Foldings {
   explicit Foldings(State& state) : s(state), inside(for_a_start(state.options)), folding(state.network) {}
 
@@ -42,7 +42,7 @@ struct Foldings {
     return is_stopped(s.options) || (deadline && Clock::now() > *deadline);
   }
   std::optional<Wide> known() const { return s.folded ? std::optional<Wide>(s.folded_cost) : std::nullopt; }
-  // Narrowing leaves too much of it to go on with, or proves nothing to a judge.
+  // Whether narrowing leaves too much of it to go on with, or proves nothing to a checker.
   bool is_too_large() const {
     return s.dual && s.folded && s.dual->sweep_of_whole() > very_large(s.options) &&
            (s.options.certify || s.dual->left_of_whole(s.folded_cost) > kFold.much_left);
@@ -50,8 +50,8 @@ struct Foldings {
   bool is_dual_large() const { return s.dual->model().sweep >= s.options.large; }
 };
 
-// A network that falls into many parts is folded again, `deep_of_large` edges deep. Whether it does is seen when it
-// is folded for the first time. True: this folding needs no passes.
+// A network that falls into many parts is folded again, `deep_of_large` edges deep; its first folding shows whether it
+// does. True if this folding needs no passes.
 bool is_to_narrow(Foldings& f) {
   State& s = f.s;
   if (f.depth != 1) return false;
@@ -71,7 +71,7 @@ void make_passes(Foldings& f) {
   if (!f.narrows) s.dual->run(s.folded ? kFold.passes : kFold.first_passes, f.known(), ended);
 }
 
-// A solution of the folding, from the one before or the start.
+// Searches a solution of the folding, from the one before or the start.
 void search(Foldings& f) {
   State& s = f.s;
   Options& inside = f.inside;
@@ -95,7 +95,7 @@ void search(Foldings& f) {
                                s.network.variables(), to_string(s.folded_cost)));
 }
 
-// A dual of the folding as it is now, passes, and a search. False: no folding comes after it.
+// Makes a dual of the present folding, passes, and a search. False if no folding comes after it.
 bool look_at(Foldings& f) {
   State& s = f.s;
   for (Folding next = f.folding;
@@ -112,12 +112,12 @@ bool look_at(Foldings& f) {
   return !f.ended() && !f.narrows && !(f.depth >= kFold.deep_of_very_large && f.is_too_large());
 }
 
-// Where there is a deadline, a cost that is near the bound will do.
+// With a deadline, a cost near the bound is enough.
 bool is_near_enough(const State& s, Wide cost) {
   return s.options.deadline && s.bound && is_within(kTuning.alike.near, cost, *s.bound);
 }
 
-// The best solution where repeated parts choose alike.
+// Searches the best solution if repeated parts choose alike.
 void search_alike(State& s) {
   const Options& options = s.options;
   const Folding::Folded& alike = s.dual->folded();
@@ -151,7 +151,7 @@ void take_start(State& s) { s.consider(s.options.start); }
 
 bool always(const State&) { return true; }
 
-// Folded ever less, as long as that pays. Nothing where little is repeated.
+// Folds ever less, as long as that pays. Does nothing if little is repeated.
 void solve_folded(State& s) {
   s.began = Clock::now();
   Foldings f(s);
@@ -193,7 +193,7 @@ Options for_a_start(const Options& options) {
   Options inside = options;
   inside.max_steps = options.max_steps ? std::clamp<int64_t>(*options.max_steps / t.one_step_in, 1, t.steps) : t.steps;
   inside.certify = false;
-  inside.patience = static_cast<int>(t.steps);  // it is solutions that this is for
+  inside.patience = static_cast<int>(t.steps);  // this is for solutions
   inside.tell = nullptr;
   inside.deadline = share_of_time(options, t.share_of_time);
   if (options.progress)

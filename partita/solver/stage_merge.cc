@@ -1,4 +1,4 @@
-// The stages that make a network small before anything is searched: elimination at once, and merging.
+// Runs the stages that make a network small before any search: elimination at once, and merging.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -16,7 +16,7 @@ int64_t bytes_at_once(const Options& options) {
   return std::min(options.elimination_bytes, options.at_once * static_cast<int64_t>(sizeof(int64_t)));
 }
 
-// The budget of a merged network. Where a certificate of the network itself is to follow, it is a part, and near is
+// The budget of a merged network. If a certificate of the network itself is to follow, it is a part, and near is
 // enough.
 Options for_merged(const State& s) {
   const Options& options = s.options;
@@ -40,7 +40,7 @@ bool has_small_tables(const State& s) {
   return static_cast<double>(sizeof(int64_t)) * entries_of(s.network) <= static_cast<double>(bytes_at_once(s.options));
 }
 
-// The optimum and its proof, where the limit takes nothing from what elimination finds. A solution that costs as much
+// Finds the optimum and its proof, if the limit does not exclude elimination's result. A solution that costs as much
 // stays.
 void eliminate_at_once(State& s) {
   const auto plan = plan_elimination(s.network, bytes_at_once(s.options));

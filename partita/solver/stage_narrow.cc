@@ -1,4 +1,4 @@
-// The stages that leave out what costs too much, and those that solve what is left, or the whole, in rounds.
+// Runs the stages that leave out values that cost too much, and those that solve the rest, or the whole, in rounds.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A dual of the whole network, and what its values cost at least.
+// A dual of the whole network, and the least costs of its values.
 struct Whole {
   explicit Whole(State& s) : dual(Folding::Folded::not_at_all(s.network), s.tables), rounding(dual.model()) {}
 
@@ -23,7 +23,7 @@ struct Whole {
   const Rounding rounding;
   std::vector<double> least;  // costs, by value
   Alive alive;                // values that may be in a better solution
-  double share = 1;           // of the table entries, that are theirs
+  double share = 1;           // theirs of the table entries
   double bound = -kInfinity;
 
   void look(Wide cost) {
@@ -32,7 +32,7 @@ struct Whole {
   }
 };
 
-// Windows of passes, until very little is left.
+// Makes windows of passes, until very little is left.
 void make_passes(Whole& whole, const State& s) {
   const Tuning::Narrow& t = kTuning.narrow;
   auto stop = [&] { return is_stopped(s.options); };
@@ -47,7 +47,7 @@ void make_passes(Whole& whole, const State& s) {
   }
 }
 
-// A better solution leaves more out.
+// Searches a better solution, which leaves more out.
 void search_likeliest(Whole& whole, State& s) {
   Options inside = for_a_start(s.options);
   inside.start = s.solution;
@@ -60,7 +60,7 @@ void search_likeliest(Whole& whole, State& s) {
   if (s.options.tell) s.options.tell(fmt::format("of the likeliest values, cost {}", to_string(s.cost)));
 }
 
-// What is left goes to `s.rest`, if it is little. Returns the dual's messages to that, or to all.
+// Puts the rest into `s.rest` if it is little. Returns the dual's messages to that, or to all.
 Certificate::Leaf narrow_whole(State& s) {
   Whole whole(s);
   whole.dual.begin(*s.dual);
@@ -81,7 +81,7 @@ bool is_worth_narrowing(const State& s) {
          !is_stopped(s.options);
 }
 
-// The rounds begin with what is known; what was made for folding is not needed any more.
+// Starts the rounds with what is known, and frees what was made for folding.
 void make_ready(State& s) {
   if (s.solution) s.options.start = s.solution;
   if (!s.options.messages && s.dual)
@@ -101,7 +101,7 @@ void narrow(State& s) {
   s.taken = Clock::now() - before;
 }
 
-// The solution is near enough, or there is no time for more.
+// Whether the solution is near enough, or there is no time for more.
 bool is_enough(const State& s) {
   if (s.is_near(s.options.gap)) return true;
   if (!s.solution) return false;

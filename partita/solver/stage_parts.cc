@@ -1,4 +1,5 @@
-// The stages that take a network of equal parts apart, and the certificate's steps, which follow the same messages.
+// Runs the stages that take a network of equal parts apart, and the certificate's steps, which follow the same
+// messages.
 #include <algorithm>
 
 #include "partita/solver/budget.h"
@@ -30,7 +31,7 @@ void solve_parts(State& s, const std::vector<int>& part_of) {
 
 bool is_cut_apart_first(const State& s) { return is_folded_and_not_very_large(s) && !s.first_parts.empty(); }
 
-// Again and again as long as it is hopeful, each time after more passes of the dual.
+// Repeats as long as it is hopeful, each time after more passes of the dual.
 void cut_apart_first(State& s) {
   const Tuning::Parts& t = kTuning.parts;
   auto ended = [&] { return is_over(s.options); };
@@ -59,7 +60,7 @@ void prove_in_steps(State& s) {
 
 bool is_cut_apart_as_very_large(const State& s) { return s.very_large; }
 
-// Passes over the whole have not shown that much of it can be left out.
+// Whether passes over the whole have not shown that much of it can be left out.
 bool is_cut_apart_after_all(const State& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
 
 void cut_apart(State& s) { solve_parts(s, parts_of(s.network, s.alike)); }

@@ -1,5 +1,5 @@
-// What the stages of solve() know and share of one network, and the stages themselves: portfolio.cc lists them in
-// order, each as the question whether it applies and the work itself.
+// Holds the state that the stages of solve() share for one network, and declares the stages that portfolio.cc lists in
+// order: each as the question whether it applies and the work itself.
 //
 // Example: a network of 40 equal layers, 4 million table entries, a third of which would lie across two layers. "fold"
 // leaves a solution of cost 104 and a dual of the layers in `solution`, `cost` and `dual`. "narrow" begins with that
@@ -25,33 +25,33 @@ struct State {
   Options options;
   bool may_merge = true;  // it is no merged network itself
 
-  // What is known.
+  // Known solutions and bounds.
   std::optional<Assignment> solution;  // the best
   Wide cost = 0;
   std::optional<Wide> bound;         // by computation, without a certificate
-  std::optional<Wide> merged_bound;  // of the merged network: told in the end, but nothing is decided by it
-  Certificate of_parts;              // what parts prove; empty bound: nothing
+  std::optional<Wide> merged_bound;  // of the merged network: reported in the end, but it decides nothing
+  Certificate of_parts;              // the proof by parts; empty bound: none
   std::map<std::string, double> counters;
 
-  // What folding leaves.
+  // Results of folding.
   PairTables tables;                 // of the network, as the duals have them
-  std::unique_ptr<LiftedDual> dual;  // of the last folding; null: nothing is repeated, or it is not needed any more
+  std::unique_ptr<LiftedDual> dual;  // of the last folding; null: nothing is repeated, or it is no longer needed
   std::vector<int> alike;            // by variable, its class in the first folding
-  std::vector<int> first_parts;      // by variable, its part, where the network is cut apart first; or empty
+  std::vector<int> first_parts;      // by variable, its part, if the network is cut apart first; or empty
   std::optional<Assignment> folded;  // the best that is alike in all copies, and its cost
   Wide folded_cost = 0;
   bool very_large = false;  // a pass over the whole takes too long, and little of it could be left out
   std::chrono::steady_clock::time_point began;  // folding
-  std::chrono::steady_clock::duration taken{};  // by what came after the certificate's steps
+  std::chrono::steady_clock::duration taken{};  // by the work after the certificate's steps
 
-  // What narrowing leaves.
+  // Results of narrowing.
   std::optional<Subset> rest;
-  bool narrowed = false;  // it has proved something of the whole
+  bool narrowed = false;  // whether it has proved something of the whole
   bool cut = false;       // parts have proved something of the whole
 
-  std::optional<Result> result;  // set: the answer, and no stage runs any more
+  std::optional<Result> result;  // set: the answer; no more stages run
 
-  // Takes a solution, where it is feasible and better. Throws (bad input) if it is none of this network.
+  // Takes a solution, if it is feasible and better. Throws (bad input) if it is none of this network.
   void consider(const std::optional<Assignment>& x);
   bool is_near(double gap) const;  // the best solution to the bound
   // The best solution, as the answer.
@@ -64,20 +64,20 @@ struct Stage {
   bool (*applies)(const State&);
   void (*run)(State&);
 };
-// The stages in turn, until one has the answer: `state.result` is set then.
+// Runs the stages in turn, until one sets `state.result`, the answer.
 void run_stages(State& state);
-// What run_stages() finds, with what else is known.
+// The result of run_stages(), with all else that is known.
 Result solve_by_stages(State& state);
 
-// Table entries from which on a network is very large.
+// The number of table entries from which on a network is very large.
 double very_large(const Options& options);
 bool is_very_large(const State& s);
 
 // stage_merge.cc
 bool has_small_tables(const State& s);
-void eliminate_at_once(State& s);  // variable elimination, where it takes no longer than what else would come first
+void eliminate_at_once(State& s);  // variable elimination, if it takes no longer than the next stages would
 bool is_not_merged(const State& s);
-void solve_merged(State& s);  // the network where variables that others decide are merged into those (merge.h)
+void solve_merged(State& s);  // solves the network with decided variables merged into the deciding ones (merge.h)
 
 // stage_fold.cc
 bool has_start(const State& s);
@@ -98,17 +98,18 @@ void cut_apart(State& s);
 
 // stage_narrow.cc
 bool has_dual_to_narrow(const State& s);
-void narrow(State& s);  // leaves out what costs as much as the best solution (narrow.h)
+void narrow(State& s);  // leaves out values that cost as much as the best solution (narrow.h)
 bool is_enough(const State& s);
 void take_as_it_is(State& s);
 bool has_rest(const State& s);
 void solve_what_is_left(State& s);
 void solve_whole(State& s);  // in rounds (rounds.h)
 
-// For stages: the folded network with so many values only of each variable, those that the dual finds likeliest, and
-// those of the start. It need not have a solution.
+// For stages: solves the folded network with only so many values of each variable, those that the dual finds likeliest,
+// and those of the start. It need not have a solution.
 Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options);
-// For what is solved for a start: few rounds, little of the time, and nothing told but costs. `options` must stay.
+// Options for a solve that yields a start: few rounds, little of the time, and only costs reported. `options` must
+// stay.
 Options for_a_start(const Options& options);
 
 }  // namespace partita::solver

@@ -1,4 +1,4 @@
-// Proofs in steps: sweeps, dominance and elimination of what is left, each written down for a judge.
+// Proves in steps: sweeps, dominance and elimination of the rest, each written down for a checker.
 #include "partita/solver/steps.h"
 
 #include <algorithm>
@@ -30,14 +30,14 @@ struct Proof {
   const Network& network;
   const Options& options;
   const PairTables* const made;
-  const Certificate::Leaf& messages;   // to begin with
-  std::vector<std::vector<int>> kept;  // [variable]: values that are left
+  const Certificate::Leaf& messages;   // the start
+  std::vector<std::vector<int>> kept;  // [variable]: remaining values
   Subset rest;                         // the network of those
-  double aim = kInfinity;              // nothing that costs so much is looked for
+  double aim = kInfinity;              // values of this cost are not looked for
   bool aimed_too_low = false;          // nothing costs less than the aim
-  double left_out = kInfinity;         // all that was left out costs so much at least
-  double bound = -kInfinity;           // of what is left, by the last pass
-  int64_t left = 0, whole = 0;         // table entries of a pass over what is left, over the network
+  double left_out = kInfinity;         // every value left out costs at least this
+  double bound = -kInfinity;           // of the rest, by the last pass
+  int64_t left = 0, whole = 0;         // table entries of a pass over the rest, over the network
   Result result;                       // the solution, its cost, and the certificate
   const Clock::time_point began = Clock::now();
   Clock::time_point reported = began;
@@ -47,13 +47,14 @@ struct Proof {
   const Certificate::Leaf& latest() const {
     return result.certificate.steps.empty() ? messages : result.certificate.steps.back().sweep;
   }
-  // What a value must cost to be left out: as much as the solution, less the gap that is asked for, or as the aim; but
-  // no less than the bound, which is claimed already.
+  // The cost from which on a value is left out: the solution's, less the gap that is asked for, or the aim; but no less
+  // than the bound, which is claimed already.
   double enough() const {
     const double cost = static_cast<double>(result.cost), asked = std::min(aim, cost - options.gap * std::abs(cost));
     return result.bound ? std::max(asked, static_cast<double>(*result.bound)) : asked;
   }
-  // `stays`(variable, place of a value among those kept). Each variable keeps one value at least.
+  // Keeps values for which `stays`(variable, place of a value among those kept). Each variable keeps one value at
+  // least.
   template <typename Stays>
   void keep(const Stays& stays);
 };
@@ -86,7 +87,7 @@ void Proof::keep(const Stays& stays) {
   rest = Subset(network, kept);
 }
 
-// Takes the best that the solution and the dual's choice make together, if that is better.
+// Takes the best mixture of the solution and the dual's choice, if that is better.
 bool improve(Proof& p, Assignment choice) {
   choice.resize(static_cast<size_t>(p.network.variables()));
   const auto made = fused(p.rest.network(), {p.rest.lowered(*p.result.solution), std::move(choice)});
@@ -109,7 +110,7 @@ void report(Proof& p, double bound) {
 
 // ------------------------------------------------------------------ a sweep
 
-// Passes over what is left, until enough of it costs enough.
+// Passes over the rest, until enough of it costs enough.
 struct Sweep {
   explicit Sweep(const Proof& p)
       : model(compile(p.rest.network(), p.made)), dual(model), rounding(model), all(model.unary.size(), 1) {
@@ -124,9 +125,9 @@ struct Sweep {
   Ascent ascent;
   Dual::State state;    // of the last pass
   Alive left;           // values that cost less than enough
-  double share = 1;     // of the table entries, that are theirs
+  double share = 1;     // theirs of the table entries
   bool fuses = true;    // the dual's choices have made the solution better so far
-  bool priced = false;  // prices move: they did in the step before, or passes alone do not get on
+  bool priced = false;  // prices move: they did in the step before, or passes alone do not advance
   int priced_from = 0;  // window
   double rise = 0;      // of the bound, by the last window
 };
@@ -146,8 +147,8 @@ void make_window(Proof& p, Sweep& s) {
   report(p, p.bound - margin);
 }
 
-// So many windows over the whole, or as much work, and nothing costs enough: the gap is not small, and does not close
-// fast.
+// Whether nothing costs enough after this many windows over the whole, or as much work: the gap is not small, and does
+// not close fast.
 bool is_hopeless(const Proof& p, const Sweep& s, int window) {
   const double gap = p.enough() - p.bound;
   return s.model.limited == s.priced &&
@@ -155,7 +156,7 @@ bool is_hopeless(const Proof& p, const Sweep& s, int window) {
          s.share > kSteps.next_to_nothing && gap > kSteps.far * std::abs(p.enough()) && s.rise < kSteps.fast * gap;
 }
 
-// False: it comes to nothing.
+// Makes the windows. False if they bring nothing.
 bool make_windows(Proof& p, Sweep& s) {
   p.bound = -kInfinity;
   for (int window = 0; window < kSteps.windows && s.share > kTuning.little && !(window > 0 && p.stop()); ++window) {
@@ -173,8 +174,8 @@ bool make_windows(Proof& p, Sweep& s) {
   return s.share <= kSteps.next_to_nothing;
 }
 
-// Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is
-// next to nothing.
+// Makes passes until half of the table entries, or as many as ever will, cost enough, and leaves them out. False if
+// that is next to nothing.
 bool sweep(Proof& p) {
   Sweep s(p);
   if (s.model.sweep == 0) return false;
@@ -193,9 +194,9 @@ bool sweep(Proof& p) {
   return true;
 }
 
-// ------------------------------------------------------------------ what comes after a sweep
+// ------------------------------------------------------------------ after a sweep
 
-// Dominance, where little enough is left for it to come through.
+// Applies dominance, if little enough is left for it to finish.
 void dominate(Proof& p) {
   if (entries_of(p.rest.network()) > kSteps.dominance_entries) return;
   std::vector<std::vector<char>> gone;
@@ -207,8 +208,8 @@ void dominate(Proof& p) {
   p.keep([&](int v, size_t x) { return !gone[v][x]; });
 }
 
-// The solution may be far above the optimum, so that too little costs as much. Where little is left already, it is
-// guessed that the optimum lies in the lower half between the bound and what is enough. If so, elimination will find
+// The solution may be far above the optimum, so that too little costs as much. If little is left already, it guesses
+// that the optimum lies in the lower half between the bound and the cost that is enough. If so, elimination will find
 // it; if not, it will prove that nothing costs less than the guess. `known`: a bound.
 bool aim_lower(Proof& p, const std::optional<Wide>& known) {
   double least = p.bound;
@@ -223,15 +224,15 @@ bool aim_lower(Proof& p, const std::optional<Wide>& known) {
   return true;
 }
 
-// ------------------------------------------------------------------ elimination of what is left
+// ------------------------------------------------------------------ elimination of the rest
 
-// It takes no longer than a step that leaves more out first.
+// Whether it takes no longer than another sweep.
 bool is_quick(const Proof& p, const EliminationPlan& plan) {
   const double entries = entries_of(p.rest.network());
   return entries == 0 || static_cast<double>(plan.work) <= kSteps.quick_looks * entries;
 }
 
-// The least with uses at the multipliers' prices, less these times the limit, rounded down.
+// The least cost with uses at the multipliers' prices, less these times the limit, rounded down.
 std::optional<Wide> eliminated_at_prices(const Proof& p, const EliminationPlan& plan) {
   const Certificate::Leaf& messages = p.latest();
   Network rest = p.rest.network();
@@ -252,9 +253,8 @@ std::optional<Wide> eliminated_at_prices(const Proof& p, const EliminationPlan& 
   return least->cost + (besides - messages.scale + 1) / messages.scale;
 }
 
-// Takes the solution that elimination found, if it keeps the limit and is better. Where it breaks the limit and prices
-// are there, elimination at these prices may prove more: then the leaf has them. Returns what all that is left costs at
-// least.
+// Takes the solution that elimination found, if it keeps the limit and is better. If it breaks the limit and there are
+// prices, elimination at these prices may prove more: then the leaf has them. Returns a lower bound of all the rest.
 Wide take_least(Proof& p, const EliminationPlan& plan, const Eliminated& least, Wide bound, Certificate::Leaf& leaf) {
   const Assignment x = p.rest.whole(*least.solution);
   const Evaluation e = evaluate(p.network, x);
@@ -280,7 +280,7 @@ void eliminate_rest(Proof& p, const EliminationPlan& plan) {
   if (p.left_out < static_cast<double>(bound)) bound = static_cast<Wide>(std::ceil(p.left_out));
   if (least->solution) bound = std::min(bound, take_least(p, plan, *least, bound, leaf));
   bound = std::min(bound, p.result.cost);
-  if (p.result.bound && bound <= *p.result.bound) return;  // where the limit is what it lacks
+  if (p.result.bound && bound <= *p.result.bound) return;  // it lacks only the limit
   p.result.bound = p.result.certificate.bound = bound;
   p.result.certificate.leaves = {std::move(leaf)};
   if (p.options.tell)
@@ -288,7 +288,7 @@ void eliminate_rest(Proof& p, const EliminationPlan& plan) {
                                plan.width, plan.largest_table, to_string(*p.result.bound)));
 }
 
-// Steps until elimination has closed the gap, or nothing more goes. `known`: a bound.
+// Takes steps until elimination has closed the gap, or nothing more goes. `known`: a bound.
 void take_steps(Proof& p, const std::optional<Wide>& known) {
   for (int step = 0; step < kSteps.most && !p.stop(); ++step) {
     const auto plan = plan_to_prove(p.rest.network(), p.options.elimination_bytes);

@@ -1,4 +1,4 @@
-// Steps and their judge, against brute force on random small networks.
+// Tests steps and their checker against brute force on random small networks.
 #include "partita/solver/steps.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(Steps, ProveTheOptimumBeforeTheJudge) {
   EXPECT_GT(at_prices, 20);
 }
 
-// Whatever messages, multipliers, substitutions and orders there are: what is accepted is true.
+// Any accepted claim is true, whatever messages, multipliers, substitutions and orders there are.
 TEST(Steps, NoneProveMoreThanTheTruth) {
   int accepted = 0, refused = 0, true_claims = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
@@ -104,7 +104,7 @@ TEST(Steps, NoneProveMoreThanTheTruth) {
         step.dominated.push_back(
             {v, x, static_cast<int>((x + 1 + rng.below(n.costs[v].size() - 1)) % n.costs[v].size())});
       }
-      // Those that hold where all others are left out by the judge.
+      // Keeps those that hold if the checker leaves out all others.
       std::erase_if(step.dominated, [&](const auto& d) {
         Certificate alone;
         alone.bound = -kForbidden;
@@ -142,7 +142,7 @@ TEST(Steps, NoneProveMoreThanTheTruth) {
   EXPECT_GT(refused, 300);
 }
 
-// What needs more than 128 bits is no proof of anything.
+// Sums that need more than 128 bits prove nothing.
 TEST(Steps, HugeSums) {
   const int64_t huge = INT64_MAX;
   Network used;
@@ -166,7 +166,7 @@ TEST(Steps, HugeSums) {
   EXPECT_THROW(check(costly, low), Error);
 }
 
-// Two values that could each go for the other: not both.
+// Two values could each go for the other: only one goes.
 TEST(Steps, NeverBothOfTwo) {
   Network n;
   n.costs = {{1, 1, 5}, {0, 0}};

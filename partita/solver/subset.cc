@@ -1,4 +1,4 @@
-// Takes some values of a network, its tables, solutions and messages, and gives them back.
+// Restricts a network, its tables, solutions and messages to some values, and maps them back.
 #include "partita/solver/subset.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ Table slice(const Table& table, const std::vector<const std::vector<int>*>& list
 }  // namespace
 
 Subset::Subset(const Network& network, std::vector<std::vector<int>> values) : values_(std::move(values)) {
-  std::map<std::vector<int>, int> lists;  // with the number of values that there are: only some lists are all of them
+  std::map<std::vector<int>, int> lists;  // with the number of possible values: only some lists are all of them
   std::vector<int> list_of;
   for (int v = 0; v < network.variables(); ++v) {
     std::vector<int> key = values_[v];

@@ -1,4 +1,4 @@
-// Networks with some of their values, against the whole ones.
+// Tests networks with some of their values against the whole ones.
 #include "partita/solver/subset.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::vector<std::vector<int>> some_values(Rng& rng, const Network& n) {
   return values;
 }
 
-// Over one, two and three variables, and over one twice; parallel ones and both ways round.
+// Adds edges over one, two and three variables, and over one twice; parallel ones, and in both directions.
 void add_edges(Rng& rng, Network& n) {
   for (const int count : {1, 2, 2, 2, 3, 3}) {
     Network::Edge e;
@@ -58,7 +58,7 @@ TEST(Subset, CostsAndUsesAreThoseOfTheWhole) {
       ASSERT_EQ(to_string(part.peak.value_or(-1)), to_string(whole.peak.value_or(-1)))
           << "seed " << seed << ", network " << i;
     }
-    Assignment away(n.variables());  // a value that is not there stays within what is
+    Assignment away(n.variables());  // a value that is not kept stays within the kept ones
     for (int v = 0; v < n.variables(); ++v) away[v] = static_cast<int>(rng.below(n.domain(v)));
     evaluate(subset.network(), subset.lowered(away));
 

@@ -1,5 +1,5 @@
-// The inner loops of message passing. They are inlined into functions that are compiled for several kinds of vectors
-// (PARTITA_VECTORISED); which of these runs is chosen as the program starts.
+// Computes the inner loops of message passing. They are inlined into functions that are compiled for several kinds of
+// vectors (PARTITA_VECTORISED); the program chooses one of these as it starts.
 //
 // Example: table = {{3, 1}, {0, 5}}, minus = {1, 0}: min_minus() gives out = {min(3 - 1, 0 - 0), min(1 - 1, 5 - 0)} =
 // {0, 0}.
@@ -27,7 +27,7 @@
 
 namespace partita::solver {
 
-// Eight numbers. Where registers hold four, the compiler would compare a vector of eight one by one. So functions come
+// Eight numbers. If registers hold four, the compiler would compare a vector of eight one by one. So functions come
 // twice, as PARTITA_WIDE of Eight and as PARTITA_HALVED of Halves, and wide_vectors() says which runs.
 using Eight = double __attribute__((vector_size(64)));
 using EightAnywhere = double __attribute__((vector_size(64), aligned(8), may_alias));
@@ -71,7 +71,7 @@ PARTITA_INLINE V load(const double* from) {
 }
 
 // The least over rows of table - minus, for as many columns as stay in registers: `kVectors` x 8, the last eight from
-// `last` on, beside or over the others. `kRows` rows at a time, where few columns would wait for each other.
+// `last` on, beside or over the others. It takes `kRows` rows at a time, as few columns would wait for each other.
 template <typename V, int kVectors, int kRows>
 PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last,
                                  double* out) {
@@ -173,7 +173,7 @@ PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows
   for (; i < rows; ++i) min_minus_row(table + i * width, minus[i], columns, out);
 }
 
-// The first of the smallest; 0 where there are none.
+// The first of the smallest; 0 if there are none.
 template <typename V>
 PARTITA_INLINE int least_of(const double* values, int count) {
   double least = kInfinity;
@@ -191,7 +191,7 @@ PARTITA_INLINE int least_of(const double* values, int count) {
   return first < count ? first : 0;
 }
 
-// sums[own value] += so many times the cost beside that value of the other.
+// sums[own value] += `times` x the cost beside that value of the other.
 PARTITA_INLINE void add_beside(const View& view, int other_value, double times, int own_values,
                                double* __restrict sums) {
   const double* __restrict costs = view.by_other + static_cast<size_t>((*view.other)(other_value)) * view.own->count;
