@@ -91,8 +91,8 @@ std::optional<MatrixStrides> matrix_strides(const Shape& sizes, const Shape& str
   if (!b || !r || !c || *b < 0 || *r < 0 || *c < 0) return std::nullopt;
   const int64_t m = extent_of(sizes, rows), n = extent_of(sizes, columns);
   MatrixStrides s{*b, *r, *c};
-  // One of the two strides is 1, and the other at least its extent: what a matrix product takes as it is. That of an
-  // extent of 1 is free.
+  // One of the two strides is 1, and the other at least its extent: a matrix product takes this without a copy. The
+  // stride of an extent of 1 is free.
   if ((n == 1 || s.columns == 1) && (m == 1 || s.rows >= n)) {
     if (n == 1 && m > 1 && s.rows == 0) return std::nullopt;
     return MatrixStrides{s.batch, m == 1 ? std::max<int64_t>(n, 1) : s.rows, 1};

@@ -1,5 +1,5 @@
-// Where the values of one block of a stage program lie in memory. The planner and the generic stage kernel both ask
-// here, and so agree on every size and stride.
+// Computes where the values of one block of a stage program lie in memory, for the planner and the generic stage
+// kernel, which so agree on every size and stride.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,17 +10,17 @@ namespace partita {
 
 // The product of the extents of some dimensions.
 int64_t extent_of(const Shape& sizes, const std::vector<int>& dims);
-// One stride for several dimensions, most significant first; empty if there is none, 0 where they have one element.
+// One stride for several dimensions, most significant first; empty if there is none, 0 if they have one element.
 std::optional<int64_t> merged_stride(const Shape& sizes, const Shape& strides, const std::vector<int>& dims);
 
-// The dimensions of the left side, and of those the ones with more than one element, on which a whole result depends.
+// The dimensions of the left side with more than one element, on which a whole result depends.
 uint64_t lhs_mask(const StageProgram& program);
 uint64_t wanted_dims(const StageProgram& program);
 
 // ---------------------------------------------------------------- reads and writes
 
-// Where a read lies for one block: the hull of its subscripts, per axis, and its strides per dimension in a part with
-// these strides. A negative one is counted from the dimension's end.
+// Finds a read's place for one block: the hull of its subscripts, per axis, and its strides per dimension in a part
+// with these strides. A negative stride counts from the dimension's end.
 Box read_hull(const StageInstr& read, const std::vector<int>& dims, const std::vector<Interval>& block);
 Shape read_strides(const StageInstr& read, const std::vector<int>& dims, const Shape& axis_strides);
 // Whether a read has a negative stride along a dimension that it depends on: its value is then a copy.
@@ -36,8 +36,8 @@ struct ProductDims {
 };
 ProductDims product_dims(const StageProgram& program);
 
-// How a side of a product lies in memory as matrices [batch, rows, columns]; empty: it must be copied. sizes and
-// strides are per dimension of the block; `rows` and `columns` are dimensions, most significant first.
+// A product's side in memory as matrices [batch, rows, columns]; empty if it must be copied. sizes and strides are per
+// dimension of the block; `rows` and `columns` are dimensions, most significant first.
 struct MatrixStrides {
   int64_t batch, rows, columns;
 };

@@ -34,7 +34,7 @@ StageProgram begin_program(const tdl::Bound& bound, int stage, const std::vector
   return program;
 }
 
-// The end of a program whose stage reduces nothing.
+// Ends a program whose stage reduces nothing.
 void compile_store(StageBuilder& b) {
   StageProgram& program = b.program;
   program.finish = Finish::kStore;
@@ -52,7 +52,7 @@ bool may_overwrite(const StageInstr& instr) {
 }
 bool owns_memory(const StageInstr& instr) { return instr.kind != Kind::kConst && instr.kind != Kind::kRead; }
 
-// Finds which values end where, and which instruction can overwrite one that ends there.
+// Finds where values end, and the instruction that can overwrite each there.
 void find_lifetimes(StageProgram& program) {
   std::vector<StageInstr>& code = program.code;
   std::vector<int> last(code.size(), -1);

@@ -127,7 +127,7 @@ Subscripts subscripts_of(const StageBuilder& b, const Expr& read, const Box& box
   return s;
 }
 
-// Elements at computed offsets; `otherwise` where a subscript leaves the box.
+// Reads elements at computed offsets; `otherwise` if a subscript leaves the box.
 int gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherwise, DType type) {
   const Part& part = *b.parts[read.tensor];
   Affine offset;
@@ -137,7 +137,7 @@ int gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherw
   for (size_t a = 0; a < s.forms.size(); ++a) {
     if (s.inside[a]) continue;
     const int form = compile(b, tdl::expr_of(s.forms[a]));
-    // What data says may be anything.
+    // Subscripts from data may be anything.
     const Interval range = s.from_data[a] ? Interval{INT64_MIN, INT64_MAX} : tdl::range_of(s.forms[a], b.ranges);
     if (range.lo < part.box[a].lo) require(b, valid, binary(b, ">=", form, integer(b, part.box[a].lo), DType::kBool));
     if (range.hi > part.box[a].hi) require(b, valid, binary(b, "<", form, integer(b, part.box[a].hi), DType::kBool));

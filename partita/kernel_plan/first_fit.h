@@ -1,5 +1,5 @@
-// Places blocks in a scratch memory, each at the lowest offset where it fits. The planner and the kernels' allocator
-// run the same requests through it, and so agree on every offset.
+// Places blocks in a scratch memory, each at the lowest offset with room. The planner and the kernels' allocator run
+// the same requests through it, and so agree on every offset.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ class FirstFit {
     end_ = std::max(end_, at + size);
     return at;
   }
-  // False: no block begins there.
+  // False if no block begins there.
   bool free(int64_t offset) { return used_.erase(offset) > 0; }
   // The end of the highest block so far.
   int64_t end() const { return end_; }

@@ -60,7 +60,7 @@ bool reduces_nothing(const tdl::Stage& stage, const std::vector<Interval>& range
   return false;
 }
 
-// ---------------------------------------------------------------- one way to go over the stages
+// ---------------------------------------------------------------- one order of the stages
 
 // A plan while it is made: stages in the order of `loops`, over slices of these extents (one an index).
 struct Making {
@@ -71,9 +71,9 @@ struct Making {
   GenericPlan plan = {};
   FirstFit scratch = {};
   std::vector<int64_t> offsets = {};  // of internal tensors
-  std::vector<bool> in_loop = {};     // of those: placed in the inner loop
+  std::vector<bool> in_loop = {};     // of internal tensors: placed in the inner loop
   std::vector<int> last_reader = {};  // per tensor: a step
-  bool fits = true;                   // false: these stages can't be run so
+  bool fits = true;                   // false: these stages can't be run this way
 
   const tdl::Stage& stage(int s) const { return request.bound.stages[s]; }
   bool is_sliced(int index) const { return slices[index] < request.ranges[index].size(); }
@@ -104,7 +104,7 @@ void place_slice(Making& m, int stage, const Box& box, DType dtype, bool in_loop
   if (const int64_t bytes = volume(memory) * bytes_of(dtype); bytes > 0) m.offsets[tensor] = m.scratch.allocate(bytes);
 }
 
-// Gives a stage's tensor that is not written its part, and says whose memory that is.
+// Gives an internal tensor its part, and records whose memory that is.
 void place_internal(Making& m, GenericStep& step, bool in_loop) {
   const KernelRequest& request = m.request;
   const DType dtype = stage_dtype(request.bound, step.stage, m.plan.parts, request.held.real);
@@ -117,7 +117,7 @@ void place_internal(Making& m, GenericStep& step, bool in_loop) {
   else m.plan.parts[m.stage(step.stage).tensor] = m.plan.parts[shared];
 }
 
-// Whether a program goes over slices as it is: what it looks up by a computed offset, and what it scatters, is whole.
+// Whether a program can run on slices: the tensors that it looks up by a computed offset, or scatters to, are whole.
 bool takes_slices(const Making& m, const StageProgram& program) {
   for (int d : program.scattered)
     if (program.slice[d] < program.ranges[d].size()) return false;
@@ -130,7 +130,7 @@ bool takes_slices(const Making& m, const StageProgram& program) {
   return true;
 }
 
-// Decides how a stage runs, and what scratch it takes.
+// Decides how a stage runs, and its scratch.
 void plan_step(Making& m, GenericStep& step) {
   const KernelRequest& request = m.request;
   const Bound& bound = request.bound;
@@ -176,7 +176,7 @@ void add_step(Making& m, int stage, bool in_loop) {
   drop_dead(m, in_loop, m.plan.steps.back().dead);
 }
 
-// Places what slices add up in. Real numbers alone, which are rounded once, at the end.
+// Places the sums over slices. They are real numbers alone, which are rounded once, at the end.
 void begin_loop(Making& m) {
   m.plan.loop_begin = m.plan.steps.size();
   const KernelRequest& request = m.request;
@@ -201,7 +201,7 @@ void end_loop(Making& m) {
   drop_dead(m, false, m.plan.loop_dead);
 }
 
-// Empty where the stages can't be run so.
+// Empty if the stages can't be run this way.
 std::optional<GenericPlan> make_plan(const KernelRequest& request, const SliceLoops& loops, const Shape& slices,
                                      std::optional<int64_t> budget_bytes) {
   const size_t tensors = request.bound.tensors.size();
@@ -244,7 +244,7 @@ int64_t internal_bytes(const KernelRequest& request, const SliceLoops& loops, co
 }
 
 // Halves slices along one index after another until internal tensors fit. The first halves of an index may need more
-// than the whole: what is added up takes memory of its own.
+// than the whole: sums over slices take memory of their own.
 Sliced fitted(const KernelRequest& request, const SliceLoops& loops, const Sliced& whole, int64_t slice_bytes) {
   Sliced best{loops, whole.slices, whole.internal_bytes};
   std::vector<int> indices = loops.outer;

@@ -1,5 +1,4 @@
-// The generic stage kernel's plan of a call: a stage program for each stage, and where stages that no one else wants
-// lie meanwhile.
+// Plans a call on the generic stage kernel: a stage program for each stage, and memory for internal stages.
 #pragma once
 #include <vector>
 
@@ -7,11 +6,11 @@
 
 namespace partita {
 
-// A block's temporaries in the generic stage kernel stay below this where they can. Small enough for a core's cache to
-// hold much of it, large enough that an instruction's own cost does not show (bench/kernels).
+// A block's temporaries in the generic stage kernel stay below this if they can. It is small enough for a core's cache
+// to hold much of it, and large enough that an instruction's own cost does not show (bench/kernels).
 constexpr int64_t kGenericBudgetBytes = int64_t{4} << 20;
-// Where internal tensors take more than this together, the stages are run slice by slice (slices.h), with slices whose
-// internal tensors stay below it where they can. Large enough that the matrix products of a slice of attention are
+// If internal tensors take more than this together, the stages are run slice by slice (slices.h). The internal tensors
+// of a slice stay below it if they can. It is large enough that the matrix products of a slice of attention are
 // efficient (bench/kernels).
 constexpr int64_t kGenericSliceBytes = int64_t{32} << 20;
 
@@ -25,12 +24,12 @@ struct GenericStep {
   int stage = -1;
   Box box;  // of the result
   StageProgram program;
-  Part out;               // what the stage is written to: of a tensor in slices the whole box, and a slice's strides
+  Part out;               // the written part: for a tensor in slices the whole box, and a slice's strides
   Shape memory;           // internal or accumulated: the extents of a whole slice
   bool internal = false;  // its tensor is not written, and has memory of its own
-  // The slices of the inner indices add up in memory of its own. After the loop a tensor that is written is copied.
+  // The slices of the inner indices add up in memory of its own. After the loop a written tensor is copied.
   bool accumulated = false;
-  // Its tensor is not written, and lies where this result will: the result reads it at its own index only. -1: no.
+  // The tensor is internal, and lies in this result's memory: the result reads it at its own index only. -1: no.
   int shares = -1;
   std::vector<int> dead;  // internal tensors that end here
 };
@@ -39,7 +38,7 @@ struct GenericSlice {
   int64_t extent = 0;
 };
 struct GenericPlan {
-  Parts parts;  // of internal tensors too
+  Parts parts;  // includes internal tensors
   std::vector<Interval> ranges;
   std::vector<GenericStep> steps;
   // All steps run once a slice of the outer indices; steps [loop_begin, loop_end) once a slice of the inner ones in it.

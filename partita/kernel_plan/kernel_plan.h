@@ -1,4 +1,4 @@
-// What runs a call, and with how much scratch: a kernel of its own, or the generic stage kernel.
+// Chooses what runs a call, and with how much scratch: a kernel of its own, or the generic stage kernel.
 #pragma once
 #include "partita/kernel_plan/generic.h"
 #include "partita/kernel_plan/registered.h"
@@ -14,7 +14,7 @@ struct KernelOptions {
 
 struct KernelPlan {
   std::optional<RegisteredKernel> registered;
-  GenericPlan generic;  // where there is no other
+  GenericPlan generic;  // if there is no other
   int64_t workspace_bytes() const;
 };
 KernelPlan plan_kernel(const KernelRequest& request, const KernelOptions& options = {});

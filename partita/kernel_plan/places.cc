@@ -1,4 +1,4 @@
-// Plans the kernels of places: those of experts' choices, and those of numbers in lists.
+// Plans the kernels of places: places of experts' choices, and places of numbers in lists.
 #include "partita/base/error.h"
 #include "partita/kernel_plan/registered.h"
 

@@ -1,4 +1,4 @@
-// Chooses how a stage that reduces is finished: as a lookup, a scatter, a matrix product, or a plain reduction.
+// Chooses how a stage's reduction is finished: as a lookup, a scatter, a matrix product, or a plain reduction.
 #include <algorithm>
 #include <utility>
 
@@ -26,7 +26,7 @@ bool uses(const Expr& e, int index) {
          std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return uses(a, index); });
 }
 
-// Subscripts use the index by itself, or not at all.
+// Whether subscripts use the index by itself, or not at all.
 bool only_plain(const Expr& e, int index) {
   return std::all_of(e.subscripts.begin(), e.subscripts.end(),
                      [&](const Affine& s) { return !tdl::uses_index(s, index) || s.plain_index() == index; }) &&
@@ -48,7 +48,7 @@ std::vector<const Expr*> conjuncts(const Expr& e) {
   return all;
 }
 
-// index == value, or value == index, where the value is an integer.
+// index == value, or value == index, if the value is an integer.
 struct Equality {
   int index;
   const Expr* value;
@@ -63,7 +63,7 @@ std::optional<Equality> equality(const Expr& e, const Parts& parts) {
 
 // ---------------------------------------------------------------- lookups
 
-// Takes the equalities that are lookups of reduced indices out of `conditions`.
+// Removes the equalities that are lookups of reduced indices from `conditions`.
 std::vector<Equality> take_lookups(const StageBuilder& b, const Expr& reduce, std::vector<const Expr*>& conditions) {
   const Expr& body = reduce.args[0];
   std::vector<Equality> found;
@@ -79,9 +79,9 @@ std::vector<Equality> take_lookups(const StageBuilder& b, const Expr& reduce, st
   return found;
 }
 
-// sum(v) if(v == e, body, 0), where e does not depend on v: the body at v = e, where that is in v's range. An
-// embedding reads the rows that it needs, and no others. The same for several such indices, none of whose values
-// depends on another.
+// sum(v) if(v == e, body, 0), where e does not depend on v: the body at v = e, if that is in v's range. So an embedding
+// reads the rows that it needs, and no others. The same holds for several such indices, none of whose values depends on
+// another.
 bool as_lookup(StageBuilder& b, const Expr& reduce) {
   if (!is_guarded_sum(reduce)) return false;
   const Expr& body = reduce.args[0];
@@ -112,15 +112,15 @@ bool as_lookup(StageBuilder& b, const Expr& reduce) {
 
 // ---------------------------------------------------------------- scatters
 
-// A dimension of the left side along which values are scattered to `value`, by one of the conditions.
+// A dimension of the left side along which one of the conditions scatters values to `value`.
 struct Place {
   int dim;
   size_t condition;
   const Expr* value;
 };
 
-// The places that the conditions give, as they lie in the result, the most significant first; where that is not as
-// one, only the first.
+// The places that the conditions give, in the result's order, the most significant first; if they do not lie as one,
+// only the first.
 std::vector<Place> scatter_places(const StageBuilder& b, const Expr& body, const std::vector<const Expr*>& conditions) {
   const StageProgram& program = b.program;
   const auto begin = program.dims.begin(), end = begin + program.lhs_count;
@@ -146,10 +146,10 @@ std::vector<Place> scatter_places(const StageBuilder& b, const Expr& body, const
   return places;
 }
 
-// sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on: each body is
-// added where it belongs. The gradient of an embedding touches each row of it once, not every row of the table. The
-// same for several such indices that lie as one in the result. Where an e depends on other indices of the left side,
-// a block has one value of each.
+// sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on: each body is added
+// at its place. The gradient of an embedding touches each row of it once, not every row of the table. The same holds
+// for several such indices that lie as one in the result. If an e depends on other indices of the left side, a block
+// has one value of each.
 bool as_scatter(StageBuilder& b, const Expr& reduce) {
   StageProgram& program = b.program;
   if (!is_guarded_sum(reduce) || program.dtype != b.real || !is_float(b.parts[b.stage.tensor]->dtype)) return false;
@@ -196,16 +196,16 @@ void flatten(const Expr& e, std::vector<const Expr*>& factors, std::vector<const
   }
 }
 
-// A product's two sides: which factors and guards each has, and on which dimensions it depends.
+// A product's two sides: the factors and guards of each, and the dimensions it depends on.
 struct Sides {
   std::vector<const Expr*> factors, guards;
-  std::vector<bool> in_second, guard_second;  // of each factor and guard: it belongs to the second side
-  std::vector<const Expr*> after;             // guards that are asked after the product
+  std::vector<bool> in_second, guard_second;  // per factor and guard: it belongs to the second side
+  std::vector<const Expr*> after;             // guards that are applied after the product
   uint64_t first = 0, second = 0, all = 0;    // dimensions
 };
 
 // The last factor makes the second side, with all factors that depend on no more dimensions; the others make the first
-// side. A guard that depends on no summed dimension, and on both sides' own, is asked after the product.
+// side. A guard that depends on no summed dimension, and on both sides' own, is applied after the product.
 Sides sides_of(const StageBuilder& b, std::vector<const Expr*> factors, std::vector<const Expr*> guards) {
   Sides s;
   std::vector<uint64_t> dims;
@@ -254,7 +254,7 @@ bool are_matrices(const StageProgram& program, const Sides& s) {
   return true;
 }
 
-// A sum of products, perhaps under guards, where neither side depends on all indices: a matrix product.
+// Compiles a sum of products, perhaps under guards, to a matrix product if neither side depends on all indices.
 bool as_product(StageBuilder& b, const Expr& reduce) {
   StageProgram& program = b.program;
   if (reduce.reducer != tdl::Reducer::kSum || program.dtype != b.real) return false;

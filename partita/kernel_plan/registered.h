@@ -1,8 +1,8 @@
-// The kernels of single definitions, which run in place of the generic stage kernel. This file is the list of them:
-// planning reads it without ATen, and kernels/ implements each `run`.
+// Lists the kernels of single definitions, which run in place of the generic stage kernel. Planning reads the list
+// without ATen, and kernels/ implements each `run`.
 //
-// To add a kernel: an entry here (its name, what it knows of a call, and a place in RegisteredKernel), its `plan` in a
-// .cc of this folder, its `run` in a .cc of kernels/. What is missing does not compile or link.
+// To add a kernel, add an entry here (its name, its plan's fields, and a place in RegisteredKernel), its `plan` in a
+// .cc of this folder, its `run` in a .cc of kernels/. A missing piece does not compile or link.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,29 +12,29 @@
 
 namespace partita {
 
-struct KernelMemory;  // what a running kernel is given (kernels/tensors.h)
+struct KernelMemory;  // the arguments of a running kernel (kernels/tensors.h)
 
 // Every entry has
 //   kDefinition      the definition whose calls it runs
-//   plan(request)    what it makes of a call; empty where it declines, and the generic stage kernel runs
-//   workspace_bytes  the scratch that it then uses, at most
+//   plan(request)    its plan of a call; empty if it declines, and the generic stage kernel runs
+//   workspace_bytes  the most scratch that it then uses
 //   run(memory)      the kernel itself, in kernels/
 
 // ---------------------------------------------------------------- convolutions and pooling (windows.cc)
 
-// One spatial axis of a convolution or pooling: element `at` of the input lies under element k of the window that makes
-// element `out` of the result where at = out * stride + k * dilation - before.
+// One spatial axis of a convolution or pooling. Element `at` of the input lies under element k of the window of result
+// element `out` if at = out * stride + k * dilation - before.
 struct WindowAxis {
   int64_t stride = 1, dilation = 1, before = 0;
-  Interval out, at, window;  // global; `at`: the part that is held, or wanted
+  Interval out, at, window;  // global; `at`: the held part, or the wanted one
 
   // The elements of `out` whose element k of the window is in `at`, and the first of those there.
   Interval outs(int64_t k) const;
   int64_t input(int64_t o, int64_t k) const { return o * stride + k * dilation - before; }
 };
 
-// A tensor of the formula, and what is held of it over the axes that the kernels know: those as stored, with channels
-// split into groups where there are groups. Formulas factor them in other ways (TDL.md rule 4).
+// A tensor of the formula, and its held part over the kernels' axes: those as stored, with channels split into groups
+// if there are groups. Formulas factor them in other ways (TDL.md rule 4).
 struct WindowTensor {
   int tensor = -1;
   Part part;
@@ -44,12 +44,12 @@ struct WindowPlan {
   WindowTensor x, w, g, b;     // operands, as the kernel names them
   WindowTensor result, index;  // written; max_pool_grad reads the index
   WindowAxis rows, columns;
-  Interval n, q, c, o;  // q: groups, [0, 1) where there are none
+  Interval n, q, c, o;  // q: groups, [0, 1) if there are none
   bool grouped = false;
   bool depthwise = false;        // groups of one input channel and few outputs: no products of matrices
-  int64_t block = 1;             // rows of the result, channels, or groups (depthwise) that are done at once
-  int64_t window_columns = 0;    // of a whole window of pooling
-  DType real = DType::kFloat32;  // what is computed in: operands of another dtype are copied, so is the result
+  int64_t block = 1;             // rows of the result, channels, or groups (depthwise) that run at once
+  int64_t window_columns = 0;    // of a whole pooling window
+  DType real = DType::kFloat32;  // computation dtype: operands of another dtype are copied, so is the result
   int64_t workspace_bytes = 0;
 };
 
@@ -93,7 +93,7 @@ struct ExpertPlace {
 };
 
 // Numbers of places, counted from the front, in `box`: among extents[0] places, or among extents[k] at k along the last
-// axis. A number outside its extent is told to the call, and place 0 is taken for it.
+// axis. A number outside its extent is reported to the call, and place 0 replaces it.
 struct Places {
   static constexpr const char* kDefinition = "places";
   static std::optional<Places> plan(const KernelRequest& request);
@@ -112,7 +112,7 @@ using RegisteredKernel =
     std::variant<Conv2d, Conv2dDataGrad, Conv2dWeightGrad, MaxPool, MaxPoolGrad, ExpertPlace, Places>;
 
 bool is_registered(const std::string& definition);
-// The kernel that runs a call; empty: the generic stage kernel.
+// Plans the kernel of a call; empty means the generic stage kernel.
 std::optional<RegisteredKernel> plan_registered(const KernelRequest& request);
 
 }  // namespace partita

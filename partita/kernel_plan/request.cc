@@ -1,4 +1,4 @@
-// Collects what a kernel holds of each tensor, over the axes that its formula has.
+// Collects the parts that a kernel holds of each tensor, over the axes of its formula.
 #include "partita/kernel_plan/request.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// What a kernel is asked to do: stages of a formula over ranges of its indices, on parts of tensors in memory.
+// Describes a kernel's task: stages of a formula over ranges of its indices, on parts of tensors in memory.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,11 +17,11 @@ struct Part {
   Box box;
   Shape strides;
 };
-// Per tensor of a formula, over its factored axes; empty where nothing is held.
+// Per tensor of a formula, over its factored axes; empty if nothing is held.
 using Parts = std::vector<std::optional<Part>>;
 
 // The same part over other factors of the same axes: a register may be factored more finely than the formula needs, or
-// less (TDL.md rule 4). Where the box is no box over `to`, or its elements have no strides there, the first function
+// less (TDL.md rule 4). If the box is no box over `to`, or its elements have no strides there, the first function
 // reports our bug and the second returns nothing.
 Part over_axes(const Part& part, const Shape& from, const Shape& to);
 std::optional<Part> try_over_axes(const Part& part, const Shape& from, const Shape& to);
@@ -33,11 +33,11 @@ struct PlacedPart {
   Shape axes;  // the whole tensor's extents over the axes of `part`
 };
 
-// What a kernel reads and writes.
+// The parts that a kernel reads and writes.
 struct KernelParts {
   Parts parts;
   std::vector<bool> written;  // per tensor
-  // The type of real arithmetic: the widest floating type held, at least float32; float64 where there is none.
+  // The type of real arithmetic: the widest floating type held, at least float32; float64 if there is none.
   DType real = DType::kFloat64;
 };
 KernelParts kernel_parts(const tdl::Bound& bound, const std::vector<PlacedPart>& reads,
@@ -53,8 +53,7 @@ struct KernelRequest {
   KernelParts held;
 };
 
-// The box of its result that a stage computes over these ranges; all axes are empty where that is nothing (TDL.md rule
-// 9).
+// The box of its result that a stage computes over these ranges; all axes are empty if that is nothing (TDL.md rule 9).
 Box stage_box(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Repeats what kernels/generic.cc allocates and frees for a block, in the same order.
+// Repeats the allocations of kernels/generic.cc for a block, in the same order, to size the scratch.
 #include "partita/kernel_plan/scratch.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ BlockLayout block_layout(const tdl::Bound& bound, const StageProgram& program, c
 
 namespace {
 
-// One block being placed.
+// A block while it is placed.
 struct Placing {
   const StageProgram& program;
   const Parts& parts;
@@ -66,7 +66,7 @@ struct Placing {
   const BlockLayout& layout;
   FirstFit& scratch;
   std::vector<Interval> at;      // the block
-  std::vector<int64_t> offsets;  // of the values that have memory, else -1
+  std::vector<int64_t> offsets;  // of values with memory, else -1
   std::vector<Shape> strides;    // of the values; empty: a flipped copy
 
   int64_t take(int64_t bytes) { return scratch.allocate(bytes); }
@@ -74,7 +74,7 @@ struct Placing {
     if (offset >= 0) scratch.free(offset);
     offset = -1;
   }
-  // A copy of a value stands in its place.
+  // Puts a copy of a value in its place.
   void replace(int64_t& offset, int64_t bytes) {
     const int64_t copy = take(bytes);
     drop(offset);
@@ -138,7 +138,7 @@ void place_value(Placing& p, size_t i) {
   }
 }
 
-// A value of the program's type is written into the result, or combined with it.
+// Writes a value of the program's type into the result, or combines it with that.
 void place_store(Placing& p, int64_t& offset, int64_t elements) {
   if (p.layout.flips_out) p.replace(offset, elements * bytes_of(p.program.dtype));
   if (!p.layout.one_pass && !p.layout.same_dtype && !p.layout.accumulates)

@@ -1,11 +1,11 @@
-// The scratch memory of a stage program: the requests that the generic stage kernel makes while it runs a block.
+// Sizes the scratch memory of a stage program: repeats the requests of the generic stage kernel for a block.
 #pragma once
 #include "partita/kernel_plan/first_fit.h"
 #include "partita/kernel_plan/stage_program.h"
 
 namespace partita {
 
-// How the result of a block of these extents meets its part in memory.
+// The relation of a block's result, of these extents, to its part in memory.
 struct BlockLayout {
   Shape out_strides;          // of the result's part, per dimension
   bool flips_out = false;     // a stride of the result is negative

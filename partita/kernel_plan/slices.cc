@@ -1,4 +1,4 @@
-// Finds the indices that a run of stages can be gone over in slices.
+// Finds the indices by which a run of stages can go in slices.
 #include "partita/kernel_plan/slices.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using tdl::Stage;
 
 namespace {
 
-// What a stage does with an index.
+// The role of an index in a stage.
 enum class Role {
   kLeft,     // it is one axis of its tensor
   kReduced,  // it is reduced
@@ -46,7 +46,7 @@ size_t axis_of(const Stage& stage, int index) {
   return axis;
 }
 
-// Whether the read is at the index itself along this axis, and has it nowhere else.
+// Whether the read has the index itself along this axis, and has it nowhere else.
 bool reads_slice(const Expr& read, size_t axis, int index) {
   for (size_t a = 0; a < read.subscripts.size(); ++a)
     if (a == axis ? read.subscripts[a].plain_index() != index : tdl::uses_index(read.subscripts[a], index))
@@ -68,8 +68,8 @@ bool reads(const Expr& e, int tensor) {
   return found;
 }
 
-// An operand that a result reads at its own index may be the same memory (PHYSICAL.md section 4). What one slice writes
-// there, no other slice may read.
+// An operand that a result reads at its own index may be the same memory (PHYSICAL.md section 4). So no slice may read
+// what another slice writes there.
 bool spares_operands(const KernelRequest& r, const Roles& roles, int index) {
   for (int s = r.first_stage; s < r.last_stage; ++s) {
     const Stage& stage = r.bound.stages[s];
@@ -85,7 +85,7 @@ bool spares_operands(const KernelRequest& r, const Roles& roles, int index) {
   return true;
 }
 
-// What the stages do with an index that the run can be gone over in slices of; empty: it can't.
+// The roles of an index in the stages if the run can go in slices of it; empty if it can't.
 std::optional<Roles> roles_of(const KernelRequest& r, int index) {
   Roles roles;
   for (int s = r.first_stage; s < r.last_stage; ++s) roles.push_back(role_of(r.bound.stages[s], index));
@@ -103,7 +103,8 @@ std::optional<Roles> roles_of(const KernelRequest& r, int index) {
   return roles;
 }
 
-// Places the stages around the loop over inner indices with these roles. False: a stage inside needs one that can't
+// Places the stages around the loop over inner indices with these roles. False if a stage inside needs one that can't
+// come before the loop.
 // come before the loop.
 bool arrange(const KernelRequest& r, const Roles& roles, SliceLoops& loops) {
   std::vector<bool> early(roles.size());
@@ -126,7 +127,7 @@ bool arrange(const KernelRequest& r, const Roles& roles, SliceLoops& loops) {
   return true;
 }
 
-// In the order of the axes of the largest tensor inside that is not written.
+// Sorts indices in the order of the axes of the largest internal tensor inside.
 void sort_indices(const KernelRequest& r, SliceLoops& loops) {
   const Stage* largest = nullptr;
   int64_t elements = 0;

@@ -1,4 +1,4 @@
-// A stage program while it is made: instructions are added to it, and expressions are turned into them.
+// Builds a stage program: adds instructions, and turns expressions into them.
 #pragma once
 #include <map>
 #include <string>
@@ -28,16 +28,16 @@ int select(StageBuilder& b, int condition, int x, int y);
 // condition := condition and `more`; -1 stands for a condition that always holds.
 void require(StageBuilder& b, int& condition, int more);
 
-// The value of an expression without reducers.
+// Compiles the value of an expression without reducers.
 int compile(StageBuilder& b, const tdl::Expr& e);
-// The value of a read (kRead).
+// Compiles the value of a read (kRead).
 int compile_read(StageBuilder& b, const tdl::Expr& read);
 
 // The dimensions with more than one element on which an expression or an index form depends.
 uint64_t dims_of(const StageBuilder& b, const tdl::Affine& form);
 uint64_t dims_of(const StageBuilder& b, const tdl::Expr& e);
 
-// The end of a program whose stage is a reduction: chooses StageProgram::finish and emits what it needs.
+// Ends a program whose stage is a reduction: chooses StageProgram::finish and emits the instructions that it needs.
 void compile_reduction(StageBuilder& b, const tdl::Expr& reduce);
 
 }  // namespace partita

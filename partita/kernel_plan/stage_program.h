@@ -1,5 +1,5 @@
-// A stage of a formula as a straight-line program over blocks of its iteration space: what the generic stage kernel
-// (kernels/generic.cc) executes. It is made here, without ATen, so that lowering knows the kernel's workspace before
+// Defines a stage of a formula as a straight-line program over blocks of its iteration space, for the generic stage
+// kernel (kernels/generic.cc). It is made here, without ATen, so that lowering knows the kernel's workspace before
 // anything runs.
 //
 // A block is one interval for each dimension. The dimensions are the indices of the stage's left side, then those of
@@ -23,7 +23,7 @@ struct StageInstr {
   enum class Kind {
     kConst,   // number
     kGrid,    // the global values of index dims[dim]
-    kRead,    // tensor[subscripts]: one stride a dimension, padded with `number` where the box lacks elements
+    kRead,    // tensor[subscripts]: one stride a dimension, padded with `number` outside the box
     kGather,  // elements of tensor at the offsets args[0] in memory
     kCast,    // args[0] as dtype
     kUnary,   // function(args[0])
@@ -32,7 +32,7 @@ struct StageInstr {
     kRng,     // rng(args)
   } kind = Kind::kConst;
   DType dtype = DType::kFloat32;  // of the value
-  uint64_t dims = 0;              // the dimensions that it depends on
+  uint64_t dims = 0;              // the dimensions that the value depends on
   std::vector<int> args;          // earlier instructions
   double number = 0;
   int dim = -1;                         // kGrid
@@ -62,27 +62,28 @@ struct StageProgram {
   uint64_t single =
       0;  // a block has one value of these dimensions: those of the left side that kScatter's b depends on
   int a = -1, b = -1;
-  // kProduct: where value `hidden` (a boolean of dimensions of the left side) is true, the product is value `zero`. -1:
-  // nowhere.
+  // kProduct: the product is value `zero` wherever value `hidden` (a boolean of dimensions of the left side) is true.
+  // -1: nowhere.
   int hidden = -1, zero = -1;
   tdl::Reducer reducer = tdl::Reducer::kSum;
   DType dtype = DType::kFloat32;  // of the result before it is converted to that of its part
   bool direct = false;            // the last step writes into the result's part
-  // What several passes over the reduced dimensions add to is a value of `dtype`, which is then written into the
-  // result's part of another floating dtype.
+  // Several passes over the reduced dimensions add to a value of `dtype`, which is then written into the result's part
+  // of another floating dtype.
   bool accumulates = false;
   std::vector<Interval> ranges;  // per dimension
-  Shape slice;                   // per dimension: how much of its range one run goes over
+  Shape slice;                   // per dimension: the share of its range in one run
   Shape block;                   // extents of a whole block
 };
 
 // Real values that go into an int64 tensor are clamped to this, the largest float32 below 2^63: infinity, the identity
-// of a minimum, stays larger than any number that is really there.
+// of a minimum, stays larger than any real entry.
 constexpr double kLargestInt = 9223371487098961920.0;
 
-// parts: what is held of each tensor of the formula; the stage's own is where it is written. real: the type of real
-// arithmetic. The block is the largest, halved as often as needed, whose temporaries fit into `budget_bytes` (or which
-// can't be halved further). slices: per index of the formula, how much of its range one run goes over.
+// Compiles a stage. parts: the held part of each tensor of the formula; the stage's own is where it is written. real:
+// the type of real arithmetic. The block is the largest, halved as often as needed, whose temporaries fit into
+// `budget_bytes` (or which can't be halved further). slices: per index of the formula, the share of its range in one
+// run.
 StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Shape& slices,
                            const Parts& parts, DType real, int64_t budget_bytes);
 

@@ -1,4 +1,4 @@
-// Derives the element type of a formula's expressions from the types of what they read.
+// Derives the element type of a formula's expressions from the types of their reads.
 #include "partita/kernel_plan/types.h"
 
 #include <algorithm>

@@ -15,15 +15,15 @@ Interval WindowAxis::outs(int64_t k) const {
 
 namespace {
 
-constexpr int64_t kBudgetBytes = int64_t{1} << 20;  // of a block of columns: a core's cache holds it
-// Of a group of one input channel. Measured (32 groups, 3 x 3 in 56 x 56, ms, without and with products): 2.3 and 3.6
-// for one output, 4.7 and 4.0 for two, whose weight's gradient takes 3.3 and 8.2, 9 and 4 for four.
+constexpr int64_t kBudgetBytes = int64_t{1} << 20;  // of a block of columns: fits a core's cache
+// Most outputs of a group of one input channel. Measured (32 groups, 3 x 3 in 56 x 56, ms, without and with products):
+// 2.3 and 3.6 for one output, 4.7 and 4.0 for two, whose weight's gradient takes 3.3 and 8.2, 9 and 4 for four.
 constexpr int64_t kFewOutputs = 2;
 
 int64_t attribute(const KernelRequest& r, const char* name) { return static_cast<int64_t>(r.attributes.at(name)); }
 
-// Formulas of the registry give all their windows' attributes; another one of the same name is not what the kernel
-// knows. Nor does it know empty ranges.
+// Whether the kernel knows the formula. Formulas of the registry give all their windows' attributes; another formula of
+// the same name is unknown to the kernel. So are empty ranges.
 bool knows(const KernelRequest& r) {
   for (const char* name : {"sh", "sw", "dh", "dw", "pt", "pl"})
     if (!r.attributes.contains(name)) return false;
@@ -50,12 +50,12 @@ WindowAxis column_axis(const KernelRequest& r, Interval out, Interval at, Interv
 
 int64_t element_bytes(const KernelRequest& r) { return bytes_of(r.held.real); }
 
-// Real numbers, stored as the kernel computes or in two bytes.
+// Whether a tensor has real numbers, stored as the kernel computes or in two bytes.
 bool is_real(const KernelRequest& r, const WindowTensor& t) {
   return is_float(t.part.dtype) && computed_in(t.part.dtype) == r.held.real;
 }
 
-// Scratch for `elements` of a tensor where it must be copied to be computed with.
+// Scratch for `elements` of a tensor if it must be copied for computing.
 int64_t copy_bytes(const KernelRequest& r, const WindowTensor& t, int64_t elements) {
   return t.part.dtype == r.held.real ? 0 : scratch_size(elements * element_bytes(r));
 }
@@ -70,7 +70,7 @@ Shape window_axes(const KernelRequest& r, int tensor, bool grouped, size_t chann
   return axes;
 }
 
-// What is held of a tensor of this rank. False where that is nothing, or no box over the kernel's axes.
+// Finds the held part of a tensor of this rank. False if that is nothing, or no box over the kernel's axes.
 bool find(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
   const std::optional<Part>& held = r.held.parts[tensor];
   if (r.bound.tensors[tensor].shape.size() != rank || !held || is_empty(held->box)) return false;
@@ -86,9 +86,9 @@ bool find_operand(const KernelRequest& r, int operand, const WindowPlan& plan, s
   return operand < r.bound.operand_count && find_real(r, operand, 4, plan.grouped, channels, to);
 }
 
-// What the last stage computes, and what the first one reads of an operand (its last access), over the axes that the
-// kernel knows; nothing where that is no box. A gradient that was derived has names of its own for its operands and for
-// its indices: they are found by their places here.
+// The box of the last stage's result, or of an operand that the first stage reads (its last access), over the kernels'
+// axes; nothing if that is no box. A derived gradient has its own names for its operands and indices: they are found by
+// their places here.
 std::optional<Box> along_result(const KernelRequest& r, const WindowPlan& plan, size_t channels) {
   const int t = r.bound.stages[r.last_stage - 1].tensor;
   return regrouped(stage_box(r.bound, r.last_stage - 1, r.ranges), r.bound.tensors[t].factored,
@@ -105,8 +105,8 @@ std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const W
                    window_axes(r, operand.tensor, plan.grouped, channels));
 }
 
-// Whether axes [from, to) of a tensor lie as one over the box, and the elements of the innermost one after another.
-// Strides are without the axis of groups.
+// Whether axes [from, to) of a tensor lie as one over the box, with adjacent elements along the innermost one. Strides
+// are without the axis of groups.
 bool is_dense(const WindowTensor& t, const WindowPlan& plan, const Box& box, size_t from, size_t to) {
   int64_t stride = 1;
   for (size_t a = to; a-- > from;) {
@@ -116,8 +116,8 @@ bool is_dense(const WindowTensor& t, const WindowPlan& plan, const Box& box, siz
   return true;
 }
 
-// A plan of stages [0, last_stage) that says no more than whether channels are in groups; empty where the call is none
-// that the kernels know.
+// Makes a plan of stages [0, last_stage) that only says whether channels are in groups; empty if the kernels do not
+// know the call.
 template <typename Plan>
 std::optional<Plan> begin_plan(const KernelRequest& r, int last_stage) {
   if (!knows(r) || r.first_stage != 0 || r.last_stage != last_stage) return std::nullopt;
@@ -127,7 +127,7 @@ std::optional<Plan> begin_plan(const KernelRequest& r, int last_stage) {
   return plan;
 }
 
-// The ranges of a weight [(q), o, c, r, t] but for those of its window.
+// Takes the ranges of a weight [(q), o, c, r, t], except those of its window.
 void take_channels(WindowPlan& plan, const Box& weight) {
   plan.q = plan.grouped ? weight[0] : Interval{0, 1};
   plan.o = weight[plan.grouped];
@@ -137,7 +137,7 @@ void take_channels(WindowPlan& plan, const Box& weight) {
 
 int64_t pixels(Interval rows, Interval columns) { return rows.size() * columns.size(); }
 
-// As many groups at once as the cache holds, and copies of the planes of a sample in them.
+// Takes as many groups at once as the cache holds, and copies of the planes of a sample in them.
 void plan_depthwise(const KernelRequest& r, WindowPlan& plan) {
   const int64_t outs = plan.o.size() * pixels(plan.rows.out, plan.columns.out),
                 ins = pixels(plan.rows.at, plan.columns.at),

@@ -1,4 +1,4 @@
-// Counts what ATen allocates, and serves a running kernel from its scratch.
+// Counts ATen's allocations, and serves a running kernel from its scratch.
 #include "partita/kernels/allocator.h"
 
 #include <c10/core/Allocator.h>

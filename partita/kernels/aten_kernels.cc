@@ -18,10 +18,10 @@ namespace {
 struct Prepared final : PreparedCall {
   KernelPlan plan;
   std::vector<PreparedStage> stages;  // of the generic stage kernel
-  std::vector<Part> parts;            // per tensor of the formula: what the call holds
+  std::vector<Part> parts;            // per tensor of the formula: the call's part
 };
 
-// Where the call's tensors are now.
+// Finds the memory of the call's tensors.
 std::vector<Held> held_by(const KernelCall& call, const Prepared& prepared) {
   std::vector<Held> held(prepared.parts.size());
   for (size_t t = 0; t < held.size(); ++t) held[t].part = prepared.parts[t];

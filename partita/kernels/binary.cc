@@ -1,4 +1,4 @@
-// Functions of two numbers, element by element.
+// Computes functions of two numbers, element by element.
 #include <ATen/ops/add.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_left_shift.h>
@@ -32,7 +32,7 @@
 namespace partita {
 namespace {
 
-// Rounded down; of real numbers without the correction of ATen's floor_divide, which rounds the exact quotient.
+// Rounds down; for real numbers without the correction of ATen's floor_divide, which rounds the exact quotient.
 at::Tensor& floor_quotient(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (!out.is_floating_point()) return at::floor_divide_out(out, a, b);
   at::div_out(out, a, b);

@@ -1,4 +1,4 @@
-// The kernels of convolutions whose groups have one input channel: planes are added up under each element of the
+// Runs the kernels of convolutions whose groups have one input channel: planes are added up under each element of the
 // window. A product of matrices would have a row or two.
 #include <algorithm>
 
@@ -40,8 +40,8 @@ void add_products(Real* to, const Real* a, int64_t a_step, const Real* b, int64_
   }
 }
 
-// Element (r, t) of the windows outs_r x outs_t: rows of the result and of the input beside each other.
-// f(row of the result, row of the input, elements), both at their first column.
+// Element (r, t) of the windows outs_r x outs_t: rows of the result and of the input beside each other. Calls f(row of
+// the result, row of the input, elements), both at their first column.
 template <typename Real, typename F>
 void each_row(const WindowPlan& plan, const Planes<Real>& result, Real* out, const Planes<Real>& input, Real* in,
               int64_t r, int64_t t, Interval outs_r, Interval outs_t, F f) {
@@ -72,14 +72,14 @@ void write(const Sample& sample) {
   if (!sample.values.is_same(sample.stored)) sample.stored.copy_(sample.values);
 }
 
-// f(n, groups), plan.block groups at once
+// Calls f(n, groups), plan.block groups at once.
 template <typename F>
 void each_block(const WindowPlan& plan, F f) {
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; q += plan.block) f(n, Interval{q, std::min(q + plan.block, plan.q.hi)});
 }
 
-// The weight [q, o, c, r, t] in the dtype that is computed in, as planes over the window.
+// The weight [q, o, c, r, t] in the computation dtype, as planes over the window.
 at::Tensor window_planes(const WindowPlan& plan, const Held& weight) {
   return weight.tensor({plan.q, plan.o, plan.c, plan.rows.window, plan.columns.window}).select(2, 0);
 }

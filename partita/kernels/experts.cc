@@ -1,4 +1,4 @@
-// The kernel of expert_place: the place of each choice at its expert.
+// Runs the kernel of expert_place: the place of each choice at its expert.
 #include <algorithm>
 #include <unordered_map>
 
@@ -25,7 +25,8 @@ bool is_in(const Interval& range, int64_t i) { return range.lo <= i && i < range
 
 }  // namespace
 
-// One pass over a group's choices in the order in which they are given places, counting them by expert: linear, where
+// Passes once over a group's choices in the order of their places, counting them by expert: linear, while the formula
+// compares all pairs.
 // the formula compares all pairs.
 void ExpertPlace::run(const KernelMemory& given) const {
   if (g.empty() || t.empty() || k.empty()) return;

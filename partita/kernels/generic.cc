@@ -66,7 +66,7 @@ void run_blocks(StageRun& run, size_t d, bool first) {
 
 }  // namespace
 
-// ---------------------------------------------------------------- what values and results share
+// ---------------------------------------------------------------- shared by values and results
 
 Shape sizes_of(const StageRun& run, uint64_t dims) {
   Shape sizes(run.block.size(), 1);
@@ -130,7 +130,7 @@ struct GenericRun {
   const tdl::Bound& bound;
   const KernelMemory& given;
   std::vector<Held> held;
-  std::vector<at::Tensor> internal;  // and what slices add up in
+  std::vector<at::Tensor> internal;  // includes sums over slices
   std::vector<Interval> ranges;      // of the slice, per index of the formula
 };
 
@@ -143,7 +143,8 @@ Box slice_box(const GenericRun& run, const GenericStep& step) {
   return box;
 }
 
-// Memory of the step's own, of a whole slice's size even where the last one is smaller: all slices are placed alike.
+// Allocates the step's own memory, of a whole slice's size even if the last one is smaller: all slices are placed
+// alike.
 void allocate(GenericRun& run, const GenericStep& step) {
   const int tensor = run.bound.stages[step.stage].tensor;
   run.internal[tensor] = new_tensor(step.out.dtype, step.memory);
@@ -182,7 +183,7 @@ void run_step(GenericRun& run, size_t s) {
   for (int t : step.dead) run.internal[t].reset();
 }
 
-// f() for each slice of these indices, the last of them fastest.
+// Calls f() for each slice of these indices, the last of them fastest.
 template <typename F>
 void each_slice(GenericRun& run, const std::vector<GenericSlice>& slices, size_t at, const F& f) {
   if (at == slices.size()) return f();

@@ -1,4 +1,4 @@
-// The generic stage kernel: runs any stages of any formula over any ranges, from their StagePrograms. So every derived
+// Runs any stages of any formula over any ranges, from their StagePrograms (the generic stage kernel). So every derived
 // strategy and every derived gradient runs from the day it is described (docs/ARCHITECTURE.md section 4).
 #pragma once
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace partita {
 
-// What the blocks of a stage have in common: ATen's functions, and where values lie.
+// The common data of a stage's blocks: ATen's functions, and where values lie.
 struct PreparedStage {
   std::vector<UnaryFunction> unary;    // per instruction; null for those of other kinds
   std::vector<BinaryFunction> binary;  // so are these

@@ -1,4 +1,4 @@
-// Kernels that run on ATen, behind runtime/kernel.h. No ATen header is needed to use them.
+// Makes kernels that run on ATen, behind runtime/kernel.h. No ATen header is needed to use them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace partita {
 
-// ATen's own threads are set to 1: the queues are what runs in parallel. Its allocator is replaced, once a process:
-// while a kernel runs, its temporaries lie in the call's scratch; what does not fit is allocated elsewhere and counted
-// as live_bytes.
+// ATen's own threads are set to 1: queues run in parallel instead. Its allocator is replaced, once a process. While a
+// kernel runs, its temporaries lie in the call's scratch; any that do not fit are allocated elsewhere and counted as
+// live_bytes.
 std::unique_ptr<Kernels> make_aten_kernels(const KernelOptions& options = {});
 
-// What the calls since the last reset used of their scratch, at most.
+// The most scratch that a call has used since the last reset.
 int64_t scratch_peak_bytes(const Kernels& kernels);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The kernel of places: numbers of places, counted from the front, and whether each is one.
+// Runs the kernel of places: numbers of places, counted from the front, and whether each is one.
 #include "partita/base/error.h"
 #include "partita/kernel_plan/registered.h"
 #include "partita/kernels/tensors.h"

@@ -1,4 +1,4 @@
-// Reductions over dimensions, and the identities of reducers.
+// Reduces over dimensions, and gives the identities of reducers.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/prod.h>

@@ -10,7 +10,7 @@ using Finish = StageProgram::Finish;
 
 namespace {
 
-// Writes, or combines with what the blocks before wrote.
+// Writes, or combines with earlier blocks' results.
 void store(const StageRun& run, at::Tensor value, bool first) {
   if (is_flipped(run.prepared.lhs, run.prepared.out_strides) && value.dim() > 0)
     value = value.flip(negative_dims(run.prepared.out_strides));
@@ -23,7 +23,7 @@ void store(const StageRun& run, at::Tensor value, bool first) {
   combine_into(out, run.program.reducer, value);
 }
 
-// The value reduced over `dims`, one after another where the reducer needs that. `sizes` are the value's.
+// The value reduced over `dims`, one after another if the reducer needs that. `sizes` are the value's.
 at::Tensor reduced(const StageProgram& program, at::Tensor value, Shape sizes, const std::vector<int64_t>& dims) {
   if (program.reducer == tdl::Reducer::kProd && dims.size() > 1) {
     for (int64_t d : dims) value = reduced(program, value, value.sizes().vec(), {d});
@@ -75,7 +75,7 @@ ScatterDims scatter_dims(const StageRun& run) {
 // The result of a block as [the scattered dimensions as one, the kept ones, 1].
 at::Tensor scatter_target(const StageRun& run, const ScatterDims& dims, const at::Tensor& out) {
   Shape sizes{extent_of(run.block, run.program.scattered)}, strides{1};
-  for (int64_t d : dims.scattered)  // the last of more than one element is the least significant
+  for (int64_t d : dims.scattered)  // the last with more than one element is the least significant
     if (run.block[d] != 1) strides[0] = out.stride(d);
   for (int64_t d : dims.kept) sizes.push_back(run.block[d]), strides.push_back(out.stride(d));
   sizes.push_back(1), strides.push_back(1);
@@ -114,7 +114,7 @@ void scatter(const StageRun& run, bool first) {
 
 // ---------------------------------------------------------------- matrix products
 
-// A side of the product as matrices [batch, rows, columns]: as it lies, or copied.
+// A side of the product as matrices [batch, rows, columns]: in place, or copied.
 at::Tensor matrices(StageRun& run, int side, const std::vector<int>& batch, const std::vector<int>& rows,
                     const std::vector<int>& columns) {
   at::Tensor value = run.values[side];

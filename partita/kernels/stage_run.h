@@ -1,4 +1,4 @@
-// One stage of the generic stage kernel while it runs, block by block.
+// Holds one stage of the generic stage kernel while it runs, block by block.
 #pragma once
 #include <vector>
 
@@ -12,7 +12,7 @@ struct StageRun {
   const std::vector<Held>& held;
   const Held& out;  // the result
   const KernelCall& call;
-  const std::vector<Interval>& slice;  // a dimension: what this run goes over
+  const std::vector<Interval>& slice;  // per dimension: the range of this run
 
   // The block that runs now: an interval a dimension.
   Box box = {};
@@ -24,12 +24,12 @@ struct StageRun {
 
 // The block's extents along these dimensions, 1 along the others.
 Shape sizes_of(const StageRun& run, uint64_t dims);
-// What the block's values are written to, or combined with, over all dimensions. A negative stride is left positive,
-// from the other end.
+// The tensor that the block's values are written to, or combined with, over all dimensions. A negative stride is left
+// positive, from the other end.
 at::Tensor out_tensor(const StageRun& run);
-// The result's own memory, where out_tensor() is a sum of another type.
+// The result's own memory, if out_tensor() is a sum of another type.
 at::Tensor out_memory(const StageRun& run);
-// A form's value where each dimension is at the end of the block from which its stride counts up.
+// A form's value if each dimension is at the end of the block from which its stride counts up.
 int64_t lowest(const StageRun& run, const tdl::Affine& form, const Shape& strides);
 // The dimensions with negative strides, and all strides without their signs.
 std::vector<int64_t> negative_dims(const Shape& strides);
@@ -37,8 +37,8 @@ Shape positive(Shape strides);
 
 // Computes the value of an instruction (stage_values.cc).
 void evaluate(StageRun& run, size_t instruction);
-// Writes the block's values into the result (stage_finish.cc). first: it is the first block that these elements of the
-// result get something from; later ones are combined with it.
+// Writes the block's values into the result (stage_finish.cc). first: it is the first block for these elements of the
+// result; later ones are combined with it.
 void finish(StageRun& run, bool first);
 
 }  // namespace partita

@@ -12,7 +12,7 @@ using Kind = StageInstr::Kind;
 
 namespace {
 
-// Where an instruction's value goes: over an argument that ends here, into the result itself, or somewhere new.
+// The place of an instruction's value: over an argument that ends here, into the result itself, or somewhere new.
 at::Tensor place(const StageRun& run, size_t i) {
   const StageProgram& program = run.program;
   const StageInstr& instr = program.code[i];
@@ -82,7 +82,7 @@ at::Tensor gather(const StageRun& run, const StageInstr& instr) {
 }
 
 // rng(seed, element), rng(seed, step, element) or rng(seed, stream, step, element) (base/rng.h): the call's seed is
-// added to the formula's, and its stream and step stand in for those that the formula leaves out.
+// added to the formula's, and its stream and step replace those that the formula leaves out.
 at::Tensor random(const StageRun& run, const StageInstr& instr) {
   const Shape sizes = sizes_of(run, instr.dims);
   at::Tensor value = new_tensor(instr.dtype, sizes);

@@ -1,4 +1,4 @@
-// Between Partita's memory and ATen's tensors. Only for the files of kernels/.
+// Converts between Partita's memory and ATen's tensors, for the files of kernels/ alone.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -19,7 +19,7 @@ at::Tensor tensor_over(std::byte* data, DType dtype, const Shape& sizes, const S
 at::Tensor new_tensor(DType dtype, const Shape& sizes);
 at::Tensor constant_tensor(DType dtype, double number);  // without axes
 
-// A part of a tensor and where its elements are.
+// A part of a tensor and the address of its elements.
 struct Held {
   Part part;
   std::byte* data = nullptr;
@@ -28,7 +28,7 @@ struct Held {
   at::Tensor tensor(const Box& box) const;
 };
 
-// What a running kernel is given.
+// The arguments of a running kernel.
 struct KernelMemory {
   std::vector<Held> held;  // per tensor of the formula
   const KernelCall& call;
@@ -39,7 +39,7 @@ struct KernelMemory {
 // Writes the function of its arguments into `out`, which has the result's shape and type.
 using UnaryFunction = at::Tensor& (*)(at::Tensor& out, const at::Tensor& a);
 using BinaryFunction = at::Tensor& (*)(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
-// By its name in a formula; our bug if there is none.
+// Finds a function by its name in a formula; our bug if there is none.
 UnaryFunction unary_function(const std::string& name);
 BinaryFunction binary_function(const std::string& name);
 void power_into(at::Tensor& out, const at::Tensor& a, double exponent);
@@ -53,7 +53,7 @@ void set_up_functions();
 
 // ---------------------------------------------------------------- reducers and products
 
-// Over dimensions of `a`, which stay with extent 1.
+// Reduces over dimensions of `a`, which stay with extent 1.
 void reduce_into(at::Tensor& out, tdl::Reducer reducer, const at::Tensor& a, const std::vector<int64_t>& dims);
 // out = out reducer a
 void combine_into(at::Tensor& out, tdl::Reducer reducer, const at::Tensor& a);

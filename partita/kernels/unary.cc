@@ -1,4 +1,4 @@
-// Functions of one number, element by element.
+// Computes functions of one number, element by element.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/acos.h>
 #include <ATen/ops/acosh.h>

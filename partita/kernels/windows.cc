@@ -1,4 +1,4 @@
-// The kernels of convolutions and pooling: a block of columns at a time, and a matrix product.
+// Runs the kernels of convolutions and pooling: a block of columns at a time, and a matrix product.
 #include "partita/kernels/windows.h"
 
 #include <ATen/ops/addmm.h>
@@ -21,7 +21,7 @@ Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory) 
 
 namespace {
 
-// The part of a tensor in a box, group q and sample n of which are given where it has such axes.
+// The part of a tensor in a box, at group q and sample n if it has such axes.
 at::Tensor part_of(const Held& held, Box box, bool grouped, size_t group_axis, int64_t q) {
   if (grouped) box.insert(box.begin() + static_cast<std::ptrdiff_t>(group_axis), Interval{q, q + 1});
   at::Tensor t = held.tensor(box);
@@ -50,8 +50,8 @@ at::Tensor input_of(const WindowPlan& plan, const std::vector<Held>& held, int64
   return part_of(held_of(plan.x, held), box, plan.grouped, 1, q).select(0, 0);
 }
 
-// [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has none. They
-// lie at the beginning of `memory`.
+// [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 outside x. They lie at
+// the beginning of `memory`.
 at::Tensor columns_of(const at::Tensor& memory, const at::Tensor& x, const WindowPlan& plan, Interval rows) {
   const Interval all = plan.columns.out;
   const Shape sizes{plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()};
@@ -72,7 +72,7 @@ Box with_groups(Box box, const WindowPlan& plan, size_t axis) {
 
 int64_t window_size(const WindowPlan& plan) { return plan.rows.window.size() * plan.columns.window.size(); }
 
-// Axes of t as a matrix, from its first element: rows lie `row_stride` apart, their elements one after another.
+// Axes of t as a matrix, from its first element: rows lie `row_stride` apart, their elements adjacent.
 at::Tensor matrix(const at::Tensor& t, int64_t rows, int64_t columns, int64_t row_stride) {
   return t.as_strided({rows, columns}, {rows == 1 ? columns : std::max(row_stride, columns), 1}, t.storage_offset());
 }

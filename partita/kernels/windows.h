@@ -1,4 +1,4 @@
-// What the kernels of windows share: the tensors of a plan, and walks over their windows' elements.
+// Offers common parts of the kernels of windows: the tensors of a plan, and walks over their windows' elements.
 #pragma once
 #include <vector>
 
@@ -10,10 +10,10 @@ namespace partita {
 // A tensor of the plan over the axes that the kernels know.
 inline Held held_of(const WindowTensor& t, const std::vector<Held>& held) { return {t.part, held[t.tensor].data}; }
 
-// The part of a tensor in a box, in the dtype that is computed in: its own memory, or a copy.
+// The part of a tensor in a box, in the computation dtype: its own memory, or a copy.
 Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory);
 
-// f(r, t, the windows that have this element), of the windows in these rows of the result
+// Calls f(r, t, the windows that have this element), for the windows in these rows of the result.
 template <typename F>
 void each_element(const WindowPlan& plan, Interval rows, F f) {
   for (int64_t r = plan.rows.window.lo; r < plan.rows.window.hi; ++r) {

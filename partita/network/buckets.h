@@ -1,11 +1,11 @@
-// Bucket elimination (Bertele and Brioschi, Nonserial Dynamic Programming, 1972; Dechter 1999), over any kind of cost:
-// what the solver's exact elimination (solver/eliminate.h) and the searches' (search/cuts/elimination.h) do alike.
+// Eliminates variables by buckets (Bertele and Brioschi, Nonserial Dynamic Programming, 1972; Dechter 1999), over any
+// kind of cost, for the solver (solver/eliminate.h) and the searches (search/cuts/elimination.h).
 //
 // Worked example: variables a and b of two values, order {b, a}. A table over (a, b), {0, 2, 2, 0}, is put into b's
 // bucket, {1, 0} over a into a's. Eliminating b puts min over b, {0, 0} over a, into a's bucket; eliminating a adds
 // min {1, 0} = 0 to rest(). solutions(): a = 1 is least there, then b = 1 beside it.
 //
-// An Algebra says what costs are:
+// An Algebra defines costs:
 //   using Cost = ..;                                  // Cost{} is none
 //   static Cost sum(Cost, Cost);
 //   static bool less(Cost, Cost);
@@ -20,7 +20,7 @@
 
 namespace partita {
 
-// A table over `scope`, row-major, the last variable fastest. That is the one which is eliminated first.
+// A table over `scope`, row-major, the last variable fastest. The last is eliminated first.
 template <typename Cost>
 struct Factor {
   std::vector<int> scope;
@@ -32,7 +32,7 @@ class Buckets {
  public:
   using Cost = typename Algebra::Cost;
 
-  // Every variable is in the order once.
+  // `order` has every variable once.
   Buckets(std::vector<int> domains, std::vector<int> order)
       : domains_(std::move(domains)), order_(std::move(order)), rank_(domains_.size()), buckets_(domains_.size()) {
     for (size_t i = 0; i < order_.size(); ++i) rank_[order_[i]] = static_cast<int>(i);
@@ -45,7 +45,7 @@ class Buckets {
     else buckets_[f.scope.back()].push_back(std::move(f));
   }
 
-  // The scope of the table that eliminating v makes: all that is in a table with v.
+  // The scope of the table that eliminating v makes: all other variables of tables with v.
   std::vector<int> around(int v) const {
     std::vector<int> all;
     for (const Factor<Cost>& f : buckets_[v]) all.insert(all.end(), f.scope.begin(), f.scope.end());
@@ -55,8 +55,8 @@ class Buckets {
     return all;
   }
 
-  // Replaces all that v is part of with its minimum over v's values, a table over `around` = around(v). Before each of
-  // its entries `ends` is asked, with how many there are; false where it says so.
+  // Eliminates v: replaces all its tables with their minimum over v's values, a table over `around` = around(v). It
+  // calls `ends` before each of its entries, with their number; returns false if that says so.
   template <typename Ends>
   bool eliminate(int v, std::vector<int> around, const Ends& ends) {
     const std::vector<Factor<Cost>>& bucket = buckets_[v];
@@ -85,8 +85,8 @@ class Buckets {
   // The least cost, once all are eliminated.
   Cost rest() const { return rest_; }
 
-  // At most so many assignments of least cost, each once. From the last variable that was eliminated to the first, each
-  // takes its best values beside those that were eliminated after it, the lowest of equals first.
+  // At most `most` assignments of least cost, each once. From the last eliminated variable to the first, each takes its
+  // best values beside the later eliminated ones, the lowest of equals first.
   std::vector<std::vector<int>> solutions(size_t most) const {
     std::vector<std::vector<int>> out,
         open;  // open: by place from the order's end, the values still to take, descending
@@ -109,7 +109,7 @@ class Buckets {
   }
 
  private:
-  // [place in `around`][factor of v's bucket]: how far apart entries are.
+  // [place in `around`][factor of v's bucket]: the distance between entries.
   std::vector<std::vector<size_t>> strides_of(int v, const std::vector<int>& around) const {
     const std::vector<Factor<Cost>>& bucket = buckets_[v];
     std::vector<std::vector<size_t>> strides(around.size(), std::vector<size_t>(bucket.size(), 0));
@@ -124,7 +124,7 @@ class Buckets {
     return strides;
   }
 
-  // Descending.
+  // The best values of v beside x, descending.
   std::vector<int> best_values(int v, const std::vector<int>& x) const {
     std::vector<Cost> sums(domains_[v], Cost{});
     for (const Factor<Cost>& f : buckets_[v]) {
@@ -140,7 +140,7 @@ class Buckets {
   }
 
   std::vector<int> domains_, order_, rank_;
-  std::vector<std::vector<Factor<Cost>>> buckets_;  // [variable]: those it is the first to go of
+  std::vector<std::vector<Factor<Cost>>> buckets_;  // [variable]: those whose first eliminated variable it is
   Cost rest_ = {};
 };
 

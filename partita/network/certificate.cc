@@ -1,4 +1,4 @@
-// Judges certificates: the bound of a leaf, that leaves cover the space, and what the whole claims.
+// Checks certificates: the bound of a leaf, the cover of the space by leaves, and the claim of the whole.
 #include "partita/network/certificate.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::optional<Wide> bound_of(const Judged& j, const Certificate::Leaf& leaf) {
   return rounded;
 }
 
-// Throws unless each value of v that is allowed is in one of the lists, and none is in two.
+// Throws unless each allowed value of v is in exactly one of the lists.
 template <typename Lists>
 void expect_partition(const Network& n, int v, const Lists& lists, size_t depth, const std::vector<char>& allowed) {
   std::vector<int> times_kept(n.domain(v), 0);
@@ -76,7 +76,7 @@ void expect_partition(const Network& n, int v, const Lists& lists, size_t depth,
   }
 }
 
-// Whether the leaves cover what their first `depth` decisions, which they share, leave. Throws if not.
+// Checks that the leaves cover all that their first `depth` decisions, which they share, leave. Throws if not.
 void expect_cover(const Network& n, const std::vector<const Certificate::Leaf*>& leaves, size_t depth,
                   const Allowed& allowed) {
   if (leaves.size() == 1 && leaves[0]->decisions.size() == depth) return;

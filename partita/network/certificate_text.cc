@@ -128,7 +128,7 @@ class Reader {
  private:
   using Json = nlohmann::json;
 
-  // `within`: before the names of what is inside; so many parts deep.
+  // Reads a certificate `depth` parts deep. `within`: prefix of the names inside.
   Certificate certificate(const Json& json, const std::string& place, const std::string& within, int depth) const {
     Certificate c;
     if (const Json& bound = member(json, "bound", place); bound.is_string()) {

@@ -1,4 +1,4 @@
-// Keeps the smallest next table at hand while variables are eliminated.
+// Tracks the smallest next table while variables are eliminated.
 #include "partita/network/elimination_order.h"
 
 #include <cmath>

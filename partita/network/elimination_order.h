@@ -1,6 +1,6 @@
-// The elimination game: eliminating a variable makes a table over its neighbours, which are neighbours of each other
-// from then on (fill-in). It is played greedily by the smallest next table (min-weight), for every search and solver
-// that eliminates.
+// Orders the elimination of variables, for every search and solver that eliminates. Eliminating a variable makes a
+// table over its neighbours, which then are neighbours of each other (fill-in; the elimination game). The order is
+// greedy by the smallest next table (min-weight).
 //
 // Example: a chain 0 - 1 - 2 of domains 2, 8 and 4. Eliminating 0 makes a table of 8 entries, 1 one of 2 x 4 = 8 and
 // 2 one of 8: next() is 0. After eliminate(0), variable 1 has the neighbour 2 alone, and its table 4 entries.
@@ -13,7 +13,7 @@ namespace partita {
 
 class EliminationGame {
  public:
-  // Sizes of the variables' domains, and who is beside whom (symmetric, nobody beside itself).
+  // Takes the sizes of the variables' domains, and each variable's neighbours (symmetric, none its own).
   EliminationGame(const std::vector<int>& domains, std::vector<std::set<int>> neighbours);
 
   bool done() const { return queue_.empty(); }

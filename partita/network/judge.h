@@ -1,5 +1,6 @@
-// The judge's view of a network and what it computes of a certificate, piece by piece. Internal to partita/network:
-// others use certificate.h, whose formulas these functions are. The judge shares nothing with the solver.
+// Holds the checker's view of a network, and declares its computations on a certificate, piece by piece. Internal to
+// partita/network: others use certificate.h, which has these functions' formulas. The checker shares nothing with the
+// solver.
 #pragma once
 #include <map>
 #include <optional>
@@ -13,7 +14,7 @@ namespace partita::solver {
 
 using Allowed = std::vector<std::vector<char>>;  // [variable][value]
 
-// Sums of 128 bits. They throw where they leave these.
+// Sums of 128 bits. They throw if they overflow.
 [[noreturn]] void fail_too_large();
 inline Wide plus(Wide a, Wide b) {
   Wide sum;
@@ -42,7 +43,7 @@ struct Factor {
   bool is_pair() const { return variables.size() == 2; }
 };
 
-// A network as factors, and what the steps so far have left of it.
+// A network as factors, and the values that the steps so far have left.
 struct Judged {
   // Throws (bad input) as validate() does. `network` must stay.
   explicit Judged(const Network& network);
@@ -53,12 +54,12 @@ struct Judged {
   std::vector<std::vector<int>> factors_of;      // [variable]
   Wide most = 0;                                 // no solution costs more
   Allowed left;                                  // by steps
-  Allowed beaten;                                // left out, since they cost the claimed bound
+  Allowed beaten;                                // values left out because they cost the claimed bound
 };
 
 // ------------------------------------------------------------------ judge_network.cc
 
-// A factor's cost; empty: forbidden. `values`: of its variables.
+// A factor's cost; empty if it is forbidden. `values`: of its variables.
 inline std::optional<Wide> cost_of(const Factor& factor, const std::vector<int>& values) {
   Wide cost = 0;
   for (const Factor::Part& part : factor.parts) {
@@ -69,7 +70,7 @@ inline std::optional<Wide> cost_of(const Factor& factor, const std::vector<int>&
   }
   return cost;
 }
-// Leaves out what no solution within `allowed` can take; false if a variable is left without a value.
+// Leaves out values that no solution within `allowed` can take; false if a variable is left without a value.
 bool narrow(const Judged& judged, Allowed& allowed);
 
 // Calls f(values, cost) for every combination of allowed values of a factor that takes nothing forbidden, until f
@@ -103,38 +104,38 @@ void combinations(const Factor& factor, const Allowed& allowed, int fixed_place,
 
 // ------------------------------------------------------------------ judge_messages.cc
 
-// What a leaf's messages and multipliers make of the costs.
+// The costs after a leaf's messages and multipliers.
 struct Reparametrised {
   std::vector<std::vector<Wide>> unary;               // [variable][value]: scaled, with messages and priced uses
   std::vector<const Certificate::Message*> messages;  // [factor]; null: none
   Wide besides = 0;                                   // less the multipliers times the limit
 };
-// Factors over one variable alone are among the unaries, or stay as they are.
+// Whether factors over one variable are added to the unaries, or stay as they are.
 enum class Singles { kAdded, kLeft };
 Reparametrised reparametrised(const Judged& judged, const Certificate::Leaf& leaf, const Allowed& allowed, Singles);
 
-// The least of a factor over two variables or more, less its messages; 0 where nothing is allowed.
+// The least of a factor over two variables or more, less its messages; 0 if nothing is allowed.
 Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale);
-// The least of a variable's costs; empty where no value is allowed.
+// The least of a variable's costs; empty if no value is allowed.
 std::optional<Wide> least_of(const std::vector<Wide>& costs, const std::vector<char>& allowed);
 
 // ------------------------------------------------------------------ judge_steps.cc
 
-// Leaves out what a step does, given the claimed bound.
+// Leaves out a step's values, given the claimed bound.
 void take_step(Judged& judged, const Certificate::Step& step, Wide claimed);
 
 // ------------------------------------------------------------------ judge_elimination.cc
 
-// The least sum of all variables' and factors' costs by variable elimination; empty: everything takes something
+// The least sum of all variables' and factors' costs by variable elimination; empty if every assignment takes something
 // forbidden. `unary`: with the factors over one variable.
 std::optional<Wide> eliminated(const Judged& judged, const std::vector<int>& order,
                                const std::vector<std::vector<Wide>>& unary, const Allowed& allowed, int64_t scale);
 
 // ------------------------------------------------------------------ judge_parts.cc
 
-// The bound that the parts of a certificate prove, themselves proved so many parts deep.
+// The bound that the parts of a certificate prove, which are themselves proved `depth` parts deep.
 Wide bound_of_parts(const Judged& judged, const Certificate& certificate, int depth);
-// As check(), of a certificate so many parts deep.
+// Does check() for a certificate `depth` parts deep.
 std::optional<Wide> check_at(const Network& network, const Certificate& certificate, int depth);
 
 }  // namespace partita::solver

@@ -8,19 +8,19 @@ namespace partita::solver {
 namespace {
 
 constexpr size_t kMostEntries = size_t{1} << 27;  // of all tables
-constexpr Wide kNone = Wide{1} << 126;            // what is forbidden, and every sum with it
-constexpr Wide kMost = Wide{1} << 100;            // of what is not: many of these fit below
+constexpr Wide kNone = Wide{1} << 126;            // forbidden costs, and every sum with one
+constexpr Wide kMost = Wide{1} << 100;            // largest cost that is not forbidden: many of these fit below
 
 // A table over some variables' allowed values.
 struct Summed {
-  std::vector<int> scope;  // the last goes first in the order, and is the fastest
+  std::vector<int> scope;  // the last is eliminated first, and is the fastest
   std::vector<Wide> costs;
 };
 
 struct Elimination {
-  std::vector<std::vector<int>> values;     // [variable]: that are allowed
+  std::vector<std::vector<int>> values;     // [variable]: its allowed values
   std::vector<size_t> rank;                 // [variable]: its place in the order
-  std::vector<std::vector<Summed>> tables;  // [variable]: those of which it is the first to go
+  std::vector<std::vector<Summed>> tables;  // [variable]: those whose first eliminated variable it is
   std::optional<Wide> constant = 0;         // of tables over no variable; empty: forbidden
   size_t entries = 0;                       // of all tables
 };
@@ -49,7 +49,7 @@ void put(Elimination& e, Summed table) {
   else if (e.constant) e.constant = plus(*e.constant, table.costs[0]);
 }
 
-// Each variable once, those of one value left out, the first to go last.
+// Sorts a scope: each variable once, without those of one value, the first eliminated last.
 std::vector<int> sorted(const Elimination& e, std::vector<int> scope) {
   std::sort(scope.begin(), scope.end(), [&](int a, int b) { return e.rank[a] > e.rank[b]; });
   scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
@@ -57,7 +57,7 @@ std::vector<int> sorted(const Elimination& e, std::vector<int> scope) {
   return scope;
 }
 
-// f(places of values) for every combination over a scope, the last fastest.
+// Calls f(places of values) for every combination over a scope, the last fastest.
 template <typename F>
 void over(const Elimination& e, const std::vector<int>& scope, F&& f) {
   std::vector<size_t> at(scope.size(), 0);
@@ -108,7 +108,7 @@ std::vector<std::vector<size_t>> strides_of(const Elimination& e, const std::vec
   return strides;
 }
 
-// All tables that v is the first to go of become one, of their sum's least over v's values.
+// Joins all tables whose first eliminated variable is v: the result is the least of their sum over v's values.
 void eliminate(Elimination& e, int v) {
   const std::vector<Summed> mine = std::move(e.tables[v]);
   Summed made;

@@ -1,4 +1,4 @@
-// What messages and multipliers make of costs, and the least of what they make.
+// Computes costs after messages and multipliers, and their least.
 #include <algorithm>
 #include <iterator>
 
@@ -29,7 +29,7 @@ void add_message(const Judged& j, const Certificate::Message& m, Reparametrised&
   }
 }
 
-// A factor over one variable.
+// Adds a factor over one variable.
 void add_single(const Factor& factor, int64_t scale, const Allowed& allowed, std::vector<Wide>& unary) {
   const std::vector<char>& there = allowed[factor.variables[0]];
   for (size_t x = 0; x < there.size(); ++x) {
@@ -38,7 +38,7 @@ void add_single(const Factor& factor, int64_t scale, const Allowed& allowed, std
   }
 }
 
-// Uses at the multipliers' prices.
+// Adds uses at the multipliers' prices.
 void price(const Network& network, const std::vector<Certificate::Multiplier>& multipliers, Reparametrised& out) {
   if (!network.limit) fail("the certificate has multipliers, but the problem has no limit");
   std::vector<std::pair<int64_t, Wide>> sums;  // (time, the sum of all multipliers until then and then)
@@ -87,7 +87,7 @@ namespace {
 Wide least_of_pair(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) {
   const Factor::Part& part = factor.parts[0];
   const size_t inner = part.strides[1] <= part.strides[0] ? 1 : 0,
-               outer = 1 - inner;  // as the table lies in memory
+               outer = 1 - inner;  // as in memory
   const auto &rows = allowed[factor.variables[outer]], &columns = allowed[factor.variables[inner]];
   const std::vector<int64_t> none;
   const auto &first = message ? message->ends[outer] : none, &second = message ? message->ends[inner] : none;

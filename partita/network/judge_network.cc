@@ -1,4 +1,4 @@
-// The network as the judge sees it: factors, and values that no solution can take.
+// Makes the checker's view of a network: factors, and values that no solution can take.
 #include <algorithm>
 
 #include "partita/network/judge.h"
@@ -16,7 +16,7 @@ Wide largest_allowed(const Table& table) {
   return largest.value_or(0);
 }
 
-// An edge as part of the factor over its variables, `variables`.
+// Makes an edge a part of the factor over its variables, `variables`.
 Factor::Part part_of(const Network& n, const Network::Edge& e, const std::vector<int>& variables) {
   Factor::Part part{e.table.get(), std::vector<size_t>(variables.size(), 0)};
   size_t stride = 1;
@@ -71,7 +71,8 @@ bool has_partner(const Factor& factor, const Allowed& allowed, size_t place, int
   return partner;
 }
 
-// Uses while values are left out: where the limit can be broken at all, given the least that everything uses.
+// Uses while values are left out: the times at which the limit can be broken at all, given the least that everything
+// uses.
 struct Load {
   std::vector<int64_t> times;  // at which something begins or ends
   std::vector<Wide> least;     // [time]: in use at least from then on
@@ -103,8 +104,8 @@ Load load_of(const Network& n, const Allowed& allowed) {
   return load;
 }
 
-// Leaves out, by drop(variable, value), what breaks the limit although everything else uses as little as it can. False
-// if even the least use is beyond the limit at some time.
+// Leaves out, by drop(variable, value), values that break the limit although everything else uses as little as it can.
+// False if even the least use is beyond the limit at some time.
 template <typename Drop>
 bool narrow_by_uses(const Network& n, const Allowed& allowed, Drop&& drop) {
   const Wide limit = *n.limit;

@@ -1,4 +1,4 @@
-// Judges a certificate in parts: what the cut makes of the network, that copies of a part are equal, and their proofs.
+// Checks a certificate in parts: the networks that the cut makes, the equality of a part's copies, and their proofs.
 #include <algorithm>
 
 #include "partita/network/judge.h"
@@ -9,7 +9,7 @@ namespace {
 
 Wide rounded_down(Wide sum, int64_t scale) { return sum / scale - (sum % scale < 0 ? 1 : 0); }
 
-// Where each variable is: in which copy of a part, counted over all parts, and at which place in it.
+// The place of each variable: the copy of a part, counted over all parts, and the place in it.
 struct Places {
   std::vector<int> copy, place;  // [variable]
 };
@@ -42,10 +42,9 @@ bool lies_across(const std::vector<int>& variables, const Places& at) {
   return std::any_of(variables.begin(), variables.end(), [&](int v) { return at.copy[v] != at.copy[variables[0]]; });
 }
 
-// ------------------------------------------------------------------ what lies across
+// ------------------------------------------------------------------ factors across copies
 
-// Whether two factors of one table each, the same one, have it the same way, with the same values to take and the same
-// messages.
+// Whether two factors of one table each, the same one, are equal but for names: in orientation, values and messages.
 bool same_but_for_names(const Judged& j, size_t f, size_t g, const std::vector<const Certificate::Message*>& messages) {
   const std::vector<int>&a = j.factors[f].variables, &b = j.factors[g].variables;
   if (a.size() != b.size() || j.factors[f].parts[0].strides != j.factors[g].parts[0].strides ||
@@ -56,8 +55,8 @@ bool same_but_for_names(const Judged& j, size_t f, size_t g, const std::vector<c
   return !messages[f] || messages[f]->ends == messages[g]->ends;
 }
 
-// The sum of the least costs of all factors that lie across, less their messages; those that are the same but for names
-// are looked at once.
+// The sum of the least costs of all factors across copies, less their messages. Factors that are the same but for names
+// are computed once.
 Wide least_across(const Judged& j, const Places& at, const Reparametrised& now, int64_t scale) {
   std::map<const Table*, std::vector<std::pair<size_t, Wide>>> known;  // by table: factors, and the least of each
   auto least_of_one = [&](size_t f) {
@@ -97,7 +96,7 @@ std::map<int, Edges> edges_within(const Network& n, const Places& at) {
   return edges;
 }
 
-// One copy as a network: the costs that the cut makes, and the edges within.
+// Makes one copy a network: the costs after the cut, and the edges within.
 Network network_of(const Judged& j, const std::vector<int>& copy, const Edges& edges, const Reparametrised& now,
                    int64_t scale) {
   Network part;

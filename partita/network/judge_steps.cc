@@ -1,4 +1,4 @@
-// Takes a certificate's steps again: sweeps, which leave out what is proved to cost the claim, and substitutions.
+// Repeats a certificate's steps: sweeps, which leave out values proved to cost the claim, and substitutions.
 #include <algorithm>
 #include <array>
 
@@ -14,9 +14,9 @@ namespace {
 struct Sweep {
   std::vector<std::vector<Wide>> unary;                    // [variable][value]: all that is known of it
   std::vector<std::array<std::vector<Wide>, 2>> messages;  // [factor][end][value], of pairs
-  std::vector<Wide> least;                                 // [factor]: less its messages it costs so much at least
-  Wide total = 0;                                          // what is proved of all
-  Wide needed = 0;                                         // what is above costs the claim
+  std::vector<Wide> least;                                 // [factor]: a lower bound of its cost less its messages
+  Wide total = 0;                                          // the bound of all
+  Wide needed = 0;                                         // more than this costs the claim
   int64_t scale = 1;
 };
 
@@ -47,8 +47,8 @@ Sweep begin(const Judged& j, const Certificate::Leaf& leaf, Wide claimed) {
   return s;
 }
 
-// What a pair is certain to cost with value x at one end, less the messages at the other; empty: x has no partner that
-// is left.
+// The certain cost of a pair with value x at one end, less the messages at the other; empty if x has no remaining
+// partner.
 std::optional<Wide> least_beside(const Judged& j, const Factor& factor, size_t end, size_t x, const Sweep& s,
                                  const std::vector<Wide>& other) {
   const std::vector<char>& partners = j.left[factor.variables[1 - end]];
@@ -71,7 +71,7 @@ std::optional<Wide> least_beside(const Judged& j, const Factor& factor, size_t e
   return any ? std::optional<Wide>(least) : std::nullopt;
 }
 
-// What a pair is certain to cost with each value of v, its variable at `end`, goes to v. Values without a partner go.
+// Gives v, the variable at `end`, the certain cost of a pair for each of its values. Values without a partner go.
 void gather(Judged& j, size_t f, size_t end, int v, Sweep& s) {
   constexpr Wide kMost = Wide{1} << 120;  // of a message
   std::vector<Wide>&own = s.messages[f][end], &unary = s.unary[v];
@@ -104,8 +104,8 @@ void hand_on(const Judged& j, int v, const std::vector<size_t>& far, Wide shares
   }
 }
 
-// A variable takes in what the pairs that the sweep comes from are certain to cost, loses values that cost the claim,
-// and hands the rest on. False if no value is left.
+// Visits a variable: it receives the certain costs of the pairs that the sweep comes from, loses values that cost the
+// claim, and hands the rest on. False if no value is left.
 bool visit(Judged& j, int v, bool upwards, Sweep& s) {
   std::vector<Wide>& unary = s.unary[v];
   std::vector<char>& there = j.left[v];
@@ -160,18 +160,18 @@ int64_t most_left(const Judged& j, const Network::Use& u) {
   return most;
 }
 
-// By use, whether it can be part of what breaks the limit.
+// By use: whether it can be part of breaking the limit.
 std::vector<char> uses_that_matter(const Judged& j) {
   const Network& n = j.network;
   std::vector<char> matter(n.uses.size(), 0);
   if (!n.limit) return matter;
-  std::map<int64_t, Wide> load;  // by time: the change of what can be used at most
+  std::map<int64_t, Wide> load;  // by time: the change of the largest possible use
   for (const Network::Use& u : n.uses) {
     if (u.lower >= u.upper) continue;
     load[u.lower] += most_left(j, u);
     load[u.upper] -= most_left(j, u);
   }
-  std::vector<int64_t> over;  // times from which on, until the next change, it can be broken
+  std::vector<int64_t> over;  // times from which on, until the next change, the limit can be broken
   Wide now = 0;
   for (const auto& [time, change] : load)
     if ((now += change) > *n.limit) over.push_back(time);
@@ -182,7 +182,7 @@ std::vector<char> uses_that_matter(const Judged& j) {
   return matter;
 }
 
-// A use, and how much may be used whatever stands in: nothing where it matters.
+// A use, and the allowed amount whatever replaces the value: nothing if it matters.
 using Uses = std::vector<std::vector<std::pair<const Network::Use*, int64_t>>>;  // [variable]
 
 Uses uses_of(const Judged& j) {
@@ -200,7 +200,7 @@ Uses uses_of(const Judged& j) {
   fail("the certificate substitutes value {} for {} of variable {}, but {}", d.by, d.value, d.variable, why);
 }
 
-// The least of what a factor costs more with the value than with what stands in for it; empty: nothing is allowed.
+// The least extra cost of a factor with the value over its replacement; empty if nothing is allowed.
 std::optional<Wide> least_difference(const Judged& j, const Factor& factor, const Certificate::Substitution& d) {
   const auto place = static_cast<size_t>(
       std::lower_bound(factor.variables.begin(), factor.variables.end(), d.variable) - factor.variables.begin());

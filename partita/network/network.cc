@@ -1,4 +1,4 @@
-// Validates networks and evaluates assignments; the decimal text of 128-bit integers.
+// Validates networks and evaluates assignments; reads and writes 128-bit integers as decimal text.
 #include "partita/network/network.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@ size_t index_of(const Network& n, const Network::Edge& e, const Assignment& x) {
   return index;
 }
 
-// The most that is used at any one time.
+// The most use at any one time.
 Wide peak_of(const Network& n, const Assignment& x) {
-  std::vector<std::pair<int64_t, int64_t>> events;  // (time, change); at equal times what ends comes first
+  std::vector<std::pair<int64_t, int64_t>> events;  // (time, change); at equal times ends come first
   for (const Network::Use& u : n.uses)
     if (u.lower < u.upper && u.amounts[x[u.variable]] > 0) {
       events.push_back({u.lower, u.amounts[x[u.variable]]});

@@ -1,10 +1,10 @@
-// A cost network: variables with finite domains, costs on values and on pairs of values, and a limit on what the chosen
-// values use at any one time. It knows nothing of graphs, operations or plans.
+// Defines a cost network: variables with finite domains, costs on values and on pairs of values, and a limit on the
+// values' use at any one time. It knows nothing of graphs, operations or plans.
 //
 //   minimise    sum_v costs[v][x_v] + sum_e table_e[x of e's variables]
 //   subject to  for every integer t: sum over uses u with lower <= t < upper of amounts_u[x of u's variable] <= limit
 //
-// A cost of kForbidden or more is none: an assignment that takes one is no solution. Sums are of 128 bits.
+// A cost of kForbidden or more is forbidden: an assignment that takes one is no solution. Sums are of 128 bits.
 //
 // Example: costs = {{0, 3}, {1, 0}}, one edge over variables {0, 1} with table {5, 0, 0, 5}, no uses. The assignment
 // (0, 1) costs 0 + 0 + 0 = 0: the table's entry of (x_0, x_1) is at 2 x_0 + x_1 = 1.
@@ -45,16 +45,16 @@ struct Network {
   int domain(int v) const { return static_cast<int>(costs[v].size()); }
 };
 
-// Throws (bad input) if sizes, variables, or the signs of amounts are wrong, naming the place.
+// Validates a network. Throws (bad input), naming the place, if sizes, variables, or the signs of amounts are wrong.
 void validate(const Network& network);
 
 struct Evaluation {
   Wide cost = 0;             // forbidden costs left out
-  int forbidden = 0;         // how many forbidden costs are taken
+  int forbidden = 0;         // number of forbidden costs taken
   std::optional<Wide> peak;  // the largest use at any one time; empty without uses
   bool feasible = false;     // nothing forbidden, and the peak within the limit
 };
-// Throws (bad input) if the assignment's length or a value is out of range.
+// Evaluates an assignment. Throws (bad input) if its length or a value is out of range.
 Evaluation evaluate(const Network& network, const Assignment& assignment);
 
 struct BruteForce {

@@ -1,3 +1,4 @@
+// Tests networks: validation, evaluation, and brute force.
 #include "partita/network/network.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@ namespace {
 
 std::shared_ptr<const Table> table(Table t) { return std::make_shared<const Table>(std::move(t)); }
 
-// example.json of the public format.
+// The example.json of the public format.
 Network example() {
   Network n;
   n.costs = {{15}, {55, 65}, {25, 45, 35}, {85, 75}, {95}};

@@ -1,4 +1,4 @@
-// Reads problems, checks them, and names the place of what is wrong; reads and writes packed files.
+// Reads and validates problems, naming the place of an error; reads and writes packed files.
 #include "partita/network/problem.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace {
 using Rows = std::vector<std::vector<int64_t>>;
 constexpr const char* kWhere = "while the problem was read";
 
-// Takes the parser's events into rows by path. What is under other keys is passed over.
+// Collects the parser's events into rows by path. Other keys are skipped.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   Reader(const std::string& file, const Watch& watch) : file_(file), polling_(watch, kWhere) {
@@ -73,7 +73,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     keys_.back() = name;
     path_.clear();
     const bool known =
-        keys_.size() <= kDeepest &&  // no other is looked for
+        keys_.size() <= kDeepest &&  // no longer path is sought
         std::none_of(keys_.begin(), keys_.end(), [](const std::string& k) { return k.find('.') != k.npos; });
     for (size_t k = 0; known && k < keys_.size(); ++k) path_ += (k == 0 ? "" : ".") + keys_[k];
     if (!seen_.back().insert(name).second)
@@ -142,7 +142,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     current_->rows.back().push_back(value);
     return true;
   }
-  // Something that is not what belongs here; elsewhere it is passed over.
+  // Reports a value of the wrong kind; under other keys it is skipped.
   bool scalar(const std::string& what) const {
     if (current_ || at_limit())
       fail("{}: {} is {}; {} belongs there", file_, place(), what,
@@ -189,8 +189,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   std::unordered_multimap<size_t, std::shared_ptr<const Table>> tables_;
 };
 
-// The same events for plain files, which are nearly all lists of integers, several times faster. Every step returns
-// false where something is unusual (a fraction, an escape, an error): then the library's parser is to judge.
+// Parses plain files, which are nearly all lists of integers, into the same events, several times faster. Every step
+// returns false on anything unusual (a fraction, an escape, an error): then the library's parser decides.
 class Scanner {
  public:
   Scanner(const std::string& json, Reader& reader) : p_(json.data()), end_(p_ + json.size()), reader_(reader) {}
@@ -209,17 +209,17 @@ class Scanner {
   }
 
  private:
-  // To what is no white space; false at the end.
+  // Skips white space; false at the end.
   bool skip() {
     while (p_ < end_ && (*p_ == ' ' || *p_ == '\n' || *p_ == '\r' || *p_ == '\t')) ++p_;
     return p_ < end_;
   }
 
-  // A string of ASCII without escapes, into `name_`.
+  // Reads a string of ASCII without escapes into `name_`.
   bool text() {
     const char* from = ++p_;
     while (p_ < end_ && *p_ != '"' && *p_ != '\\' && *p_ >= ' ')
-      ++p_;  // signed or not, what is not ASCII ends it or passes through
+      ++p_;  // signed or not, a byte that is not ASCII ends it or passes through
     for (const char* c = from; c < p_; ++c)
       if (static_cast<unsigned char>(*c) >= 0x80) return false;
     name_.assign(from, p_);
@@ -233,14 +233,14 @@ class Scanner {
     const char* from = p_ += negative;
     uint64_t value = 0;
     while (p_ < end_ && *p_ >= '0' && *p_ <= '9') value = 10 * value + static_cast<uint64_t>(*p_++ - '0');
-    constexpr int kDigits = 18;  // that fit 64 bits whatever they are
+    constexpr int kDigits = 18;  // these fit 64 bits whatever they are
     const auto digits = p_ - from;
-    if (digits == 19 && !negative && *from == '1') return reader_.number_unsigned(value);  // 10^18 and a bit more
+    if (digits == 19 && !negative && *from == '1') return reader_.number_unsigned(value);  // from 10^18 on
     if (digits < 1 || digits > kDigits || (digits > 1 && *from == '0')) return false;
     return negative ? reader_.number_integer(-static_cast<int64_t>(value)) : reader_.number_unsigned(value);
   }
 
-  // A value, or the beginning of a list or an object; `opened`: of one that is not empty.
+  // Reads a value, or the beginning of a list or an object; `opened`: the beginning of one that is not empty.
   bool value(bool& opened) {
     switch (*p_) {
       case '{':
@@ -263,7 +263,7 @@ class Scanner {
     }
   }
 
-  // All lists and objects that end here.
+  // Closes all lists and objects that end here.
   bool close() {
     while (skip() && (*p_ == '}' || *p_ == ']')) {
       if (open_.empty() || open_.back() != (*p_ == '}' ? '{' : '[')) return false;

@@ -1,3 +1,4 @@
+// Tests the reader of sharding problems, and packed files.
 #include "partita/network/problem.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ std::string with(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
-// All that a network holds.
+// Prints all of a network.
 std::string print_of(const Network& n) {
   std::string text = fmt::format("{} {}", n.limit.value_or(-1), n.costs);
   for (const Network::Edge& e : n.edges) text += fmt::format(" {} {}", e.variables, *e.table);
@@ -50,7 +51,7 @@ TEST(Problem, KeysInAnyOrderAndUnknownOnes) {
   EXPECT_FALSE(parse_problem(with("\"usage_limit\": 50, ", "\"usage_limit\": null, "), "p.json").limit);
 }
 
-// Files without fractions take a path of their own; broken ones come back to the library's.
+// Files without fractions take a path of their own; broken ones go back to the library's.
 TEST(Problem, PlainFiles) {
   const std::string plain = with("1.5", "-1");
   const Network n = parse_problem(plain, "p.json");

@@ -28,8 +28,8 @@ class Maker {
 
  private:
   struct Chain {
-    int first = 0, layouts = 1, least = 0;  // `least`: the layout that uses least, which every variable has
-    std::vector<int64_t> parts;             // [layout]: into how many it splits what is used
+    int first = 0, layouts = 1, least = 0;  // `least`: the layout of least use, which every variable has
+    std::vector<int64_t> parts;             // [layout]: the number of shards that divides its use
   };
 
   double log_uniform(double from, double to) { return std::pow(10, from + (to - from) * rng_.uniform()); }
@@ -70,7 +70,7 @@ class Maker {
     taken_.insert(std::minmax(a, b));
   }
 
-  // To the variable before, or to one a little further back.
+  // Adds an edge to the variable before, or to one a little further back.
   void within(int v) {
     const Chain& c = chains_[chain_of_[v]];
     if (v == c.first) return;
@@ -120,7 +120,7 @@ class Maker {
     }
   }
 
-  // Most are in use for a short while, some until the end; within `room` times the peak of what uses least.
+  // Adds uses: most for a short while, some until the end; within `room` times the peak of the least use.
   void uses() {
     std::vector<int64_t> change(r_.variables + 1, 0);
     for (int v = 0; v < r_.variables; ++v) {

@@ -1,3 +1,4 @@
+// Makes random cost networks, shape by shape.
 #include "partita/network/testing/random_networks.h"
 
 #include <algorithm>
@@ -133,7 +134,7 @@ class Maker {
     }
   }
 
-  // What is made early lasts longest, as activations do until they are used in the backward pass.
+  // Early variables last longest, as activations do until they are used in the backward pass.
   void limit() {
     int64_t most = 0;
     for (int v = 0; v < n_.variables(); ++v) {

@@ -1,4 +1,4 @@
-// Random cost networks of several shapes, for tests and benchmarks.
+// Makes random cost networks of several shapes, for tests and benchmarks.
 #pragma once
 #include <string_view>
 
@@ -24,13 +24,12 @@ struct Recipe {
   int values = 3;         // per variable, at most
   double forbidden = 0;   // share of entries
   int64_t largest = 100;  // of costs
-  bool limited = false;   // each variable uses something for a while: within the limit are roughly half of what the
-                          // largest would use
+  bool limited = false;   // each variable uses something for a while: the limit is roughly half of the largest use
 };
-// The same for the same recipe and seed.
+// Makes the same network for the same recipe and seed.
 Network random_network(const Recipe& recipe, uint64_t seed);
 
-// A leaf without decisions: messages on all pairs of different variables that edges are over.
+// Makes a leaf without decisions, with messages on all pairs of different variables of edges.
 Certificate::Leaf random_messages(Rng& rng, const Network& network);
 
 }  // namespace partita::solver
