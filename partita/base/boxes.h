@@ -37,7 +37,7 @@ class Boxes {
   Interval at(size_t position, size_t dimension) const;
   Box operator[](size_t position) const;
   std::vector<Box> list() const;
-  std::vector<Box> different() const;  // every box, as a rule once: one position where axes make no difference
+  std::vector<Box> different() const;            // every box, as a rule once: one position if axes make no difference
   bool any_empty() const { return any_empty_; }  // of the boxes
   // The same boxes with this dimension replaced.
   Boxes with(size_t dimension, Along along) const;

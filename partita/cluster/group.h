@@ -5,7 +5,7 @@
 // turn to send, so that all network ports are used at once.
 //
 // Example: 16 devices on two nodes, with a port each. Eight rings go through each node from another device on; each
-// carries an eighth. A device passes 7/8 of what is sent on inside its node, and 1/8 through its port.
+// carries an eighth. A device passes 7/8 of the bytes on inside its node, and 1/8 through its port.
 #pragma once
 #include <vector>
 

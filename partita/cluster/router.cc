@@ -22,7 +22,7 @@ struct Router {
 
 std::string shown(const Place& p) { return p.name.empty() ? "top" : p.name; }
 
-// A pair of links between a place and what is above it.
+// Adds a pair of links between a place and the one above it.
 Pair add_pair(Cluster& cluster, const std::string& below, const std::string& above, const Wire& wire) {
   const LinkId first(cluster.links.size());
   cluster.links.push_back({below + "->" + above, wire.bandwidth_bytes_per_s, wire.latency_us});

@@ -51,7 +51,7 @@ struct Tensor {
   OpId producer;      // none for inputs, parameters, state and constants
   TensorId replaces;  // w' := w: this result is written into w's buffer and read as w by the next step; its own role is
                       // kActivation
-  // Another input whose data this input is fed too. This one comes whole once a step even if the other comes in
+  // Another input, whose data this input is fed too. This one comes whole once a step, even if the other comes in
   // micro-batches.
   TensorId same_as;
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none

@@ -31,8 +31,8 @@ struct OpInstance {
   std::vector<int64_t> list(std::string_view name) const;
 };
 
-// A declared gradient: adds backward ops through `build`, and returns one gradient an operand (invalid: none).
-// result_gradients has one tensor a result of `forward`, invalid where no gradient reaches it.
+// Adds a declared gradient: backward ops through `build`. Returns one gradient an operand (invalid: none).
+// result_gradients has one tensor a result of `forward`, invalid if no gradient reaches it.
 using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
                                                              const std::vector<TensorId>& result_gradients)>;
 

@@ -105,7 +105,6 @@ std::optional<Roles> roles_of(const KernelRequest& r, int index) {
 
 // Places the stages around the loop over inner indices with these roles. False if a stage inside needs one that can't
 // come before the loop.
-// come before the loop.
 bool arrange(const KernelRequest& r, const Roles& roles, SliceLoops& loops) {
   std::vector<bool> early(roles.size());
   for (size_t s = roles.size(); s-- > 0;) {

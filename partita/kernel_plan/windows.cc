@@ -195,7 +195,7 @@ std::optional<Conv2d> Conv2d::plan(const KernelRequest& r) {
   return plan;
 }
 
-// columns = w^T g[n], a block of channels at a time, then added to where they come from.
+// columns = w^T g[n], a block of channels at a time, then added at their places in the result.
 std::optional<Conv2dDataGrad> Conv2dDataGrad::plan(const KernelRequest& r) {
   auto begun = begin_plan<Conv2dDataGrad>(r, 1);
   if (!begun) return std::nullopt;
@@ -282,7 +282,7 @@ std::optional<MaxPool> MaxPool::plan(const KernelRequest& r) {
   return plan;
 }
 
-// For each element of the window, the gradients of the windows that it won are added to where it lies: a mask and the
+// For each element of the window, the gradients of the windows that it won are added at its place: a mask and the
 // masked gradients of a sample.
 std::optional<MaxPoolGrad> MaxPoolGrad::plan(const KernelRequest& r) {
   auto begun = begin_plan<MaxPoolGrad>(r, 1);

@@ -27,7 +27,6 @@ bool is_in(const Interval& range, int64_t i) { return range.lo <= i && i < range
 
 // Passes once over a group's choices in the order of their places, counting them by expert: linear, while the formula
 // compares all pairs.
-// the formula compares all pairs.
 void ExpertPlace::run(const KernelMemory& given) const {
   if (g.empty() || t.empty() || k.empty()) return;
   const Cube choices(given.held[ix]), places(given.held[result]);

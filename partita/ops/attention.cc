@@ -46,7 +46,7 @@ struct Parts {
     const std::string scaled = fmt::format("{}[{}]", softcap.empty() ? scale + " * s" : "capped", scores);
     return has_mask && !boolean ? fmt::format("({} + mask[{}])", scaled, mask) : scaled;
   }
-  // e^(score - lse), 0 where the mask is -inf.
+  // e^(score - lse), 0 if the mask is -inf.
   std::string weight(const std::string& subtracted) const {
     const std::string e = fmt::format("exp({} - {}[{}])", score(), subtracted, rows);
     return guarded(has_mask && !boolean ? fmt::format("if(mask[{}] == -inf, 0, {})", mask, e) : e, "0");

@@ -175,7 +175,7 @@ Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes
   if (in_place(f, t)) return conversion;
   Path path;
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
-  // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
+  // Nobody can receive less than it lacks: one step is the cheapest if nothing has to be combined.
   if (in_parts(f) && !is_one_all_reduce(f, t))
     path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
   send_in_slices(path, element_bytes, counter);

@@ -203,7 +203,7 @@ void go(Guided& guided, int u, const NdSbp& name) {
   go(guided, u, {make_layout(at.mesh, name, at.radices), name});
 }
 
-// Expands a layout without a name: it is made whole, or its parts are cut where they are.
+// Expands a layout without a name: it is made whole, or its parts are cut in place.
 void expand_unnamed(Guided& guided, int u, const std::vector<Sbp>& splits) {
   const Named at = guided.nodes[u].at;
   const Named whole = made_whole(at);

@@ -37,7 +37,7 @@ class Waypoints {
 
   const Counter* counter_;
   std::vector<Named> at_;
-  std::vector<uint64_t> axes_;               // bits, where each is partial
+  std::vector<uint64_t> axes_;               // bits: the axes on which each is partial
   std::vector<std::vector<int64_t>> steps_;  // [from][to]: twice the elements, and one for a fetch; filled when asked
                                              // for
   std::unordered_map<std::string, std::vector<int64_t>> last_elements_;  // by key, by place

@@ -26,7 +26,7 @@ Wide sum_of_all(const Network& n) {
   return sum;
 }
 
-// The one partner of each value, -1 for those without; `count` is the most partners of a value, capped at 2.
+// The one partner of each value, -1 if it has none, and the number of its partners: 0, 1, or 2 for more.
 struct Partners {
   std::vector<int> one, count;
   explicit Partners(size_t values) : one(values, -1), count(values, 0) {}

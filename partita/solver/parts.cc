@@ -51,7 +51,7 @@ class Passes {
   double bound_ = -kInfinity;
 };
 
-// What is known of a part while it is solved again and again.
+// Adds a certificate and its bound to the result of a part.
 void take_certificate(Certificate certificate, Result& r) {
   if (certificate.bound && (!r.certificate.bound || *certificate.bound > *r.certificate.bound))
     r.certificate = std::move(certificate);

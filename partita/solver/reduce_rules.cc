@@ -138,7 +138,7 @@ void simplify(Work& w, int v) {
 
 // ------------------------------------------------------------------ dominance
 
-// min_z (table(x, z) - table(y, z)); empty if it is below `needed`, or if y is forbidden beside some z where x is not.
+// min_z (table(x, z) - table(y, z)); empty if it is below `needed`, or if y, but not x, is forbidden beside some z.
 // A value without a partner may cost anything.
 std::optional<int64_t> least_difference(Work& w, const Side& s, int x, int y, Wide needed) {
   int64_t least = kForbidden;

@@ -81,7 +81,7 @@ bool is_worth_narrowing(const State& s) {
          !is_stopped(s.options);
 }
 
-// Starts the rounds with what is known, and frees what was made for folding.
+// Starts the rounds with the known solution and bound, and frees the data of folding.
 void make_ready(State& s) {
   if (s.solution) s.options.start = s.solution;
   if (!s.options.messages && s.dual)

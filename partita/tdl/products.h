@@ -17,7 +17,6 @@ std::vector<int> matrix_operands(const Bound& bound, int first, int last);
 // indices that both factors have or neither, m those that the first alone has, n the second's, k the summed ones. An
 // index that data determine has one value for each point and is left out. Example: a convolution x[c, y + r] * w[o, c,
 // r] summed over c and r has m = y, n = o and k = c r.
-// summed over c and r has m = y, n = o and k = c r.
 struct MatrixProduct {
   int stage = 0;
   std::vector<int> batch, m, n, k;
