@@ -51,14 +51,14 @@ class Passes {
   double bound_ = -kInfinity;
 };
 
-// Adds a certificate and its bound to the result of a part.
+// Keeps the certificate with the larger bound.
 void take_certificate(Certificate certificate, Result& r) {
   if (certificate.bound && (!r.certificate.bound || *certificate.bound > *r.certificate.bound))
     r.certificate = std::move(certificate);
 }
 
-// Solves a part in steps, or else by rounds. Certified, it has the best proof of the steps, of steps with a second,
-// wider gap, and, if that fails, of a few passes.
+// Solves a part in steps, or else by rounds. Certified, it keeps the best proof: of the steps, of a second try with a
+// wider gap, or else of a few passes.
 Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages,
                     const Options& options, const PairTables& made) {
   Options inside = options;
