@@ -1,6 +1,9 @@
-// A model as it is evaluated, and the plan for that which follows from a training plan.
+// Makes the evaluated graph of a model, and gives plans of a training step to the graphs that follow from it.
 #include "partita/evaluation.h"
 
+#include <algorithm>
+
+#include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/factors.h"
 #include "partita/graph/name_index.h"
@@ -40,6 +43,17 @@ Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
   }
   Plan plan = filled_in_plan(evaluation, training.cluster, pins);
   plan.pipeline = training.plan.pipeline;
+  return plan;
+}
+
+Plan for_other_extents(Plan plan, const Graph& from, const Graph& to) {
+  const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
+  ensure(std::equal(from.ops.begin(), from.ops.end(), to.ops.begin(), to.ops.end(), same_name) &&
+             std::equal(from.tensors.begin(), from.tensors.end(), to.tensors.begin(), to.tensors.end(), same_name),
+         "'{}': the step with other extents has other ops", from.name);
+  for (auto& [tensor, placement] : plan.kept)
+    for (size_t a = 0; a < placement.radices.size(); ++a)
+      if (placement.radices[a].size() == 1) placement.radices[a] = {to.tensor(tensor).shape[a]};
   return plan;
 }
 

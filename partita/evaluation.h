@@ -1,4 +1,4 @@
-// A model as it is evaluated, and the plan for that which follows from a training plan.
+// A model as it is evaluated or run, and the plan for that which follows from a training plan.
 #pragma once
 #include "partita/physical/may_factor.h"
 #include "partita/planned.h"
@@ -14,5 +14,8 @@ Graph evaluation_in_parts(const Planned& training);
 // The evaluation graph under a training plan: each op takes the choice of the training op of its name, its stage with
 // it, and each weight its layout.
 Plan evaluation_plan(const Graph& evaluation, const Planned& training);
+
+// The plan of a graph for another one of the same ops and tensors, of which some extents differ.
+Plan for_other_extents(Plan plan, const Graph& from, const Graph& to);
 
 }  // namespace partita

@@ -6,12 +6,13 @@
 
 namespace partita {
 
-// What `read` makes of the file at `path`. Bad input inside `read` names the file.
-template <typename Read>
+// What `read` makes of the file at `path`. Bad input inside `read` names the file. `Kind`: of errors that are about the
+// file; others are thrown as they are.
+template <typename Kind = Error, typename Read>
 auto in_file(const std::string& path, Read read) {
   try {
     return read();
-  } catch (const Error& error) {
+  } catch (const Kind& error) {
     if (error.code() != ExitCode::kBadInput) throw;
     fail("{}: {}", path, error.what());
   }

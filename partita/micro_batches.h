@@ -1,14 +1,10 @@
-// Into how many micro-batches a step's batch is cut, where a request does not say so itself.
+// Lists the numbers of micro-batches that a request leaves open. The out-of-memory policy tries them (out_of_memory.h).
 //
-// Example: a batch of 48 on 2 replicas of 2 stages. 8, 12 and 24 are tried, then 6, 4, 3, 2 and 1; the step of 12 is
-// the shortest that fits.
+// Example: a batch of 48 on 2 replicas of 2 stages. 8, 12 and 24 are tried, then 6, 4, 3, 2 and 1.
 #pragma once
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "partita/planned.h"
 #include "partita/request.h"
 
 namespace partita {
@@ -33,15 +29,10 @@ MicroBatchChoice micro_batches_to_try(const Request& request, const Graph& whole
 // What is said of the i-th of counts and fewer, one behind the other. `refused`: why an earlier one cannot be.
 std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string& refused);
 
-// The plan of the shortest predicted step among the counts that fit, and what was compared as its first note. `plan`
-// throws infeasible where a count does not fit, and bad input where the model cannot be worked on in so many parts.
-// The first of `counts` that fits comes first. `compares`: then more, then fewer micro-batches are planned, all of them
-// where that is little work, else on either side as long as steps become shorter.
-Planned plan_in_micro_batches(const MicroBatchChoice& choice, bool compares, const std::function<Planned(int)>& plan,
-                              const Watch& watch);
-
-// Which of `counts` comes after the i-th, whose plan took so long and does not fit: the next one. Where the time that
-// is left may not be enough for all others, it is the last, which needs least memory.
-size_t next_to_try(const MicroBatchChoice& choice, size_t i, double took_s, std::optional<double> left_s);
+// Whether groups of batch norms, which are made when the model is loaded, go by a number of micro-batches that the
+// request does not say: `micro` and `replica`.
+bool groups_by_micro_batches(const Request& request);
+// Usage error if they do, and there is a choice.
+void expect_known_groups(const Request& request, const MicroBatchChoice& choice);
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "partita/base/attempt.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
@@ -12,14 +13,13 @@
 #include "partita/graph/recompute.h"
 #include "partita/in_file.h"
 #include "partita/local_time.h"
-#include "partita/micro_batches.h"
 #include "partita/models/huggingface.h"
+#include "partita/out_of_memory.h"
 #include "partita/physical/few.h"
 #include "partita/physical/for_stages.h"
 #include "partita/physical/shortage.h"
 #include "partita/plan/pin_error.h"
 #include "partita/printed.h"
-#include "partita/sim/choose_order.h"
 #include "partita/sim/simulate.h"
 #include "partita/time_budget.h"
 
@@ -83,14 +83,12 @@ Graph training_graph(const LoadedModel& model, const Request& request, Runner& r
 }
 
 StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& runner) {
-  try {
-    return {training_graph(model, request, runner), ""};
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kBadInput) throw;
-    return {runner.step(
-                "evaluation", [&] { return evaluation_of(model.forward); }, kVerified, kPrinted),
-            error.what()};
-  }
+  Attempt<Graph> training = attempt([&] { return training_graph(model, request, runner); });
+  if (training.result) return {std::move(*training.result), ""};
+  if (training.failure != Failure::kBadInput) training.rethrow();
+  return {runner.step(
+              "evaluation", [&] { return evaluation_of(model.forward); }, kVerified, kPrinted),
+          training.message};
 }
 
 namespace {
@@ -134,20 +132,6 @@ Planned of_model(LoadedModel model, PlannedStep step) {
 using WithBatch = decltype(Problem::with_batch);
 using WithBatchOf = std::function<WithBatch(const Request&)>;
 
-// `micro` and `replica` groups are made when the model is loaded, and go by the number of micro-batches.
-bool wants_count_of_parts(const Request& request) {
-  const bool by_parts = request.batch_norm_groups == "micro" || request.batch_norm_groups == "replica";
-  return by_parts && !request.micro_batches && !request.forward_will_do;
-}
-
-void expect_known_groups(const Request& request, const MicroBatchChoice& choice) {
-  if (wants_count_of_parts(request) && choice.counts != std::vector{1})
-    throw Error(ExitCode::kUsage,
-                fmt::format("--batch-norm-groups {} counts micro-batches; say how many there are with "
-                            "--micro-batches",
-                            request.batch_norm_groups));
-}
-
 // The request's training graph, of another number of samples.
 WithBatch with_batch(const Request& request) {
   return [request](int64_t samples) {
@@ -156,14 +140,6 @@ WithBatch with_batch(const Request& request) {
     Runner runner;
     return planned_step(load_model(other, runner), other, runner).graph;
   };
-}
-
-// What is wrong with a pin is said with the file of pins.
-template <typename Search>
-SearchResult naming_pins(const Request& request, const Search& search) try {
-  return search();
-} catch (const PinError& error) {
-  fail("{}: {}", request.pin_file, error.what());
 }
 
 Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, const Request& request,
@@ -197,7 +173,8 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   Budget part = for_search(budget, runner, p.cluster);
   if (choice.entry->rule) part.deadline = budget.deadline;  // stopped early it would have no plan
   p.search = runner.step(
-      "search", [&] { return naming_pins(request, [&] { return choice.entry->search(problem, part, rng); }); },
+      "search",
+      [&] { return in_file<PinError>(request.pin_file, [&] { return choice.entry->search(problem, part, rng); }); },
       [&](const SearchResult& found) {
         return found.plan ? printed(as_asked(*found.plan), p.training) : printed(found);
       });
@@ -214,13 +191,6 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   return p;
 }
 
-// Other counts than the first that fits are planned where a rule makes the plans: other searches take their time.
-bool compares_counts(const Request& request) {
-  const SearchChoice search = parse_search(request.search);
-  const auto inner = search.options.find("inner");
-  return search.entry->rule || (inner != search.options.end() && parse_search(inner->second).entry->rule);
-}
-
 Planned plan_loaded(const LoadedModel& model, const Request& request, const Budget& budget,
                     const WithBatchOf& with_batch, Runner& runner) {
   const PlannedStep whole = whole_planned_step(model, request, runner);
@@ -233,9 +203,11 @@ Planned plan_loaded(const LoadedModel& model, const Request& request, const Budg
   const auto plan = [&](int count) {
     Request counted = request;
     counted.micro_batches = count;
-    return plan_step(model, rewritten(whole, counted, runner), cluster, counted, budget, with_batch(counted), runner);
+    return attempt([&] {
+      return plan_step(model, rewritten(whole, counted, runner), cluster, counted, budget, with_batch(counted), runner);
+    });
   };
-  return plan_in_micro_batches(choice, compares_counts(request), plan, budget.watch());
+  return plan_in_micro_batches(request, choice, plan, budget.watch());
 }
 
 // So many as would be tried first for the model without groups.
@@ -253,7 +225,7 @@ Planned plan_model(const Request& asked, Runner& runner) {
   Request request = with_config(with_search_options(asked));
   const Budget budget = begun(request.budget);
   std::string note;
-  if (wants_count_of_parts(request)) {
+  if (groups_by_micro_batches(request)) {
     const MicroBatchChoice choice = for_groups(request);
     request.micro_batches = choice.counts.front();
     request.micro_batch_size.reset();
@@ -269,28 +241,6 @@ Planned plan_graph(const LoadedModel& model, const Request& asked, Runner& runne
   return plan_loaded(
       model, request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
 }
-
-namespace {
-
-// The cluster that a plan is evaluated on. Another than the plan's own becomes the plan's.
-Cluster cluster_for(Plan& plan, const Hardware& hardware) {
-  const Cluster own = parse_cluster(plan.cluster_text, "cluster");
-  if (hardware.cluster.empty())
-    return with_profile(with_memory_limit(own, plan.memory_limit_bytes), hardware.profile_file);
-  Cluster other = load_cluster(hardware.cluster, hardware.devices);
-  if (other.compute_count != own.compute_count)
-    fail("the plan is for {} devices, and cluster '{}' has {}; {}", own.compute_count, other.name, other.compute_count,
-         other.compute_count > own.compute_count
-             ? fmt::format("--devices {} takes the first {} of it", own.compute_count, own.compute_count)
-             : std::string("plan again for it"));
-  plan.cluster = other.name;
-  plan.cluster_text = other.text;
-  plan.memory_limit_bytes.reset();
-  plan.measured_on.clear();
-  return with_profile(std::move(other), hardware.profile_file);
-}
-
-}  // namespace
 
 Planned open_plan(const std::string& path, Runner& runner, Follow follow, const Hardware& hardware) {
   const std::string text = read_file(path);
@@ -309,7 +259,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow, const 
     if (p.sha256 != p.plan.model.sha256 && fingerprint(p.training.whole_graph()) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
     p.cluster = runner.step(
-        "cluster", [&] { return cluster_for(p.plan, hardware); }, kPrinted);
+        "cluster", [&] { return cluster_of(p.plan, hardware); }, kPrinted);
     finish(p, runner, follow);
     return p;
   });
@@ -318,22 +268,6 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow, const 
 void follow_whole(Planned& p, Runner& runner) {
   if (!p.is_whole()) finish(p, runner, Follow::kWhole);
 }
-
-namespace {
-
-// The plan of a graph for another one of the same ops and tensors, of which some extents differ.
-Plan for_other_extents(Plan plan, const Graph& from, const Graph& to) {
-  const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
-  ensure(std::equal(from.ops.begin(), from.ops.end(), to.ops.begin(), to.ops.end(), same_name) &&
-             std::equal(from.tensors.begin(), from.tensors.end(), to.tensors.begin(), to.tensors.end(), same_name),
-         "'{}': the step with other extents has other ops", from.name);
-  for (auto& [tensor, placement] : plan.kept)
-    for (size_t a = 0; a < placement.radices.size(); ++a)
-      if (placement.radices[a].size() == 1) placement.radices[a] = {to.tensor(tensor).shape[a]};
-  return plan;
-}
-
-}  // namespace
 
 Planned runnable(Planned p, Runner& runner) {
   if (!has_planned_places(p.forward)) {
@@ -361,15 +295,13 @@ Planned runnable(Planned p, Runner& runner) {
   run.cluster = std::move(p.cluster);
   run.search = std::move(p.search);
   run.search_seconds = p.search_seconds;
-  try {
-    finish(run, runner, Follow::kWhole);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kInfeasible) throw;
+  const auto finished = attempt([&] { return finish(run, runner, Follow::kWhole), true; });
+  if (finished.failure == Failure::kDoesNotFit)
     throw Error(ExitCode::kInfeasible,
                 fmt::format("{}\nthe plan counts on an even load of its experts; while it runs each has a place for "
                             "every token, which takes more",
-                            error.what()));
-  }
+                            finished.message));
+  if (finished.failure) finished.rethrow();
   return run;
 }
 
@@ -401,12 +333,7 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience, Bu
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
   const Choosing choosing{.unfit = Unfit::kLeave, .watch = {}, .patience = patience, .known = p.order};
   ChosenOrder chosen = runner.step(
-      "lower",
-      [&] {
-        return buckets == Buckets::kMayBeLeftOut
-                   ? choose_order_and_buckets(p.training, p.plan, p.resolved, from, p.cluster, choosing)
-                   : choose_order(p.training, p.plan, *p.resolved, from, p.cluster, choosing);
-      },
+      "lower", [&] { return choose_order_within_memory(p, from, buckets, choosing); },
       [&](const ChosenOrder& made) {
         if (whole && made.fits) verify(made.graph);  // of what does not fit no edges are made
       },
@@ -415,10 +342,6 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience, Bu
   p.physical.peak_bytes = chosen.peak_bytes;
   p.beyond_bytes = std::move(chosen.beyond_bytes);
   check_capacity(p.training, p.physical, p.cluster, {p.typical, p.beyond_bytes});
-  if (p.resolved->bucket_bytes < p.plan.bucket_bytes) {
-    p.plan.bucket_bytes = p.resolved->bucket_bytes;
-    p.search.notes.push_back("gradients are exchanged one by one: with buckets of them the plan does not fit");
-  }
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });

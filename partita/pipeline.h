@@ -10,6 +10,7 @@
 
 #include "partita/evaluation.h"
 #include "partita/load_model.h"
+#include "partita/out_of_memory.h"
 #include "partita/planned.h"
 #include "partita/request.h"
 #include "partita/runner.h"
@@ -35,17 +36,7 @@ Planned plan_graph(const LoadedModel& model, const Request& request, Runner& run
 // kAll: figures, of a few devices and micro-batches where all are very many (telling(), lower.h). kWhole: of all, to be
 // run or traced. kCheck: the plan is checked, and neither lowered nor simulated.
 enum class Follow { kAll, kWhole, kCheck };
-// The hardware that a plan is evaluated on. `profile_file`: measured times; empty: none. `cluster`: a preset or a file
-// that takes the place of the plan's own cluster, with its memory in place of the plan's limit; empty: the plan's own.
-// `devices`: the first so many of `cluster`; 0: all. Bad input if the plan is for another number of devices.
-struct Hardware {
-  std::string profile_file, cluster;
-  int devices = 0;
-};
 Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll, const Hardware& hardware = {});
-
-// Whether the plan's buckets of gradients are left out if it does not fit with them: nobody asked for them.
-enum class Buckets { kStay, kMayBeLeftOut };
 
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`. Where `patience` ends, fewer
 // orders of the plan are looked at; where all devices would take longer than it lasts, figures are of typical ones.

@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "partita/base/error.h"
+#include "partita/base/attempt.h"
 #include "partita/base/units.h"
 #include "partita/cluster/presets.h"
 #include "partita/graph/batch.h"
@@ -77,14 +77,6 @@ std::string trimmed(const std::string& text) { return text.substr(0, text.find_l
 // Ahead of what a message of its own advises.
 std::string first_clause(const std::string& message) { return message.substr(0, message.find("; ")); }
 
-// Why a change is no way out.
-enum class WhyNot {
-  kMemory,    // it needs more than there is
-  kSamples,   // its search does not apply to such a step: too few samples, say
-  kNoStep,    // there is no such step: the model cannot be worked on in parts
-  kNotKnown,  // the time ended, or the search, without an answer
-};
-
 // What did not help, by its reason.
 class NoWayOut {
  public:
@@ -123,38 +115,31 @@ class Trials {
   const NoWayOut& no_way_out() const { return no_way_out_; }
 
   // None: it is no way out, for the reason of `why`.
-  std::optional<Made> made(const Change& change, WhyNot* why = nullptr) {
-    WhyNot ignored;
-    WhyNot& reason = why ? *why : ignored;
-    reason = WhyNot::kNotKnown;
-    try {
-      if (ended()) return std::nullopt;
-      reason = WhyNot::kMemory;
-      std::optional<Made> made = planned(change.request);
-      if (!made) no_way_out_.found_nothing(change);
-      if (!made || made->evaluation.fits()) return made;
-      no_way_out_.needs(change, made->bytes());
-    } catch (const DoesNotApply& error) {
-      reason = WhyNot::kSamples;
-      no_way_out_.does_not_apply(change, error.what());
-    } catch (const Error& error) {
-      if (error.code() == ExitCode::kBug) throw;
-      const bool is_memory = error.code() == ExitCode::kInfeasible;
-      reason = is_memory ? WhyNot::kMemory : is_end(error) ? WhyNot::kNotKnown : WhyNot::kNoStep;
-      if (reason == WhyNot::kMemory) no_way_out_.found_nothing(change);
-      if (reason == WhyNot::kNotKnown) no_way_out_.was_late(change);
+  std::optional<Made> made(const Change& change, Failure* why = nullptr) {
+    Failure ignored;
+    Failure& reason = why ? *why : ignored;
+    reason = Failure::kEnded;
+    if (ended()) return std::nullopt;
+    Attempt<std::optional<Made>> tried = attempt([&] { return planned(change.request); });
+    reason = tried.failure.value_or(Failure::kDoesNotFit);
+    if (tried.result && *tried.result) {
+      if ((*tried.result)->evaluation.fits()) return std::move(*tried.result);
+      no_way_out_.needs(change, (*tried.result)->bytes());
+    } else if (reason == Failure::kDoesNotFit) {
+      no_way_out_.found_nothing(change);
+    } else if (reason == Failure::kDoesNotApply) {
+      no_way_out_.does_not_apply(change, tried.message);
+    } else if (reason == Failure::kEnded) {
+      no_way_out_.was_late(change);
     }
     return std::nullopt;
   }
 
   // Whether its search has a plan of such a step, however large.
   bool applies(const Change& change) {
-    try {
-      return !ended() && planned(change.request);
-    } catch (const Error& error) {
-      if (error.code() == ExitCode::kBug) throw;
-      return false;
-    }
+    if (ended()) return false;
+    const auto tried = attempt([&] { return planned(change.request); });
+    return tried.result && *tried.result;
   }
 
  private:
@@ -207,12 +192,12 @@ struct Remedy {
   int64_t bytes = 0, step_ns = 0;
 };
 
-std::optional<Remedy> timed(const Change& change, const Made& made) try {
+// None: it cannot run.
+std::optional<Remedy> timed(const Change& change, const Made& made) {
   const int64_t bucket_bytes = change.request.bucket_bytes.value_or(kBucketBytes);
-  return Remedy{change, made.bytes(), evaluate_step(made.graph, made.plan, made.cluster, bucket_bytes).cost()};
-} catch (const Error& error) {  // it cannot run
-  if (error.code() == ExitCode::kBug) throw;
-  return std::nullopt;
+  const auto step = attempt([&] { return evaluate_step(made.graph, made.plan, made.cluster, bucket_bytes).cost(); });
+  if (!step.result) return std::nullopt;
+  return Remedy{change, made.bytes(), *step.result};
 }
 
 // The first of the alternatives that fits.
@@ -277,9 +262,9 @@ Change recomputing(Change change, const std::string& kind) {
 std::vector<Remedy> of_grid(const Change& base, const Graph& graph, bool known, Trials& trials) {
   std::vector<Change> sizes = by_micro_batch(base, graph);
   const std::vector<std::string> kinds = kinds_of(base.request);
-  for (WhyNot why; sizes.size() > 1 && !trials.made(recomputing(sizes.back(), kinds.back()), &why);) {
-    if (why == WhyNot::kMemory || why == WhyNot::kNotKnown) return {};
-    if (why == WhyNot::kSamples) sizes.pop_back();
+  for (Failure why; sizes.size() > 1 && !trials.made(recomputing(sizes.back(), kinds.back()), &why);) {
+    if (why == Failure::kDoesNotFit || why == Failure::kEnded) return {};
+    if (why == Failure::kDoesNotApply) sizes.pop_back();
     else sizes.resize(1);  // the model cannot be worked on in parts
   }
   std::vector<Remedy> found;

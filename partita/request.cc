@@ -217,6 +217,23 @@ Cluster with_profile(Cluster cluster, const std::string& profile_file) {
   return cluster;
 }
 
+Cluster cluster_of(Plan& plan, const Hardware& hardware) {
+  const Cluster own = parse_cluster(plan.cluster_text, "cluster");
+  if (hardware.cluster.empty())
+    return with_profile(with_memory_limit(own, plan.memory_limit_bytes), hardware.profile_file);
+  Cluster other = load_cluster(hardware.cluster, hardware.devices);
+  if (other.compute_count != own.compute_count)
+    fail("the plan is for {} devices, and cluster '{}' has {}; {}", own.compute_count, other.name, other.compute_count,
+         other.compute_count > own.compute_count
+             ? fmt::format("--devices {} takes the first {} of it", own.compute_count, own.compute_count)
+             : std::string("plan again for it"));
+  plan.cluster = other.name;
+  plan.cluster_text = other.text;
+  plan.memory_limit_bytes.reset();
+  plan.measured_on.clear();
+  return with_profile(std::move(other), hardware.profile_file);
+}
+
 Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster) {
   if (request.pin_file.empty()) return {};
   const std::string text = read_file(request.pin_file);

@@ -86,6 +86,15 @@ Cluster with_memory_limit(Cluster cluster, std::optional<int64_t> bytes);
 // The cluster with the profile in this file; as it is where the name is empty. Bad input where no device is of the type
 // that was profiled.
 Cluster with_profile(Cluster cluster, const std::string& profile_file);
+// The hardware that a plan is evaluated on. `profile_file`: measured times; empty: none. `cluster`: a preset or a file
+// that takes the place of the plan's own cluster, with its memory in place of the plan's limit; empty: the plan's own.
+// `devices`: the first so many of `cluster`; 0: all. Bad input if the plan is for another number of devices.
+struct Hardware {
+  std::string profile_file, cluster;
+  int devices = 0;
+};
+// What the plan is evaluated on. Another cluster than the plan's own becomes the plan's.
+Cluster cluster_of(Plan& plan, const Hardware& hardware);
 // What its pin file fixes. Bad input where that breaks a rule of plans on this cluster.
 Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster);
 // The plan to begin the search with, if there is one. Bad input where it is of another step, recomputation and

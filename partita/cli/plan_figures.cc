@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "partita/base/attempt.h"
 #include "partita/base/error.h"
 #include "partita/base/interrupt.h"
 #include "partita/base/tell.h"
@@ -36,14 +37,10 @@ namespace {
 Planned planned_or_remedies(const Request& asked, Runner& runner, bool say_remedies) {
   Request request = asked;
   request.budget = begun(request.budget);  // of both
-  try {
-    return plan_model(request, runner);
-  } catch (const DoesNotApply&) {
-    throw;
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kInfeasible || interrupted || !say_remedies) throw;
-    throw Error(error.code(), error.what() + remedies(request));
-  }
+  Attempt<Planned> planned = attempt([&] { return plan_model(request, runner); });
+  if (planned.result) return std::move(*planned.result);
+  if (planned.failure != Failure::kDoesNotFit || interrupted || !say_remedies) planned.rethrow();
+  throw Error(ExitCode::kInfeasible, planned.message + remedies(request));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // A step whose batch is worked on in parts, on one stage and on several, computes what one device computes on the
 // whole.
-#include "partita/micro_batches.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/parts.h"
+#include "partita/out_of_memory.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/memory.h"
