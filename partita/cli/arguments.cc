@@ -1,4 +1,4 @@
-// Reads the command line: CLI11 takes it apart, and what is left to check is checked here.
+// Reads the command line: CLI11 takes it apart, and the other checks are here.
 #include "partita/cli/arguments.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ bool is_given(const CLI::App& command, const char* option) {
   return o && o->count() > 0;
 }
 
-// The files that a command writes: each is another, and none is what it reads, but weights, which training may bring up
-// to date.
+// The files that a command reads. Each file that it writes is another, and none is one that it reads, but weights,
+// which training may bring up to date.
 std::vector<std::string> read_by(const Arguments& a) {
   std::vector<std::string> files = {
       a.target, a.data, a.test_data, a.inputs, a.request.tdl_file, a.request.pin_file, a.request.profile_file};
@@ -108,7 +108,7 @@ void take_compared(Arguments& a, const CLI::App& command) {
 
 bool is_hardware(std::string_view option) { return option == "--cluster" || option == "--devices"; }
 
-// A plan file holds its model's settings and what it was planned for; another choice is another plan.
+// A plan file holds its model's settings and its request; another choice is another plan.
 void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
   for (const char* fixed : {"--bind",
                             "--batch",
@@ -142,7 +142,7 @@ void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
                         a.target.empty() ? a.targets[0] : a.target));
 }
 
-// A profile is of this machine, a work list of a cluster's devices: where none is named, of the first plan's.
+// A profile is of this machine, a work list of a cluster's devices: of the first plan's if none is named.
 void take_profile(Arguments& a, const CLI::App& command) {
   if (a.output.empty() && a.worklist.empty())
     usage("profile: -o FILE measures on this machine; --worklist FILE writes what to measure elsewhere");
@@ -168,7 +168,7 @@ void expect_positive(const char* option, double value) {
   if (!(value > 0 && std::isfinite(value))) fail("{} takes a finite number above 0, not {}", option, value);
 }
 
-// What is trained towards, and how.
+// Takes the objective of training, and its settings.
 void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command, const OpRegistry& registry) {
   Optimizer& optimizer = a.request.optimizer;
   a.request.loss = raw.loss;

@@ -1,4 +1,4 @@
-// What the command line says, as plain values.
+// Holds the command line as plain values, for the commands.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@ namespace partita {
 
 struct Arguments {
   std::string command;
-  std::string target;                // MODEL, PLAN, TDL text or name; may be empty where it is optional
+  std::string target;                // MODEL, PLAN, TDL text or name; may be empty if it is optional
   std::vector<std::string> targets;  // profile, compare: MODEL|PLAN..
   std::string name;                  // explain: of an op or a tensor; may be empty
   bool is_plan = false;              // train, run: the target is a plan; compare: all targets are
@@ -43,7 +43,7 @@ struct Arguments {
 // Whether a MODEL|PLAN is a plan.
 bool is_plan_file(const std::string& target);
 
-// The hardware that --profile, --cluster and --devices name for a plan.
+// Returns the hardware that --profile, --cluster and --devices name for a plan.
 Hardware hardware_of(const Arguments& arguments);
 
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.

@@ -1,4 +1,4 @@
-// check: a plan, or the proof of a bound on the plans of its space.
+// check: checks a plan, or the proof of a bound on the plans of its space.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

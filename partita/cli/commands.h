@@ -1,4 +1,4 @@
-// One function a command; each prints its result on standard output and returns the exit code.
+// Declares one function a command; each prints its result on standard output and returns the exit code.
 #pragma once
 #include "partita/base/units.h"
 #include "partita/cli/arguments.h"

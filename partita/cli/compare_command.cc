@@ -1,4 +1,4 @@
-// compare: a row a search, or a plan, and with --measure what the plan takes on this machine.
+// compare: prints a row a search, or a plan, and with --measure the plan's time on this machine.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -34,7 +34,7 @@ struct Measurement {
   double drift = 1;
 };
 
-// Of a plan with a bound for placements of whole operations.
+// For a plan with a bound for placements of whole operations.
 std::string gap_text(const Planned& p) {
   const auto gap = gap_of_placement(p);
   return gap ? fmt::format("{:.1f}%", 100 * *gap) : "-";
@@ -42,7 +42,7 @@ std::string gap_text(const Planned& p) {
 
 bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
 
-// Of what was predicted, times the drift.
+// The error of the prediction, times the drift.
 double error_of(double predicted_ns, const Measurement& measured, double drift) {
   return predicted_ns * drift / 1e3 / measured.step.us - 1;
 }
@@ -119,7 +119,7 @@ class Rows {
   size_t width_ = 24;
   bool begun_ = false;
   std::vector<std::string> memory_;  // a line a plan
-  bool bounds_ = false;  // some searches place operations whole: a column says how far from the bound of these
+  bool bounds_ = false;              // some searches place operations whole: a column has the distance from their bound
   Json rows_ = Json::array();
 };
 
@@ -129,8 +129,7 @@ Request request_for(const Arguments& a, const std::string& search) {
   return request;
 }
 
-// The plan of a search, or of a file. `for_all`: whether what is read just then is what every row needs: model,
-// cluster, pins.
+// The plan of a search, or of a file. `for_all`: whether every row needs what is being read: model, cluster, pins.
 Planned plan_of(const Arguments& a, const std::string& name, Runner& runner, bool& for_all) {
   if (interrupted)
     throw Error(ExitCode::kInterrupted, fmt::format("interrupted before this {} began", a.is_plan ? "plan" : "search"));
@@ -172,7 +171,7 @@ void expect_measurable(const Arguments& a) {
     tell("without --profile predicted times are nominal, not of this machine; `partita profile` measures it");
 }
 
-// A plan on this machine; its traces are added where they are asked for.
+// Measures a plan on this machine; adds its traces on request.
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
   constexpr double kSecondsOfStep = 2;
@@ -221,8 +220,8 @@ int compare_command(const Arguments& a) {
       cluster = p.cluster;
       any = true;
     } catch (const Error& e) {
-      // A row without a plan says so; the others still count. What is wrong with the model, the
-      // cluster or the pins is so for all of them.
+      // A row without a plan says so; the others still count. A fault of the model, the cluster or the pins is one of
+      // all rows.
       if (e.code() == ExitCode::kBug || (is_wrong(e) && for_all && first)) throw;
       if (!without || !is_wrong(*without)) without = e;
       rows.without_plan(name, e);

@@ -1,4 +1,4 @@
-// What the machine may refuse to a command, said plainly.
+// Reports plainly what the machine refuses to a command.
 #include "partita/cli/environment.h"
 
 #include <fcntl.h>
@@ -24,11 +24,13 @@ constexpr std::string_view kTooLittleMemory = "partita: this machine has too lit
 }  // namespace
 
 void begin_program() {
-  // A file that the program opens must not become its standard error. What is closed stays unreadable and unwritable.
+  // A file that the program opens must not become its standard error. Closed descriptors stay unreadable and
+  // unwritable.
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(standard, F_GETFD) < 0) (void)open("/", O_RDONLY | O_DIRECTORY);
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit (ulimit -f) is then an error of the write
-  // So is what goes to a reader that has gone. Caught, and not ignored: what the program starts has its own default.
+  // So is output to a reader that has gone. Caught, and not ignored: programs that this one starts have their own
+  // default.
   struct sigaction before {};
   if (sigaction(SIGPIPE, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) std::signal(SIGPIPE, [](int) {});
   end_on_signals();

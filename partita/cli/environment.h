@@ -1,4 +1,4 @@
-// What a command gets from its caller and its machine: descriptors, signals, memory, threads, a place for its output.
+// Sets up the program's environment: descriptors, signals, memory, threads, a place for its output.
 #pragma once
 #include <exception>
 
@@ -8,15 +8,14 @@ namespace partita {
 // program (base/interrupt.h).
 void begin_program();
 
-// Ends the program: one line on standard error, and the exit code of too little memory. It allocates nothing, so that
-// it can be called from any thread, also where no exception could pass.
+// Ends the program: one line on standard error, and the exit code of too little memory. It allocates nothing, so it can
+// be called from any thread, also if no exception could pass.
 [[noreturn]] void end_without_memory();
 
-// The exit code and the message of what a command threw.
+// Prints the message of a command's exception, and returns its exit code.
 int report_error(const std::exception& error);
 
-// Writes out what standard output still holds. Where that or an earlier write failed, says so; `code` stands unless it
-// is 0.
+// Writes out the rest of standard output. If that or an earlier write failed, says so; `code` stands unless it is 0.
 int finish_output(int code);
 
 }  // namespace partita

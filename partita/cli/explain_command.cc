@@ -1,4 +1,4 @@
-// explain: finds the op or tensor that is asked for; the words of its text and its JSON.
+// explain: finds the requested op or tensor; has the words of its text and its JSON.
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"

@@ -1,4 +1,4 @@
-// A plan that is explained, and what its text and its JSON share.
+// Holds a plan that is explained, with the functions that its text and its JSON share.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,27 +22,27 @@ struct Explained {
   Explainer explainer;
   CollectiveTimes collectives;
   bool places = false;  // it has whole operations, each on one device, and all of its step is simulated
-  std::optional<PlacedExplainer> placed;  // where the step is such a problem
+  std::optional<PlacedExplainer> placed;  // if the step is such a problem
   int memory_plans = 0;                   // alternatives whose memory was planned, so far
 };
 
 std::string text_of(const std::vector<tdl::AxisStrategy>& strategies);
 std::string text_of(const Explained& e, const Layout& layout);  // on one device: "node0.gpu0"
-std::string text_of(const TensorAlternative& other);            // where the tensor would be kept
+std::string text_of(const TensorAlternative& other);            // the placement of the tensor there
 // "all-reduce (ring LL128) + ..": the steps of a conversion, and how the devices' library does them.
 std::string steps_of(Explained& e, const Moved& moved);
 // Names of the ops that read a converted tensor.
 std::vector<std::string> readers_of(const Graph& graph, const Moved& moved);
 
-// By how many bytes the plan of a cheaper alternative is over the memory. None after a few: planning memory takes time.
+// Returns the memory deficit of a cheaper alternative, in bytes. None after a few: planning memory takes time.
 std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alternative);
 
 nlohmann::ordered_json op_json(Explained& e, OpId id);
 nlohmann::ordered_json tensor_json(Explained& e, TensorId id);
 nlohmann::ordered_json summary_json(Explained& e);
 
-// Of plans that have whole operations, each on one device: who does what, when. Of an op: when it runs, and
-// where `placed` is there what another device would make of the step.
+// For plans that have whole operations, each on one device: the schedule of the devices. For an op: its time, and if
+// `placed` is there the step on other devices.
 nlohmann::ordered_json placed_json(Explained& e);
 nlohmann::ordered_json placed_op_json(Explained& e, OpId id);
 void print_placed(Explained& e);

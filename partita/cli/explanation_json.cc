@@ -1,4 +1,4 @@
-// `explain --json`: an op, a tensor, or the plan as a whole.
+// Prints `explain --json`: an op, a tensor, or the plan as a whole.
 #include "partita/cli/explanation.h"
 
 namespace partita {
@@ -26,7 +26,7 @@ Json moved_json(Explained& e, const std::vector<Moved>& moved) {
   return json;
 }
 
-// What an alternative would change, and whether it fits where it is cheaper.
+// The change by an alternative, and whether it fits if it is cheaper.
 Json alternative_json(Explained& e, Json json, const Difference& d, const std::function<Plan()>& plan) {
   json["change_bytes"] = d.bytes;
   json["inner_change_bytes"] = d.inner_bytes;

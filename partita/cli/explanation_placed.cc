@@ -1,4 +1,4 @@
-// `explain` of a plan that has whole operations, each on one device: who does what, when.
+// Explains a plan that has whole operations, each on one device, by its schedule.
 #include <algorithm>
 #include <cstdio>
 
@@ -73,7 +73,7 @@ void print_rows(const StepUse& use) {
   }
 }
 
-// Of the schedule: when the op runs, by the prediction.
+// The op's time in the schedule, by the prediction.
 std::optional<std::pair<int64_t, int64_t>> time_of(const Planned& p, OpId op) {
   std::optional<std::pair<int64_t, int64_t>> span;
   for (const Event& e : p.predicted.events) {

@@ -1,4 +1,4 @@
-// `explain` as text: an op, a tensor, or the plan as a whole.
+// Prints `explain` as text: an op, a tensor, or the plan as a whole.
 #include <cstdio>
 
 #include "partita/base/error.h"
@@ -15,7 +15,7 @@ std::string signed_bytes(int64_t bytes) {
   return fmt::format("{}{}", bytes < 0 ? "-" : "+", megabytes(static_cast<double>(std::abs(bytes))));
 }
 
-// What one mesh axis does, in words.
+// The strategy on one mesh axis, in words.
 std::string in_words(const tdl::AxisStrategy& s, const tdl::Bound& bound, int parts) {
   std::string out;
   for (const std::string& name : s.names)
@@ -44,7 +44,7 @@ void print_moved(Explained& e, const std::vector<Moved>& moved) {
                m.readers.empty() ? ", where it is kept" : ", for " + few_of(readers_of(graph, m)));
 }
 
-// "66 alternatives", and where they are not all of them, which.
+// "66 alternatives", and if they are not all, which.
 std::string count_of(size_t listed, double others, const char* what) {
   if (others <= kMostListed) return fmt::format("{} {}", listed, what);
   return fmt::format(
@@ -120,7 +120,7 @@ void print_tensor(Explained& e, TensorId id) {
                  ? ""
                  : fmt::format(", where {} is, which it replaces", graph.tensor(explained.keeper).name));
   print_moved(e, explained.moved);
-  if (e.places) return;  // it is where it is made
+  if (e.places) return;  // it stays where it is made
   fmt::print("  {}, and what the plan would move more with it:\n",
              count_of(explained.alternatives.size(), explained.others, "other homes"));
   for (const TensorAlternative& other : explained.alternatives)

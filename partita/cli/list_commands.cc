@@ -1,4 +1,4 @@
-// models, clusters, searches: the lists of what there is.
+// models, clusters, searches: list the available ones.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

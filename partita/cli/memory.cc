@@ -1,6 +1,6 @@
-// The program's operator new: where memory cannot be had the program ends, or what MayRunOut guards does, whatever the
+// Replaces the program's operator new. Without memory the program ends, or MayRunOut's guard acts, whatever the
 // allocator would do (mimalloc aborts). Part of the program itself, not of a library, so that the shared libraries that
-// it loads take it too.
+// it loads use it too.
 #include <cstdlib>
 #include <new>
 

@@ -96,7 +96,7 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
       ->check(CLI::Range(1, 1 << 30));
 }
 
-// When a search ends, and what it draws from.
+// Adds the limits of a search, and its seed.
 void add_budget_options(CLI::App& c, Arguments& a, RawOptions& raw, const char* limit) {
   c.add_option("--time-limit", raw.time_limit, limit)->check(positive_seconds());
   c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());

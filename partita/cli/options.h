@@ -1,4 +1,4 @@
-// The commands of the command line and their options.
+// Declares the commands of the command line and their options.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -19,7 +19,7 @@ struct RawOptions {
   std::optional<std::string> loss, memory_limit, bucket;
 };
 
-// Every command, with where the values of its options go. `a` and `raw` must stay until `app` has parsed.
+// Adds every command, with the variables for its options' values. `a` and `raw` must stay until `app` has parsed.
 void add_commands(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& registry);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// What commands print alike: JSON, timings, notes.
+// Prints JSON, timings and notes alike for all commands.
 #include "partita/cli/output.h"
 
 #include <cmath>

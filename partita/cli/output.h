@@ -1,4 +1,4 @@
-// What commands print alike: JSON, timings, notes.
+// Prints JSON, timings and notes alike for all commands.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ nlohmann::ordered_json without_missing(nlohmann::ordered_json json);
 void print_json(nlohmann::ordered_json json);  // with schema_version first, without_missing
 // With --verbose, on standard error.
 void print_timings(const Runner& runner, const Arguments& a);
-// What of an .onnx file is not trained as its source would be, on standard error.
+// Prints the parts of an .onnx file that are not trained as their source would be, on standard error.
 void print_training_notes(const OnnxFindings& findings);
 void print_shape_notes(const OnnxFindings& findings);
 

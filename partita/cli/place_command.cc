@@ -1,4 +1,4 @@
-// place: an operator graph on accelerators and CPUs.
+// place: places an operator graph on accelerators and CPUs.
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Part of the time limit that is kept for what follows the search: printing.
+// The part of the time limit kept for work after the search: printing.
 constexpr double kToFinish_s = 0.2, kAtMost = 0.1;
 
 struct Solved {
@@ -33,8 +33,8 @@ struct Solved {
   }
 };
 
-// {"maxLoad": .., "fpgas": [{"load": .., "nodes": [ids]}], "cpus": [..]}, as the authors' programs write and read it;
-// of a latency totalLatency, each accelerator's subgraphs one after another, and one entry of all CPUs.
+// {"maxLoad": .., "fpgas": [{"load": .., "nodes": [ids]}], "cpus": [..]}, as the authors' programs write and read it.
+// For a latency: totalLatency, each accelerator's subgraphs one after another, and one entry of all CPUs.
 Json placement_of(const Solved& s) {
   const partitioning::Instance& instance = s.instance;
   const auto& place = *s.result.place;

@@ -1,4 +1,4 @@
-// `partita place` as a user meets it.
+// Tests `partita place` as a user meets it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -113,7 +113,7 @@ TEST(PlaceCommand, ExitCodes) {
   const Outcome o = run(put("small.json", json) + kFormat + "max-load");
   EXPECT_EQ(o.code, 4);
   EXPECT_TRUE(o.out.starts_with("no placement fits: proved")) << o.out;
-  EXPECT_EQ(run(put("small.json", json) + kFormat + "latency").code, 0);  // where there are CPUs always
+  EXPECT_EQ(run(put("small.json", json) + kFormat + "latency").code, 0);  // CPUs everywhere
 }
 
 // Each node has three readers among the next ten; 300 nodes take long.

@@ -1,4 +1,4 @@
-// plan, simulate.
+// plan, simulate: make a plan, or simulate one.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -54,8 +54,8 @@ int64_t invocations_of(const Planned& p) {
   return count;
 }
 
-// Writes the trace of all of the step, or of the representatives that its figures are made of: if they are asked for,
-// or if the whole trace would be too large and nothing is asked for.
+// Writes the trace of the whole step, or of the representatives of its figures: on request, or if the whole trace would
+// be too large and there is no request.
 void write_trace(Planned& p, const Arguments& a, Runner& runner) {
   constexpr int64_t kMost = 2'000'000;  // invocations: a file of about 300 MB
   const int64_t count = invocations_of(p);
@@ -88,7 +88,7 @@ std::map<std::string, double> busy_queues(const Planned& p) {
   return busy;
 }
 
-// What each device does in a step of which all was simulated.
+// The figures of each device in a step that was simulated whole.
 struct DeviceFigures {
   std::string name;
   double busy = 0;  // the share of the step in which its compute queue is

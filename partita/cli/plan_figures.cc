@@ -1,4 +1,4 @@
-// A plan, watched while it is searched for, and its figures as text and as JSON.
+// Watches the search for a plan, and prints its figures as text and as JSON.
 #include "partita/cli/plan_figures.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Where nothing fits, the error ends with what would.
+// If nothing fits, the error ends with remedies.
 Planned planned_or_remedies(const Request& asked, Runner& runner, bool say_remedies) {
   Request request = asked;
   request.budget = begun(request.budget);  // of both
@@ -80,7 +80,7 @@ std::string typical_devices_text(const Planned& p) {
 
 namespace {
 
-// What the parts of a plan take one after another, where it was made for the objective `time`.
+// The time of a plan's parts one after another, if it was made for the objective `time`.
 std::optional<int64_t> serial_time_ns(const Planned& p) {
   if (p.search.estimate || p.plan.objective != text_of(Objective::kTime)) return std::nullopt;
   return serial_ns(p.training, *p.resolved, p.cluster);
@@ -113,7 +113,7 @@ void add_breakdown(Json& json, const Planned& p) {
 
 namespace {
 
-// The same for a reader: a line for the step, and one for each stage where there are several.
+// The same for a reader: a line for the step, and one for each stage if there are several.
 void print_breakdown(const Planned& p) {
   const StepBreakdown parts = p.breakdown();
   std::vector<std::string> exposed;
@@ -172,15 +172,15 @@ std::string source_of_times(const Planned& p) {
 
 namespace {
 
-// " (7,090 tokens/s, 886 a device)", of a model of text.
+// " (7,090 tokens/s, 886 a device)", for a model of text.
 std::string tokens_text(const Planned& p) {
   const std::optional<double> rate = tokens_per_second(p);
   if (!rate) return "";
   return fmt::format(" ({:.0f} tokens/s, {:.0f} a device)", *rate, *rate / p.cluster.compute_count);
 }
 
-// How long gradients stay, where that is asked for, or where the first setting of language models that changes the
-// memory is not given, which is often forgotten; empty: nothing to say.
+// The lifetime of gradients, on request, or if the first setting of language models that changes the memory is missing,
+// which is often forgotten; empty: nothing to say.
 std::string gradients_text(const Planned& p) {
   if (!p.search.estimate &&
       std::ranges::any_of(p.training.ops, [](const Op& op) { return keeps_gradient(op.attributes); }))
@@ -195,7 +195,7 @@ std::string gradients_text(const Planned& p) {
 
 namespace {
 
-// What gaps are, if they are more than a part of the peak.
+// The meaning of gaps, if they are more than a part of the peak.
 std::string gaps_text(const Planned& p) {
   constexpr double kPart = 0.05;
   for (const auto& [kind, bytes] : p.peak_memory_contents())
@@ -285,7 +285,7 @@ const Alternative* faster_rule(const Planned& p) {
   return &*rule;
 }
 
-// Whether auto begins with it, and so finds no longer step where it goes by time.
+// Whether auto begins with it, and so finds no longer step if its objective is time.
 bool is_of_auto(const SearchChoice& rule, const Cluster& cluster) {
   const auto asked = options_for_auto(*rule.entry, cluster);
   return std::ranges::find(asked, rule.options) != asked.end();
@@ -303,7 +303,7 @@ std::string faster_text(const Planned& p, const Alternative& rule) {
                                                                       : fmt::format("--search '{}'", rule.search));
 }
 
-// Of the device that the step's time is told of; empty where they take less than a hundredth of it.
+// The slow products of the representative of the step's time; empty if they take less than a hundredth of it.
 UnalignedProducts slow_products(const Planned& p) {
   constexpr double kPart = 0.01;
   if (p.search.estimate) return {};
@@ -336,7 +336,7 @@ void add_idle_devices(Json& json, const Planned& p) {
     json["idle_devices"]["types"].push_back({{"type", of.type}, {"idle", of.idle}, {"devices", of.all}});
 }
 
-// What the plan was looked for by: a search by time goes by it whatever was asked for.
+// The objective of the plan's search: a search by time has that one whatever the request.
 std::string objective_of(const Planned& p) {
   const std::string name = p.plan.search.substr(0, p.plan.search.find('?'));
   for (const SearchEntry& entry : searches())
@@ -419,7 +419,7 @@ void print_placement_bound(const Planned& p) {
              p.step_time_ns() < bound ? "; the lowered step is shorter" : "");
 }
 
-// "213 ops on node0.gpu0, 202 on node0.gpu1", of plans that have whole operations on different devices.
+// "213 ops on node0.gpu0, 202 on node0.gpu1", for plans that have whole operations on different devices.
 std::string ops_of_devices(const Planned& p) {
   if (!places_whole_ops(p.plan)) return "";
   constexpr size_t kFew = 8;

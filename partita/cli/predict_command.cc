@@ -1,4 +1,4 @@
-// predict: what the cost model says of a table of measurements.
+// predict: compares the cost model with a table of measurements.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ Table read_measurements(const Arguments& a) {
 
 std::string percent(double part) { return fmt::format("{:.1f}%", 100 * part); }
 
-// A row as a person finds it again: its line, and what it is of.
+// A row as a person finds it again: its line, and its subject.
 std::string shown(const Table& table, size_t row) {
   std::vector<std::string> cells;
   for (const char* column :

@@ -1,4 +1,4 @@
-// profile: what kernels, collectives and copies take on this machine, or a list of kernels to time on another.
+// profile: measures kernels, collectives and copies on this machine, or lists the kernels to time on another.
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ bool has_content(const std::string& file) {
   return is_replaced(file) && std::filesystem::file_size(file, error) > 0 && !error;
 }
 
-// What the file has so far. Bad input where it is of another machine.
+// The profile in the file so far. Bad input if it is of another machine.
 Profile profile_so_far(const std::string& file) {
   const Machine here = this_machine();
   Profile profile;
@@ -95,7 +95,7 @@ Profile profile_so_far(const std::string& file) {
   return profile;
 }
 
-// Writes the profile, with what others have added to the file meanwhile.
+// Writes the profile, with the entries that others have added to the file meanwhile.
 void keep(const std::string& file, Profile& profile) {
   const WriteLock lock(file);
   if (has_content(file)) merge(profile, profile_so_far(file));
@@ -148,7 +148,7 @@ void add(MeasureReport& all, const MeasureReport& one) {
   all.interrupted |= one.interrupted;
 }
 
-// Bad input where there is a file that is no work list: a profile of hours may be meant.
+// Bad input if there is a file that is no work list: a profile of hours may be meant.
 void expect_worklist_or_nothing(const std::string& file) {
   if (!has_content(file)) return;
   const Json known = Json::parse(read_file(file), nullptr, false);
@@ -156,7 +156,7 @@ void expect_worklist_or_nothing(const std::string& file) {
     fail("{}: is there already, and no work list; name another file, or remove it", file);
 }
 
-// Writes what to time for devices of the cluster, or of the plan's where none is named.
+// Writes a work list for devices of the cluster, or of the plan's if none is named.
 int write_worklist(const Arguments& a) {
   expect_writable(a.worklist);
   expect_worklist_or_nothing(a.worklist);

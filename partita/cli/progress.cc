@@ -65,7 +65,7 @@ struct ToldLines::Inside {
   }
 };
 
-// Where the machine gives no thread, nothing is printed.
+// If the machine gives no thread, nothing is printed.
 ToldLines::ToldLines(double silence) : inside_(std::make_unique<Inside>()) {
   inside_->silence = silence;
   try {

@@ -1,4 +1,4 @@
-// What a search says on standard error while it runs.
+// Prints a search's progress on standard error while it runs.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -18,14 +18,14 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of_process(const s
 // (cost - bound) / |cost|; infinite without a bound.
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound);
 
-// Prints what a search of several parts is at: after each second, the latest of the lines that it was given. Where
-// nothing has been printed for so many seconds, it says what is going on still, and how much memory the program has.
+// Prints the current stage of a search of several parts: after each second, the latest of the lines that it was given.
+// If nothing has been printed for so many seconds, it prints the current stage again, and the program's memory.
 class ToldLines {
  public:
   explicit ToldLines(double silence = 5);
   ~ToldLines();
   void operator()(const std::string& line);
-  void doing(const std::string& what);  // is said only in a silence
+  void doing(const std::string& what);  // is printed only in a silence
   void print(const std::string& line);  // at once, with the time
 
  private:
@@ -33,8 +33,8 @@ class ToldLines {
   std::unique_ptr<Inside> inside_;
 };
 
-// A line a second at most: the best so far, what is proved, and how far they are apart. With `among`, it is one of
-// those lines.
+// A line a second at most: the best so far, the proved bound, and their distance. With `among`, it is one of those
+// lines.
 class ProgressLines {
  public:
   ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text, ToldLines* among = nullptr)

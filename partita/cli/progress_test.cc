@@ -1,4 +1,4 @@
-// What is said while a search runs.
+// Tests the lines printed while a search runs.
 #include "partita/cli/progress.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A line is printed once; after a silence what it says is going on still.
+// A line is printed once; after a silence it is repeated as still going on.
 TEST(ToldLines, SaysInASilenceWhatIsGoingOn) {
   testing::internal::CaptureStderr();
   {
@@ -26,7 +26,7 @@ TEST(ToldLines, SaysInASilenceWhatIsGoingOn) {
   EXPECT_NE(said.find("B of memory)\n"), std::string::npos) << said;
 }
 
-// Nothing where nothing is going on, or something else was printed.
+// Prints nothing if nothing is going on, or something else was printed.
 TEST(ToldLines, IsSilentBesideOtherLines) {
   testing::internal::CaptureStderr();
   {

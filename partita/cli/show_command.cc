@@ -1,4 +1,4 @@
-// show: what a model is, and with --nodes what became of every node of its file.
+// show: describes a model, and with --nodes the fate of every node of its file.
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// What is counted in a model.
+// The counts of a model.
 struct Figures {
   int64_t parameters = 0, active_parameters = 0, parameter_bytes = 0, activation_bytes = 0;
   double flops = 0;  // of a step

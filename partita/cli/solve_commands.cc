@@ -1,4 +1,4 @@
-// solve, and check --bound.
+// solve, and check --bound: solve a network, and check a certificate on it.
 #include <chrono>
 #include <cstdio>
 #include <limits>
@@ -22,14 +22,14 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Parts of the time limit that are kept for what follows the search: printing, and writing the proof.
+// The parts of the time limit kept for work after the search: printing, and writing the proof.
 constexpr double kToFinish_s = 0.5, kToWrite = 0.1, kAtMost = 0.1;
 
 std::string list_of(const std::optional<solver::Assignment>& solution) {
   return solution ? fmt::format("[{}]", fmt::join(*solution, ", ")) : "[]";
 }
 
-// A number of JSON where it fits one, else its digits.
+// A number of JSON if it fits one, else its digits.
 Json number(const solver::Wide& value) {
   if (value >= INT64_MIN && value <= INT64_MAX) return static_cast<int64_t>(value);
   return solver::to_string(value);

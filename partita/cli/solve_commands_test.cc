@@ -1,4 +1,4 @@
-// `partita solve` and `partita check --bound` as a user meets them.
+// Tests `partita solve` and `partita check --bound` as a user meets them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

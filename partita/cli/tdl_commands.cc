@@ -1,4 +1,4 @@
-// ops, tdl: an operation's description, and all that is derived from it.
+// ops, tdl: print an operation's description, and all that is derived from it.
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 struct Analysis {
   std::string strategy, text, signature;
-  double flops = 0;                               // of the position that has most
+  double flops = 0;                               // of the position with the most
   std::vector<std::vector<std::string>> regions;  // [position][operand]
 };
 

@@ -1,4 +1,4 @@
-// train, run: what is planned, or read from a plan, runs on this machine.
+// train, run: run a planned model, or a plan file, on this machine.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void print_note(const std::string& note) {
   tell_raw(fmt::format("{}{}\n", isatty(STDERR_FILENO) ? "\r" : "", readable(note)));
 }
 
-// The plan as it runs, and what its figures were not of.
+// The plan as it runs, with the differences from its figures.
 Planned as_it_runs(Planned p, Runner& runner) {
   if (has_planned_places(p.forward))
     print_note(
@@ -43,8 +43,7 @@ Planned as_it_runs(Planned p, Runner& runner) {
   return runnable(std::move(p), runner);
 }
 
-// A signal while it is planned ends the command: a search that ends early has a plan, but what was asked for has not
-// begun.
+// A signal during planning ends the command: a search that ends early has a plan, but the run has not begun.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
   if (a.is_plan) return as_it_runs(open_plan(a.target, runner, Follow::kWhole, {a.request.profile_file}), runner);
   Request request = a.request;
@@ -121,7 +120,7 @@ void print_train(const TrainReport& r, const Planned& p) {
   fmt::print("\n");
 }
 
-// Of a run that expect_as_serial() accepts.
+// For a run that expect_as_serial() accepts.
 std::string verdict_text(const TrainReport& r, DType dtype) {
   if (dtype != DType::kFloat64)
     return fmt::format("as the serial run: the first step's loss differs by {:.3g}, {:.1e} is allowed in {}",

@@ -1,4 +1,4 @@
-// How well a predicted step is known: published steps of the devices, and the band that they give.
+// Prints how well a predicted step is known: published steps of the devices, and the band that they give.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,7 +11,8 @@ namespace partita {
 
 // "35 published steps of H100: 8 of 10 took 0.96 to 1.30 times what is predicted".
 std::string validation_text(const Validation& known);
-// How the model is unlike those of published steps (docs/reproduction/published-steps.md), a line each; may be empty.
+// Returns how the model differs from those of published steps (docs/reproduction/published-steps.md), a line each; may
+// be empty.
 std::vector<std::string> beyond_validation(const Planned& planned);
 // A line for each device type, with the band of the step's time.
 void print_validation(const Planned& planned);

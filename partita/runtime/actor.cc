@@ -99,7 +99,7 @@ bool Worker::is_ready(TaskId task) const {
 }
 
 void Worker::look(TaskId task) {
-  if (queue_.is_static) return;  // the cursor alone says who is next
+  if (queue_.is_static) return;  // there the cursor alone chooses the next
   State& s = state(task);
   if (s.listed || !is_ready(task)) return;
   const ActorTable::Actor& actor = table_.actors[task.index()];

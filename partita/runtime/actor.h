@@ -1,8 +1,9 @@
-// Actors (OneFlow section 4): one a task, a small state machine that acts when its registers are ready and free. A
-// worker owns the actors of one hardware queue, and talks to other workers in messages alone. The engine carries the
-// messages and does the acts, so the same code runs on threads and under a deterministic scheduler.
+// Defines actors (OneFlow section 4), one a task, for all engines: a small state machine that fires when its registers
+// are ready and free. A worker owns the actors of one hardware queue, and talks to other workers in messages alone. The
+// engine carries the messages and runs the firings, so the same code runs on threads and under a deterministic
+// scheduler.
 //
-// OneFlow counts a register's readers and writers. Here each actor counts how often each of its predecessors has acted.
+// OneFlow counts a register's readers and writers. Here each actor counts the firings of each of its predecessors.
 // Along a data edge that count is a request (`req`), along a reuse edge an acknowledgement (`ack`). The comparison is
 // that of PHYSICAL.md section 7:
 //     done[X] >= (step - d) * rate(X) + act + 1        (d = 0 for `now`, 1 for `next`).
@@ -21,15 +22,15 @@ namespace partita {
 
 struct Message {
   enum class Kind {
-    kDone,       // `from` has acted once more; for the actor `to`
+    kDone,       // `from` has fired once more; for the actor `to`
     kGo,         // every participant of `to`'s collective has come: do your part
     kFinished,   // every participant of `to`'s collective has done its part
-    kCompleted,  // `to`'s act, begun by execute(), is done
+    kCompleted,  // `to`'s firing, begun by execute(), is done
   } kind = Kind::kDone;
   TaskId from, to;
 };
 
-// What every worker knows, made once from the graph.
+// The facts that every worker needs, made once from the graph.
 struct ActorTable {
   explicit ActorTable(const PhysicalGraph& graph, int64_t steps);
 
@@ -42,9 +43,9 @@ struct ActorTable {
     int worker = 0;
     int rate = 1;
     std::vector<TaskId> predecessors;
-    std::vector<std::vector<Wait>> waits;  // per act
+    std::vector<std::vector<Wait>> waits;  // per firing
     std::vector<TaskId> listeners;         // actors with an edge from this one
-    std::vector<int64_t> place;            // per act: in `order`
+    std::vector<int64_t> place;            // per firing: its place in `order`
     int collective = -1;
   };
   struct Collective {
@@ -64,11 +65,11 @@ struct ActorTable {
   int64_t nodes = 0;                    // length of `order`
 };
 
-// Where the participants of each collective meet.
+// The meeting point of the participants of each collective.
 class Rendezvous {
  public:
   explicit Rendezvous(std::size_t collectives) : come_(collectives), done_(collectives) {}
-  // True for the last of `size`, which resets the counter for the next act.
+  // True for the last of `size`, which resets the counter for the next firing.
   bool come(int collective, int size) { return count(come_[collective], size); }
   bool done(int collective, int size) { return count(done_[collective], size); }
 
@@ -81,17 +82,17 @@ class Rendezvous {
   std::vector<std::atomic<int>> come_, done_;
 };
 
-// What an engine gives a worker.
+// The services of an engine for a worker.
 class Engine {
  public:
   virtual ~Engine() = default;
   virtual void send(int worker, Message message) = 0;
-  // Does one act of a task (of a collective: this participant's part). True: it is done on return. False: the engine
-  // sends kCompleted when it is.
+  // Runs one firing of a task (for a collective: this participant's part). True: it is done on return. False: the
+  // engine sends kCompleted when it is.
   virtual bool execute(TaskId task, int64_t step, int act) = 0;
-  // Called before execute, and when the act is over, before anyone hears of it. For a collective, the worker of the
-  // participant that came last calls began for all of them before any begins; the worker of the one that was done last
-  // calls finished for all of them before any goes on.
+  // Called before execute, and when the firing is over, before any other worker hears of it. For a collective, the
+  // worker of the participant that came last calls began for all of them before any begins. The worker of the one that
+  // was done last calls finished for all of them before any goes on.
   virtual void began(TaskId, int64_t /*step*/, int /*act*/) {}
   virtual void finished(TaskId, int64_t /*step*/, int /*act*/) {}
 };
@@ -100,19 +101,19 @@ class Worker {
  public:
   Worker(const ActorTable& table, int queue, Rendezvous& rendezvous, Engine& engine);
   void receive(Message message);
-  // If the queue is free, begins the next act. A dynamic queue takes the ready act that is lowest in `order`; a static
-  // queue takes the next in order, once it is ready. False: there is none before another message comes. Whoever drives
-  // a worker hands it all its messages first, so that it chooses among all that are ready.
+  // Begins the next firing if the queue is free. A dynamic queue takes the ready firing that is lowest in `order`; a
+  // static queue takes the next in order, once it is ready. False: there is none before another message comes. The
+  // caller hands a worker all its messages first, so that it chooses among all that are ready.
   bool advance();
-  // All acts of all its actors are over.
+  // Whether all firings of all its actors are over.
   bool finished() const { return left_ == 0; }
-  // What it waits for, for a report of a hang.
+  // Returns what it waits for, for a report of a hang.
   std::string waiting() const;
 
  private:
   struct State {
-    int64_t acts = 0;           // begun and over
-    std::vector<int64_t> seen;  // per predecessor: acts that we heard of
+    int64_t acts = 0;           // firings begun and over
+    std::vector<int64_t> seen;  // per predecessor: its firings so far, by messages
     bool listed = false;        // among the ready
   };
   State& state(TaskId task) { return states_[local_[task.index()]]; }

@@ -1,5 +1,5 @@
-// The actors under a deterministic scheduler: random nets run to their end without foreign elements, mutants that
-// admission accepts too.
+// Tests the actors under a deterministic scheduler: random nets run to their end without foreign elements, and so do
+// mutants that pass verification.
 #include "partita/runtime/actor.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ void run_mutants(uint64_t first, uint64_t last, int schedules) {
   auto [tallies, wrong] = testing::run_mutants(
       first, last, 1, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_scheduled(graph, rng); });
   EXPECT_EQ(wrong, "");
-  // The scheduler finds what it must find, so that `ran right` says something.
+  // The scheduler finds the expected faults, so that `ran right` is worth something.
   EXPECT_GT(tallies["added edge"].hang, 0);
   EXPECT_GT(tallies["added edge"].accepted, 0);
   EXPECT_GT(tallies["swap in a static queue"].hang, 0);
@@ -87,7 +87,7 @@ TEST(Actors, OverlappingGroupsInOneOrder) {
   }
 }
 
-// An engine that only notes what is begun; the test says when an act ends.
+// An engine that only notes which firings begin; the test says when one ends.
 struct Notes final : Engine {
   std::vector<std::pair<TaskId, int64_t>> begun;  // (task, step)
   std::vector<std::pair<int, Message>> sent;
@@ -98,7 +98,7 @@ struct Notes final : Engine {
   }
 };
 
-// Of all that is ready, a dynamic queue runs what is lowest in the order, also if it has just heard of it.
+// A dynamic queue runs the ready firing that is lowest in the order, also if it has just heard of it.
 TEST(Actors, ADynamicQueueRunsTheLowestReady) {
   PhysicalBuilder b(2);
   const RegisterId x = b.reg("x", 1, 4), y = b.reg("y", 0, 4), a = b.reg("a", 0, 4), c = b.reg("c", 0, 4);
@@ -171,7 +171,7 @@ TEST(Actors, ACollectiveBeginsAndEndsForAllAtOnce) {
   EXPECT_TRUE(workers[0].finished() && workers[1].finished());
 }
 
-// What every worker waits for, when nothing moves.
+// Names what every worker waits for, when nothing moves.
 TEST(Actors, AHangNamesWhatIsMissing) {
   PhysicalBuilder b(1);
   const RegisterId x = b.reg("x", 0, 4);

@@ -1,4 +1,4 @@
-// Finds the views of every act, and prepares the calls of kernels.
+// Finds the views of every firing, and prepares the calls of kernels.
 #include "partita/runtime/acts.h"
 
 #include <algorithm>
@@ -22,9 +22,9 @@ std::vector<std::vector<TaskId>> participants_of(const PhysicalGraph& graph) {
   return participants;
 }
 
-// Acts after the first add to an accumulated register: what they compute lies in the task's last scratch register first
-// (`addend`, moved on behind it), where lowering gave it one. The result of a combination that is written over one of
-// its operands lies in a buffer first.
+// Firings after the first add to an accumulated register: their results lie in the task's last scratch register first
+// (`addend`, moved on behind it), if lowering gave it one. The result of a combination that is written over one of its
+// operands lies in a buffer first.
 ActWrite write_of(const Memory& memory, const Task& task, const Access& write, int act, std::byte*& addend) {
   const Register& reg = memory.graph().reg(write.reg);
   const bool adds = reg.accumulated && act > 0;
@@ -40,7 +40,7 @@ ActWrite write_of(const Memory& memory, const Task& task, const Access& write, i
   return {memory.view(write, act, task.rate), adds || over, adds, nullptr};
 }
 
-// What a task reads once a step of a register with several uses, it reads use by use.
+// A task that reads once a step a register with several uses reads it use by use.
 std::vector<View> views_of_uses(const Memory& memory, const Task& task, const Access& read, int act) {
   const UseRange range = uses_of(memory.graph().reg(read.reg), task.rate, act, read.fresh);
   if (range.last - range.first == 1) return {memory.view(read, act, task.rate)};
@@ -49,7 +49,7 @@ std::vector<View> views_of_uses(const Memory& memory, const Task& task, const Ac
   return views;
 }
 
-// The kernel sees the axes that its formula has.
+// The kernel sees the axes of its formula.
 View over_formula_axes(const Task& task, const KernelWork& work, const Access& access, const View& placed) {
   const tdl::BoundTensor& tensor = work.bound->tensors[access.tensor];
   auto view = regroup(placed, tensor.factored);

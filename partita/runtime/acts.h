@@ -1,5 +1,5 @@
-// What each act of each task touches in memory, and what its kernel makes of the call. All of it is the same at every
-// step, so it is found once, before the first.
+// Prepares each firing of each task: the memory that it touches, and its kernel's prepared call. All of it is the same
+// at every step, so it is found once, before the first.
 #pragma once
 #include <vector>
 
@@ -10,17 +10,17 @@ namespace partita {
 
 struct ActWrite {
   View view;                    // in the register
-  bool buffered = false;        // what is computed lies in a buffer of the act's own first
-  bool adds = false;            // and is then added to what earlier acts wrote (an accumulated register)
-  std::byte* addend = nullptr;  // where that buffer is, if the task has scratch for it
+  bool buffered = false;        // results lie in a buffer of the firing's own first
+  bool adds = false;            // and are then added to those of earlier firings (an accumulated register)
+  std::byte* addend = nullptr;  // that buffer, if the task has scratch for it
 };
 
 struct Act {
-  // Per access: one view, or one a use where a task reads once a step what several acts wrote. A kernel's are in
+  // Per access: one view, or one a use if a task reads once a step the results of several firings. A kernel's are in
   // `call`.
   std::vector<std::vector<View>> reads;
   std::vector<ActWrite> writes;
-  KernelCall call;  // of a kernel, but for its random key and for buffers
+  KernelCall call;  // for a kernel, without its random key and buffers
 };
 
 struct Acts {
@@ -30,7 +30,7 @@ struct Acts {
   const Act& at(TaskId task, int act) const { return by_task[task.index()][static_cast<std::size_t>(act)]; }
 };
 
-// For runs on these kernels. The memory must outlive the result.
+// Prepares firings on these kernels. The memory must outlive the result.
 Acts prepare_acts(const Memory& memory, Kernels* kernels);
 
 }  // namespace partita

@@ -1,6 +1,6 @@
-// On which cores the devices' compute threads run. The cores that the program may use are dealt out to the devices,
-// where there are enough: else the system may put two devices on one core, and leave another idle. Threads of
-// collectives and transfers run anywhere.
+// Chooses the cores of the devices' compute threads. The program's cores are dealt out to the devices, if there are
+// enough: otherwise the system may put two devices on one core, and leave another idle. Threads of collectives and
+// transfers run anywhere.
 //
 // Example: 8 cores and 2 devices: cores 0 to 3 and 4 to 7.
 #pragma once
@@ -8,10 +8,11 @@
 
 namespace partita {
 
-std::vector<int> usable_cores();  // in ascending order; empty where the system does not tell
-// Of device `device` of `devices`; empty where there are fewer cores than devices, and of others (hosts).
+std::vector<int> usable_cores();  // in ascending order; empty if the system does not tell
+// Returns the cores of device `device` of `devices`; empty if there are fewer cores than devices, and for others
+// (hosts).
 std::vector<int> cores_of(const std::vector<int>& usable, int device, int devices);
-// Keeps the calling thread on these cores, as far as the system lets it; on any, where there are none.
+// Keeps the calling thread on these cores, as far as the system lets it; on any, if there are none.
 void stay_on(const std::vector<int>& cores);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Which cores go to which device.
+// Tests the dealing of cores to devices.
 #include "partita/runtime/affinity.h"
 
 #include <gtest/gtest.h>

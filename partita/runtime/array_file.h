@@ -1,4 +1,4 @@
-// What the array formats (npz.h, safetensors.h) share.
+// Types that the array formats (npz.h, safetensors.h) share.
 #pragma once
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-// Does acts: calls kernels, copies and combines boxes, and reads what other participants hold.
+// Runs firings: calls kernels, copies and combines boxes, and reads other participants' memory.
 #include "partita/runtime/execute.h"
 
 #include "partita/base/error.h"
@@ -15,7 +15,7 @@ View buffer_for(const View& view, std::vector<std::byte>& bytes) {
   return buffer;
 }
 
-// Where an act's result goes first.
+// The first destination of a firing's result.
 View into_of(const ActWrite& write, std::vector<std::byte>& bytes) {
   if (!write.buffered) return write.view;
   if (!write.addend) return buffer_for(write.view, bytes);
@@ -25,7 +25,7 @@ View into_of(const ActWrite& write, std::vector<std::byte>& bytes) {
   return into;
 }
 
-// combine(to), in float32 where that is wider.
+// combine(to), in float32 if that is wider.
 template <typename Combine>
 void combine_wide(const View& to, Combine combine) {
   if (!is_low(to.dtype)) return combine(to);

@@ -1,5 +1,5 @@
-// What an act does to the bytes: it runs a kernel, copies, combines, does a participant's part of a collective, loads
-// an input or gives an output out.
+// Runs one firing on the bytes of memory, for all engines: a kernel, a copy, a combination, a participant's part of a
+// collective, the load of an input or the output of a value.
 #pragma once
 #include <functional>
 #include <vector>
@@ -8,29 +8,29 @@
 
 namespace partita {
 
-// Fills the view with the step's samples of an input: view.box says which part.
+// Fills the view with the step's samples of an input: view.box is the part.
 using LoadInput = std::function<void(TensorId input, int64_t step, const View& into)>;
 // Takes a graph output of a step.
 using TakeOutput = std::function<void(TensorId output, int64_t step, const View& value)>;
 
-// What a run calls. `kernels`, `load` and `take` are called by the threads of all queues, several at once.
+// The caller's functions. `kernels`, `load` and `take` are called by the threads of all queues, several at once.
 struct Hooks {
-  Kernels* kernels = nullptr;  // may be none if the graph has no KernelWork
+  Kernels* kernels = nullptr;  // may be null if the graph has no KernelWork
   LoadInput load;
   TakeOutput take;
   uint64_t seed = 0;       // of counter-based random numbers
   int64_t first_step = 0;  // number of the first step, for random numbers and for load and take
 };
 
-// Values of float16 and bfloat16 are combined in float32 and rounded once, however many there are.
+// Runs firings. Values of float16 and bfloat16 are combined in float32 and rounded once, however many there are.
 class Executor {
  public:
-  // Both must outlive it; the acts are prepared for hooks.kernels.
+  // Both must outlive it; the firings are prepared for hooks.kernels.
   Executor(const Acts& acts, const Hooks& hooks) : acts_(acts), hooks_(hooks) {}
-  // Does one act. A collective: this participant's part, reading what the others hold; each participant's part may run
-  // at the same time, once all have come and before any has left.
+  // Runs one firing. For a collective: this participant's part, reading the others' values. Each participant's part may
+  // run at the same time, once all have come and before any has left.
   void run(TaskId task, int64_t step, int act) const;
-  // The first number that an op does not take, over all acts so far.
+  // Returns the first number that an op does not take, over all firings so far.
   std::optional<Outside> first_outside() const { return outside_.get(); }
 
  private:

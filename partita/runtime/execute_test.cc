@@ -1,4 +1,4 @@
-// What each kind of task does to the bytes, against values worked out here.
+// Tests the effect of each kind of task on the bytes, against values worked out here.
 #include "partita/runtime/execute.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ double reduce(tdl::Reducer reducer, double a, double b) {
 }
 constexpr tdl::Reducer kReducers[] = {tdl::Reducer::kSum, tdl::Reducer::kProd, tdl::Reducer::kMax, tdl::Reducer::kMin};
 
-// Boxes that overlap and leave a gap: where none reads, the identity.
+// Boxes that overlap and leave a gap: the identity is where none reads.
 TEST(Combine, EveryReducerAndDType) {
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kFloat16, DType::kBFloat16})
     for (tdl::Reducer reducer : kReducers) {
@@ -168,7 +168,7 @@ TEST(Combine, ANaNStaysOne) {
 
 // ---------------------------------------------------------------- collectives
 
-// One collective of three participants: what each holds, and what it gets. Values are of (participant, row, column).
+// One collective of three participants: its inputs and results. Values are of (participant, row, column).
 std::vector<std::vector<double>> collect(StepKind kind, bool partial, tdl::Reducer reducer,
                                          const std::vector<Box>& held, const std::vector<Box>& gets) {
   const int n = static_cast<int>(held.size());
@@ -244,7 +244,7 @@ TEST(Collective, AllToAllFromRowsToColumns) {
               }));
 }
 
-// Where several hold an element, that of the lowest rank is taken.
+// If several hold an element, that of the lowest rank is taken.
 TEST(Collective, AnElementThatSeveralHoldIsTheFirstOnes) {
   const auto got = collect(StepKind::kAllGather, false, tdl::Reducer::kSum, {rows(0, 3), rows(2, 4), rows(3, 5)},
                            {kWhole, kWhole, kWhole});
@@ -256,7 +256,7 @@ TEST(Collective, AnElementThatSeveralHoldIsTheFirstOnes) {
 
 // ---------------------------------------------------------------- acts and steps
 
-// What each output was given, in order; values of the first element.
+// The values of each output, in order; those of the first element.
 struct Taken {
   std::mutex mutex;
   std::map<int32_t, std::vector<double>> values;
@@ -282,7 +282,7 @@ TaskId output(PhysicalBuilder& b, const std::string& name, RegisterId reg, int r
   return id;
 }
 
-// Acts 1 to 3 add to what act 0 wrote, in every step anew: by a combination, a copy and a collective.
+// Firings 1 to 3 add to the result of firing 0, in every step anew: by a combination, a copy and a collective.
 TEST(Accumulated, LaterActsAdd) {
   PhysicalBuilder b(2, 4);
   const RegisterId x = b.reg("x", 0, 3, 4), there = b.reg("there", 1, 3, 4), sum = b.reg("sum", 0, 3),
@@ -392,7 +392,7 @@ TEST(Steps, AreCountedFromTheFirst) {
   EXPECT_EQ(kernels.seen, (std::vector<uint64_t>{40, 41, 42}));
 }
 
-// An output that acts once a step gets a register of several uses piece by piece, each with its box.
+// An output that fires once a step gets a register of several uses piece by piece, each with its box.
 TEST(Output, OfMicroBatchesOnceAStep) {
   PhysicalBuilder b(1, 3);
   const RegisterId x = b.reg("x", 0, 7, 3);

@@ -1,4 +1,5 @@
-// Array files: round trips, files as NumPy writes them, and damaged ones, which must give an error and nothing worse.
+// Tests array files: round trips, files as NumPy writes them, and damaged ones, which must give an error and nothing
+// worse.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What a task runs, seen from the runtime: buffers in, buffers out. Implemented in kernels/ (ATen), and in tests
+// Defines the runtime's interface to kernels: buffers in, buffers out. Implemented in kernels/ (ATen), and in tests
 // without it.
 #pragma once
 #include <cstddef>
@@ -52,7 +52,7 @@ class FirstOutside {
   std::optional<Outside> first_;
 };
 
-// What Kernels find out about a call before its first run. It is the same at every step.
+// The facts about a call that Kernels find before its first run. They are the same at every step.
 struct PreparedCall {
   virtual ~PreparedCall() = default;
 };
@@ -66,16 +66,16 @@ struct KernelCall {
   std::size_t scratch_bytes = 0;
   std::shared_ptr<const PreparedCall> prepared;
   uint64_t seed = 0, step = 0;  // with work->random_stream, the key of rng()
-  // Told of what the op does not take; the kernel goes on with other numbers. None: it throws.
+  // Hears of numbers that the op does not take; the kernel goes on with other numbers. None: it throws.
   FirstOutside* outside = nullptr;
 };
 
 class Kernels {
  public:
   virtual ~Kernels() = default;
-  // Once for each call, before its first run: all of it but the key and the memory's contents is known.
+  // Called once for each call, before its first run: all of it but the key and the memory's contents is known.
   virtual std::shared_ptr<const PreparedCall> prepare(const KernelCall&) { return nullptr; }
-  // With what prepare() returned for this call in call.prepared. Any thread; one call a compute queue at a time.
+  // Runs a call; call.prepared is the result of prepare() for it. Any thread; one call a compute queue at a time.
   virtual void run(const KernelCall& call) = 0;
   virtual int64_t live_bytes() const { return 0; }  // allocated outside registers now
   virtual int64_t peak_bytes() const { return 0; }  // and at most since reset_peak

@@ -1,4 +1,4 @@
-// Counts the bytes of registers that are live, act by act.
+// Counts the bytes of registers that are live, firing by firing.
 #include "partita/runtime/liveness.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// What lies in the devices' memory while a graph runs, in bytes.
+// Counts the bytes in the devices' memory while a graph runs.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -17,7 +17,7 @@ class Liveness {
   void finished(TaskId task, int act);
   int64_t live_bytes(DeviceId device) const { return live_[device.index()].load(std::memory_order_relaxed); }
   int64_t peak_bytes(DeviceId device) const { return peak_[device.index()].load(std::memory_order_relaxed); }
-  // A kernel's own allocations on top of what is live now.
+  // Adds a kernel's own allocations on top of the live bytes.
   void note(DeviceId device, int64_t extra_bytes);
 
  private:

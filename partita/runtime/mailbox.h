@@ -1,4 +1,4 @@
-// Where a thread finds the messages for its queue, and how a standstill is noticed.
+// Carries messages to the thread of a queue, and notices a standstill.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// A queue's messages. Its own thread reads them; any thread may add. `stirring` counts the threads that are awake and
-// the messages that nobody has taken: at none, nothing can happen any more.
+// A queue's messages. Its own thread reads them; any thread may add. `stirring` counts the awake threads and the
+// messages that nobody has taken: at none, nothing can happen any more.
 class Mailbox {
  public:
   explicit Mailbox(std::atomic<int64_t>& stirring) : stirring_(stirring) {}
@@ -33,7 +33,7 @@ class Mailbox {
     stirring_.fetch_sub(static_cast<int64_t>(out.size()), std::memory_order_acq_rel);
     return !stop_;
   }
-  // Waits until there is a message, or the word to stop. False: there will be none, since no thread is awake.
+  // Waits for a message, or for the word to stop. False: there will be none, since no thread is awake.
   bool wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     if (stop_ || !messages_.empty()) return true;

@@ -1,4 +1,4 @@
-// The devices' memory: one arena a device, registers at the offsets that the planner gave them.
+// Holds the devices' memory: one arena a device, registers at the planner's offsets.
 #pragma once
 #include <cstddef>
 #include <cstdlib>
@@ -14,11 +14,11 @@ class Memory {
  public:
   explicit Memory(const PhysicalGraph& graph);
 
-  // Where use `use` of a register lies: in slot `use` mod count.
+  // Returns the address of use `use` of a register: in slot `use` mod count.
   std::byte* address(RegisterId reg, int use) const;
-  // The box that access `a` reads or writes in act `act` of a task of rate `rate`, and where it is.
+  // Returns the box that access `a` reads or writes in firing `act` of a task of rate `rate`, and its memory.
   View view(const Access& a, int act, int rate) const;
-  // The box of use `use` that access `a` reads or writes.
+  // Returns the box of use `use` that access `a` reads or writes.
   View view_of_use(const Access& a, int use) const;
   const PhysicalGraph& graph() const { return graph_; }
 
@@ -30,8 +30,8 @@ class Memory {
   std::vector<std::unique_ptr<std::byte[], Free>> arenas_;
 };
 
-// The use of a register that act `act` of a task of this rate touches; 0 where there is one use a step, or the register
-// is carried.
+// Returns the use of a register that firing `act` of a task of this rate touches; 0 if there is one use a step, or the
+// register is carried.
 int use_of(const Register& reg, int act, int rate);
 
 }  // namespace partita

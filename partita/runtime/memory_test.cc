@@ -1,4 +1,4 @@
-// Views over other axes against brute force; what is live; weights in and out.
+// Tests views over other axes against brute force, live bytes, and weights in and out.
 #include "partita/runtime/memory.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ Shape factoring(Rng& rng, std::vector<int64_t> primes) {
   return axes;
 }
 
-// A view over other axes has the same elements at the same places; there is one exactly where brute force finds one.
+// A view over other axes has the same elements at the same places; there is one exactly if brute force finds one.
 TEST(Regroup, RandomBoxesOverRandomFactorings) {
   int found = 0, refused = 0, whole = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
@@ -137,7 +137,7 @@ TEST(Regroup, NothingIsNothingOverAnyAxes) {
   EXPECT_EQ(got->box.size(), 4u);
 }
 
-// ---------------------------------------------------------------- what is live
+// ---------------------------------------------------------------- live bytes
 
 TEST(Liveness, FromFirstWriteToLastRelease) {
   PhysicalBuilder b(1);

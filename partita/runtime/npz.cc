@@ -101,14 +101,14 @@ class NpyHeader {
   std::string where_;
 };
 
-// What stands before the numbers of an array.
+// The header of an array, and the begin of its numbers.
 struct NpyHead {
   Shape shape;
   StoredType type = StoredType::kFloat32;
   std::size_t begin = 0;  // of the numbers
 };
 
-// The longest header of version 1, and what stands before it.
+// The longest header of version 1, and the bytes before it.
 constexpr std::size_t kMostOfHead = 0xffff + 12;
 
 StoredType type_of(std::string_view descr, const std::string& where) {
@@ -125,8 +125,8 @@ StoredType type_of(std::string_view descr, const std::string& where) {
   return type->second;
 }
 
-// Of a file of `size` bytes that begins with these. Bad input if the file has not just the bytes that its header tells
-// of: no more of it needs to be read.
+// Reads the head of a file of `size` bytes. Bad input if the file has more or fewer bytes than its header says: no more
+// of it needs to be read.
 NpyHead head_of(std::string_view beginning, uint64_t size, const std::string& where) {
   if (!beginning.starts_with(kNpyMagic)) fail("{}: not an array in NumPy's format", where);
   if (beginning.size() < 10) fail("{}: cut short inside its header", where);

@@ -1,5 +1,5 @@
-// NumPy's array files: .npy (one array) and .npz (a zip archive of them, stored or deflated).
-// Formats: numpy.org/doc/stable/reference/generated/numpy.lib.format.html, and PKWARE's APPNOTE.TXT.
+// Reads and writes NumPy's array files: .npy (one array) and .npz (a zip archive of them, stored or deflated). Formats:
+// numpy.org/doc/stable/reference/generated/numpy.lib.format.html, and PKWARE's APPNOTE.TXT.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace partita {
 
-// The arrays of a .npz file; of a .npy file the one array, named as the file is without its ending. The content
-// decides, not the file's name. Bad input names the file and the array.
+// Returns the arrays of a .npz file; for a .npy file the one array, under the file's name without its ending. The
+// content decides, not the file's name. Bad input names the file and the array.
 Arrays read_arrays(const std::string& path);
 // The same for the bytes of a file; `path` is for messages and the name of a .npy file's array.
 Arrays parse_arrays(const std::string& path, std::string_view bytes);

@@ -129,7 +129,7 @@ class ThreadEngine final : public Engine {
         }
         if (worker.finished()) {
           unfinished_.fetch_sub(1,
-                                std::memory_order_acq_rel);  // first: whoever goes to sleep last sees all who are done
+                                std::memory_order_acq_rel);  // first: the last thread to sleep sees all that are done
           if (!mailboxes_[q].close() && unfinished_.load(std::memory_order_acquire) > 0) report_hang();
           break;
         }

@@ -1,4 +1,4 @@
-// Engine `threads`: runs a PhysicalGraph with N devices in one process, one thread per hardware queue.
+// Runs a PhysicalGraph with N devices in one process, one thread per hardware queue: the engine `threads`.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,14 +16,14 @@ struct RunOptions {
 };
 
 struct RunReport {
-  Trace trace;                      // events only if asked for; times from the start of the run
+  Trace trace;                      // events only on request; times from the start of the run
   std::vector<int64_t> peak_bytes;  // per device: registers between first write and last release, and kernels' own
-  std::optional<Outside> outside;   // what came out is worthless then
+  std::optional<Outside> outside;   // the results are worthless then
 };
 
-// Runs whole steps to their end. What a kernel or hook throws stops every thread and is thrown here.
+// Runs whole steps to their end. An exception of a kernel or hook stops every thread and is thrown here.
 RunReport run_threads(const Acts& acts, const Hooks& hooks, const RunOptions& options);
-// The same, once.
+// The same, preparing the firings for one run.
 RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The threads engine: random nets compute what their tasks compute one after another; back pressure; errors.
+// Tests the threads engine: random nets compute the same as their tasks one after another; back pressure; errors.
 #include "partita/runtime/run.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing::run_passes;
 
 // ---------------------------------------------------------------- random nets against their order
 
-// What a run gave out and left behind, as numbers.
+// The outputs and the carried values of a run, as numbers.
 struct Result {
   std::map<std::tuple<TensorId, int64_t, std::string>, std::vector<double>> outputs;  // (tensor, step, box)
   std::vector<std::vector<double>> carried;                                           // by register
@@ -75,7 +75,7 @@ Result run_net(const PhysicalGraph& graph, int64_t steps, bool threads, RunRepor
   return result;
 }
 
-// Acts in the trace: each once, none of one queue at once, each device's memory within the plan's peak.
+// Checks the firings in the trace: each once, none of one queue at once, each device's memory within the plan's peak.
 void check_report(const PhysicalGraph& graph, const RunReport& report, int64_t steps) {
   std::map<std::tuple<int32_t, int, int>, int> times;
   std::map<int32_t, int64_t> free_at;
@@ -175,7 +175,7 @@ void await(const std::function<bool()>& there, const char* what) {
   }
 }
 
-// Start and end of every act over all steps, of both tasks.
+// Start and end of every firing over all steps, of both tasks.
 struct Times {
   std::vector<std::pair<int64_t, int64_t>> produced, consumed;
 };
@@ -187,7 +187,7 @@ Times times_of(const Trace& trace, int uses, int64_t steps) {
   return times;
 }
 
-// The consumer sits on each piece until the producer has gone as far as it can: `count` ahead, and no farther.
+// The consumer holds each piece until the producer has gone as far as it can: `count` ahead, and no farther.
 TEST(BackPressure, TheProducerRunsItsCountAheadAndNoFarther) {
   for (int count : {1, 2, 3, 8}) {
     constexpr int kUses = 8;
@@ -204,7 +204,7 @@ TEST(BackPressure, TheProducerRunsItsCountAheadAndNoFarther) {
     std::vector<double> seen;
     hooks.take = [&](TensorId, int64_t, const View& value) {
       const int64_t number = consumed;
-      // Slots are kUses mod count apart at the turn of a step, where the first uses wait for the last of their own
+      // Slots are kUses mod count apart at the turn of a step; there the first uses wait for the last of their own
       // slots.
       const int64_t ahead = kUses % count == 0 ? count : 1;
       await([&] { return begun >= std::min(kTotal, number + ahead); }, "the producer");
@@ -233,7 +233,7 @@ TEST(BackPressure, OneSlotNoOverlapTwoSlotsOverlap) {
     const Memory memory(graph);
     std::atomic<int64_t> producing{0}, consuming{0};  // begun
     Hooks hooks;
-    // With two slots each waits, inside its act, until the other has begun its own: only overlap lets them go on.
+    // With two slots each waits, inside its firing, until the other has begun its own: only overlap lets them go on.
     hooks.load = [&](TensorId, int64_t, const View&) {
       const int64_t number = producing++;
       if (count == 2 && number > 0) await([&] { return consuming >= number; }, "the consumer");

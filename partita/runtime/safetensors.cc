@@ -35,7 +35,7 @@ std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) 
   return list;
 }
 
-// The arrays that a header tells of, where the data begins at `data_at` and the file ends at `size`.
+// The arrays of a header; the data begins at `data_at` and the file ends at `size`.
 StoredArrays parse_header(const std::string& path, std::string_view text, int64_t data_at, int64_t size) {
   expect_shallow_json(text, path);
   const json header = json::parse(text, nullptr, false);

@@ -1,4 +1,4 @@
-// Copies and combines boxes of memory, as few and long runs of elements as their strides allow.
+// Copies and combines boxes of memory, in as few and long runs of elements as their strides allow.
 #include "partita/runtime/views.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace partita {
 namespace {
 
 // Calls f(offset in a, offset in b, count, step in a, step in b), in elements, for runs that make up `box`; a and b
-// have the box's axes. Axes that lie one inside the next in both are one: what is dense in both is a single run.
+// have the box's axes. Axes that lie one inside the next in both are one: a box that is dense in both is a single run.
 template <typename F>
 void for_each_run(const Box& box, const View& a, const View& b, F f) {
   if (is_empty(box)) return;

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The file of weights or the index that a path means.
+// The file of weights or the index at a path.
 std::string resolved(const std::string& path) {
   if (!is_folder(path)) return path;
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"})

@@ -1,4 +1,4 @@
-// Values into and out of the registers that live from step to step.
+// Moves values into and out of the registers that live from step to step.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace partita {
 
-// What a parameter, state or constant starts from: its own values, or uniform numbers keyed by (seed, name, element).
-// Every plan starts from the same.
+// Returns the first values of a parameter, state or constant: its own, or uniform numbers keyed by (seed, name,
+// element). Every plan starts from the same.
 Values initial_values(const Tensor& tensor, uint64_t seed);
 
 // Writes a tensor into all its carried or constant registers, whatever their boxes. Bad input if the shape differs.

@@ -103,7 +103,7 @@ std::vector<ZipMember> zip_directory(std::string_view bytes, const std::string& 
 
 namespace {
 
-// The first `size` bytes of what `from` inflates to; `whole`: there are no more.
+// The first `size` bytes of the inflated data; `whole`: there are no more.
 std::string inflate(std::string_view from, uint64_t size, bool whole, const std::string& where) {
   // Deflate shrinks at most 1032:1, so that a damaged size asks for no more memory than that.
   if (size / 1032 > from.size() + 64)

@@ -1,5 +1,4 @@
-// Zip archives: members that are stored or deflated are read, stored ones are written.
-// Format: PKWARE's APPNOTE.TXT.
+// Reads zip archives of stored or deflated members, and writes stored ones. Format: PKWARE's APPNOTE.TXT.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -31,8 +31,8 @@ TensorId judged_output(const Planned& planned, const Graph& evaluation) {
   return {};
 }
 
-// How many rows of `output` are largest at their label, which no ignored one is. Its first row belongs to label
-// `first`; rows behind the last label fill up the last batch and do not count.
+// The number of rows of `output` that are largest at their label; ignored labels never count. Its first row belongs to
+// label `first`; rows behind the last label fill up the last batch and do not count.
 int64_t count_right(const Values& output, const std::vector<int64_t>& labels, int64_t first) {
   const int64_t classes = output.shape.back(), rows = static_cast<int64_t>(output.real.size()) / classes;
   int64_t right = 0;

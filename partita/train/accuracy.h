@@ -1,4 +1,4 @@
-// How well trained weights classify.
+// Measures how well trained weights classify.
 #pragma once
 #include "partita/pipeline.h"
 #include "partita/runtime/kernel.h"
@@ -6,8 +6,8 @@
 
 namespace partita {
 
-// The share of labels, of those that count, that belong to the largest output, under the evaluation plan that follows
-// from the training plan.
+// Returns the share of labels, among those that count, that belong to the largest output, under the evaluation plan
+// that follows from the training plan.
 double accuracy(const Planned& planned, const Dataset& data, const Arrays& weights, uint64_t seed, Kernels& kernels);
 
 }  // namespace partita

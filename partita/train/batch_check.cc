@@ -1,4 +1,4 @@
-// A model that was made for another batch than its file's, against the file's own, by running both.
+// Compares a model that was made for another batch than its file's with the file's own, by running both.
 #include "partita/train/batch_check.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 constexpr double kTolerance = 1e-3;  // relative to an output's largest value: other sizes sum in other orders
-// The share of an output's integers that may differ: an index changes where two values are nearly equal.
+// The share of an output's integers that may differ: an index changes if two values are nearly equal.
 constexpr double kIntegersApart = 1.0 / 16;
 
 // Places first to first + count - 1 along an axis. Places beyond its end repeat the last one.
@@ -48,7 +48,7 @@ std::vector<std::size_t> other_axes(const Shape& own, const Shape& other) {
 
 using Outputs = std::vector<Arrays>;  // by step, then by name
 
-// Runs one graph on one device, each step on inputs of its own. Empty where a drawn index names no place.
+// Runs one graph on one device, each step on inputs of its own. Empty if a drawn index names no place.
 Outputs outputs_of(const Graph& forward, int64_t steps,
                    const std::function<Values(TensorId input, int64_t step)>& input, Kernels& kernels) {
   const Graph graph = evaluation_graph(forward);
@@ -89,7 +89,7 @@ double largest(const Values& values) {
   return most;
 }
 
-// The batch of the file and the one that its graph was made for, from the inputs' extents; 0 where they are equal.
+// The batch of the file and that of its graph, from the inputs' extents; 0 if they are equal.
 struct Batch {
   int64_t own = 0, other = 0;
 };
@@ -103,8 +103,8 @@ Batch sizes_of(const OtherBatch& batch) {
   return sizes;
 }
 
-// Sample by sample of one output: `whole` of the other graph, `parts` of the file's own, one a step. If samples of some
-// inputs meet those of others, sample s is where both are number s.
+// Compares sample by sample of one output: `whole` of the other graph, `parts` of the file's own, one a step. If
+// samples of some inputs meet those of others, it compares the places at which both are number s.
 void expect_same_samples(const Tensor& output, const Batch& batch, const Values& whole, const Outputs& parts) {
   const std::vector<std::size_t> axes = other_axes(output.shape, whole.shape);
   const auto sample = [&](Values of, int64_t s) {

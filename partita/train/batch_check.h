@@ -1,4 +1,4 @@
-// A model that was made for another batch than its file's, against the file's own, by running both.
+// Compares a model that was made for another batch than its file's with the file's own, by running both.
 #pragma once
 #include "partita/pipeline.h"
 #include "partita/runtime/run.h"
@@ -7,8 +7,8 @@ namespace partita {
 
 // Draws inputs for the new batch, runs the new graph on all of them and the file's own on as many samples at a time as
 // it takes, and compares sample by sample, in the form for evaluation. The import has proved that these are equal
-// (partita/graph/rebatch.h): this is another way to the same, which costs two forward passes. Bad input, with the
-// output and the sample, where they differ.
+// (partita/graph/rebatch.h). This is another way to the same, which costs two forward passes. Bad input, with the
+// output and the sample, if they differ.
 void check_other_batch(const OtherBatch& batch, Kernels& kernels);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The samples that a training run takes: read and checked against the model's inputs, or made up.
+// Reads a training run's samples and validates them against the model's inputs, or makes them up.
 #include "partita/train/dataset.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<TensorId> fed(const Graph& graph) {
 
 Shape without_rows(const Shape& shape) { return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end()); }
 
-// The shape that an array of several steps has: [4 x the number of batches, 3].
+// The shape of an array of several steps: [4 x the number of batches, 3].
 std::string many_steps(const Tensor& input) {
   if (input.shape.empty()) return "[batches]";
   std::string text = fmt::format("[{} x batches", input.shape[0]);
@@ -97,7 +97,7 @@ Shape position_of(int64_t element, const Shape& shape) {
 
 namespace {
 
-// How labels of -100 can be left out, where a value is one and the loss is the mean over all labels.
+// The remedy for labels of -100, if a value is one and the loss is the mean over all labels.
 std::string remedy_for(const Graph& graph, TensorId input, int64_t value) {
   const OpId loss = loss_that_reads(graph, input);
   if (value != kIgnoredLabel || !loss.valid() || graph.op(loss).definition != "cross_entropy") return "";

@@ -1,4 +1,4 @@
-// The samples that a training run takes, and in which order.
+// Holds the samples of a training run, and draws their order.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -11,27 +11,26 @@
 namespace partita {
 
 // Arrays named as a graph's inputs; one that is the same as another is fed that one's.
-// - The array of an input that has no samples along axis 0 is fed as it is, the same in every step.
-// - Every other array holds what its input takes in a step, step after step along axis 0. Where each of these inputs
-// has
-//   the batch's samples there, samples are drawn one by one.
-// - Where one of them has not (labels of an output that begins with another axis, or is one number), whole batches are
+// - An array of an input without samples along axis 0 is fed as it is, the same in every step.
+// - Every other array holds its input's values, step after step along axis 0. If each of these inputs has the batch's
+//   samples there, samples are drawn one by one.
+// - If one of them has not (labels of an output that begins with another axis, or is one number), whole batches are
 //   drawn, in the arrays' own order.
 class Dataset {
  public:
-  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label
-  // or token number that the model has no class or row for (index_range).
+  // Reads arrays. Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of
+  // samples, a label or token number that the model has no class or row for (index_range).
   static Dataset read(const std::string& path, const Graph& graph);
   // A few batches of drawn_values().
   static Dataset synthetic(const Graph& graph, uint64_t seed);
 
-  // An item is what is drawn at once: a sample, or a whole batch.
+  // An item is the unit of drawing: a sample, or a whole batch.
   int64_t items() const { return items_; }
   int64_t items_a_step() const { return items_a_step_; }
   const Values& array(const std::string& name) const { return arrays_.at(name); }
-  // What `input` takes in a step of `items`, items_a_step() of them, in their order.
+  // Returns the values of `input` in a step of `items`, items_a_step() of them, in their order.
   Values take(const Graph& graph, TensorId input, const std::vector<int64_t>& items) const;
-  // Of that these elements in row-major order, as an array of one axis.
+  // Returns these elements of them in row-major order, as an array of one axis.
   Values take(const Graph& graph, TensorId input, const std::vector<int64_t>& items, Interval elements) const;
 
  private:
@@ -41,7 +40,7 @@ class Dataset {
   int64_t items_ = 0, items_a_step_ = 1;
 };
 
-// Which items each step takes. An epoch is as many whole batches as the items fill, in an order of its own; items that
+// Draws the items of each step. An epoch is as many whole batches as the items fill, in an order of its own; items that
 // are left over are in another epoch's.
 class Batches {
  public:
@@ -58,21 +57,20 @@ class Batches {
   std::vector<int64_t> order_;
 };
 
-// Number of samples in a step. Bad input: no input has samples along axis 0.
+// Returns the number of samples in a step. Bad input: no input has samples along axis 0.
 int64_t batch_of(const Graph& graph);
 
-// The coordinates of an element by its row-major number.
+// Returns the coordinates of an element by its row-major number.
 Shape position_of(int64_t element, const Shape& shape);
 
 // Values for an input: normal numbers, or integers in index_range (or 0 and 1), one in four of them its ignored number
 // if it has one.
 Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng);
 
-// Bad input where values have an index (a class, a token) that the model does not have; the message begins with
-// `origin`.
+// Bad input if values have an index (a class, a token) that the model does not have; the message begins with `origin`.
 void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin);
 
-// The output that a loss compares with these labels; invalid where no loss reads them as its labels.
+// Returns the output that a loss compares with these labels; invalid if no loss reads them as its labels.
 TensorId judged_by(const Graph& training, TensorId labels);
 
 }  // namespace partita

@@ -15,7 +15,7 @@ namespace partita {
 
 namespace {
 
-// An output that comes in parts, as far as it has come.
+// An output that comes in pieces, as far as it has come.
 class Gathered {
  public:
   Gathered(DType dtype, const Shape& axes) : dtype_(dtype), axes_(axes), bytes_(volume(axes) * bytes_of(dtype)) {}

@@ -1,4 +1,4 @@
-// A run's inputs and outputs as values, rather than as pieces of device memory.
+// Feeds a run's inputs and takes its outputs as values, rather than as pieces of device memory.
 #pragma once
 #include <functional>
 
@@ -8,19 +8,19 @@
 namespace partita {
 
 struct Feed {
-  // What an input takes in a step, of its elements in row-major order these: `elements.size()` numbers. Asked for each
-  // piece of it, by several threads.
+  // Returns these elements of an input in a step, in row-major order: `elements.size()` numbers. Called for each piece
+  // of it, by several threads.
   std::function<Values(TensorId input, int64_t step, Interval elements)> load;
   // Takes an output; one call at a time.
   std::function<void(TensorId output, int64_t step, Values value)> keep;
 };
 
-// Of what an input takes these elements alone.
+// Returns these elements of an input's values.
 Values elements_of(const Values& whole, Interval elements);
 
 Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed);
 
-// Bad input where an op met an index that its tensor does not have.
+// Bad input if an op met an index that its tensor does not have.
 void refuse_outside(const Graph& graph, const RunReport& report);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// One forward pass: checks the arrays that it is given, lowers, runs, and collects the outputs.
+// Runs one forward pass: validates the given arrays, lowers, runs, and collects the outputs.
 #include "partita/train/forward.h"
 
 #include "partita/base/error.h"

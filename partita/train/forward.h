@@ -1,4 +1,4 @@
-// One forward pass of a planned evaluation graph.
+// Runs one forward pass of a planned evaluation graph.
 #pragma once
 #include "partita/cluster/cluster.h"
 #include "partita/plan/plan.h"
@@ -7,7 +7,8 @@
 
 namespace partita {
 
-// Arrays by input name in, by output name out. Bad input where an array is missing, or has another shape or kind.
+// Takes arrays by input name, returns those by output name. Bad input if an array is missing, or has another shape or
+// kind.
 Arrays run_forward(const Graph& forward, const Plan& plan, const Cluster& cluster, const Arrays& inputs,
                    const Arrays& weights, uint64_t seed, Kernels& kernels);
 

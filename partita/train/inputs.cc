@@ -1,4 +1,4 @@
-// Reads what the options of a training run name: samples and weights.
+// Reads the samples and weights that the options of a training run name.
 #include "partita/train/inputs.h"
 
 #include <algorithm>

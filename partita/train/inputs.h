@@ -1,4 +1,4 @@
-// What the options of a training run name: samples to train on, samples to test on, weights to start from.
+// Reads the files that the options of a training run name: samples to train on, samples to test on, initial weights.
 #pragma once
 #include <optional>
 
@@ -8,14 +8,14 @@
 
 namespace partita {
 
-// Synthetic samples where the options name no file.
+// Returns synthetic samples if the options name no file.
 Dataset training_data(const Graph& training, const TrainOptions& options);
 
-// None where the options name no file. Bad input where the model's loss is not cross-entropy, masked or not,
-// or no label counts.
+// None if the options name no file. Bad input if the model's loss is not cross-entropy, masked or not, or no label
+// counts.
 std::optional<Dataset> test_data(const Graph& training, const std::string& loss, const TrainOptions& options);
 
-// By the graph's names; empty where the options name no file. Notes go to options.note.
+// Returns weights by the graph's names; empty if the options name no file. Notes go to options.note.
 Arrays starting_weights(const Graph& training, const WeightNames& names, const TrainOptions& options);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Trains for a while, and takes the median.
+// Trains for a while, and takes the median step.
 #include "partita/train/measured_step.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How long a step of a plan takes on this machine.
+// Measures how long a step of a plan takes on this machine.
 #pragma once
 #include <atomic>
 
@@ -12,7 +12,7 @@ struct MeasuredStep {
   double spread_us = 0;  // between the quartiles
   int64_t steps = 0;
   double others = 0;  // cores that other programs used meanwhile (base/cpu_use.h)
-  Trace trace;        // of a few steps more, where it is asked for
+  Trace trace;        // of a few steps more, if requested
 };
 
 // Trains on synthetic samples for about so many seconds.

@@ -1,4 +1,4 @@
-// Looks at what kernels write, and says what is not finite.
+// Watches kernels' results, and reports those that are not finite.
 #include "partita/train/not_finite.h"
 
 #include <cmath>
@@ -39,7 +39,7 @@ std::string of_first_step(const Graph& graph, const WatchingKernels& kernels, do
   if (!lost && !kernels.weights_lost()) return "";
   if (!id) return "the loss of step 1 is not finite, whatever the learning rate";
   const Op& op = graph.op(*id);
-  if (op.phase == Phase::kUpdate) return "";  // of finite gradients: the step was too long
+  if (op.phase == Phase::kUpdate) return "";  // from finite gradients: the step was too long
   const std::string place = describe(graph, op);
   if (op.phase == Phase::kForward)
     return fmt::format("the {} of step 1 {} not finite, whatever the learning rate: {} is the first with a NaN",

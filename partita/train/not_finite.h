@@ -1,4 +1,4 @@
-// Where the numbers of a training run stop being finite, and what of it is known.
+// Finds the first numbers of a training run that are not finite, and reports their likely cause.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// Kernels whose results are looked at while `watch` is on. The first op, in the graph's order, is kept: with a NaN in
-// the forward pass, where masks are infinite; with any number that is not finite behind it.
+// Kernels whose results are watched while `watch` is on. The first op, in the graph's order, is kept: with a NaN in the
+// forward pass, in which masks are infinite; with any number that is not finite behind it.
 class WatchingKernels final : public Kernels {
  public:
   explicit WatchingKernels(Kernels& kernels) : kernels_(kernels) {}
@@ -32,10 +32,10 @@ class WatchingKernels final : public Kernels {
   bool weights_lost_ = false;
 };
 
-// What a person should hear after the first step, of kernels that watched it; "" where its loss and its gradients are
-// finite. Then what follows is no infinite derivative at the start.
+// Returns the report after the first step, from kernels that watched it; "" if its loss and its gradients are finite.
+// Then later faults are no infinite derivative at the start.
 std::string of_first_step(const Graph& graph, const WatchingKernels& kernels, double loss);
-// The same of the first loss that is not finite: `before` is that of the step before, `first` that of the first step.
+// The same for the first loss that is not finite: `before` is that of the step before, `first` that of the first step.
 // `watched`: of_first_step was "".
 std::string of_later_step(int64_t step, double before, double first, bool watched);
 

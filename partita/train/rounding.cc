@@ -1,4 +1,4 @@
-// Kernels with other last places, to see how far rounding alone can take a training run.
+// Changes the last places of kernels' results, to see how far rounding alone can take a training run.
 #include "partita/train/rounding.h"
 
 #include <vector>

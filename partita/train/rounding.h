@@ -1,4 +1,4 @@
-// How far rounding alone can take a training run.
+// Measures how far rounding alone can take a training run.
 #pragma once
 #include <cstdint>
 
@@ -8,9 +8,9 @@ namespace partita {
 
 // Kernels whose results in one phase are multiplied, element by element, by 1 plus or minus the epsilon of their type,
 // drawn from the seed: one unit of the last place, as another order of the terms of a sum would do (Monte Carlo
-// arithmetic, Parker 1997). A gradient, or a loss, that is zero by cancellation so becomes another small number. Where
-// gradients are looked at (kBackward) forward results stay as they are, since comparisons of them (the largest of a
-// window) choose where gradients go.
+// arithmetic, Parker 1997). So a gradient, or a loss, that is zero by cancellation becomes another small number. For
+// gradients (kBackward) forward results stay as they are, since comparisons of them (the largest of a window) choose
+// where gradients go.
 class RoundingKernels final : public Kernels {
  public:
   RoundingKernels(Kernels& kernels, Phase phase, uint64_t seed) : kernels_(kernels), phase_(phase), seed_(seed) {}

@@ -1,4 +1,4 @@
-// A parallel run against the same training on one device: their differences, and how much of these is rounding.
+// Compares a parallel run with the same training on one device, and measures how much of the difference is rounding.
 #include "partita/train/serial.h"
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace partita {
 namespace {
 
 constexpr double kSmallWeight = 0.01;  // docs/reference/cli.md: errors are relative to max(max|serial|, 0.01)
-// Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times
-// are exceeded by none. A loss is one number, where tensors are many: 10 times.
+// The rounding of a parallel run is of the size that three drawn runs show, but for luck: none exceeds 30 times the
+// largest of three. A loss is one number, tensors are many: 10 times.
 constexpr int kRoundedRuns = 3;
 constexpr double kRoundingFactor = 30, kLossRoundingFactor = 10;
 
-// |a - b|; 0 where both are NaN or the same infinity, infinite where only one is not finite.
+// |a - b|; 0 if both are NaN or the same infinity, infinite if only one is not finite.
 double difference_of(double a, double b) {
   if (a == b || (a != a && b != b)) return 0;
   const double d = std::abs(a - b);
@@ -62,8 +62,8 @@ void for_rounded_runs(const Graph& graph, const Dataset& data, const Arrays& sta
   }
 }
 
-// For a float64 run whose errors are above kFloat64Tolerance. Each tensor may differ by kRoundingFactor times what it
-// differs by under other roundings of the backward pass.
+// For a float64 run whose errors are above kFloat64Tolerance. Each tensor may differ by kRoundingFactor times its
+// difference under other roundings of the backward pass.
 void measure_rounding(const Graph& graph, const Dataset& data, const Arrays& start, const SerialRun& serial,
                       const TrainOptions& options, Kernels& kernels, TrainReport& report) {
   std::map<std::string, double> rounding;
@@ -83,8 +83,8 @@ void measure_rounding(const Graph& graph, const Dataset& data, const Arrays& sta
   }
 }
 
-// For a run in a shorter type whose first loss differs by more than is allowed: by how much it differs under other
-// roundings of the first step's forward pass.
+// For a run in a shorter type whose first loss differs by more than is allowed: its difference under other roundings of
+// the first step's forward pass.
 double loss_rounding(const Graph& graph, const Dataset& data, const Arrays& start, const SerialRun& serial,
                      TrainOptions options, Kernels& kernels) {
   options.steps = 1;

@@ -1,4 +1,4 @@
-// A parallel run against the same training on one device, unsharded.
+// Compares a parallel run with the same training on one device, unsharded.
 #pragma once
 #include <map>
 #include <string>
@@ -18,21 +18,21 @@ struct SerialRun {
   std::vector<double> losses;
   std::map<std::string, Values> weights;
 };
-// From the weights that the options name.
+// Trains from the weights that the options name.
 SerialRun train_serial(const Graph& training, const TrainOptions& options, Kernels& kernels);
 
 // Fills in the three errors of a report. The largest over weight tensors of max|parallel - serial| / max(max|serial|,
-// 0.01); losses likewise. A value that is no number on one side only counts as infinite.
+// 0.01); losses likewise. A value that is NaN on one side only counts as infinite.
 void compare_with(const SerialRun& serial, TrainReport& report);
 
-// Makes the serial run of the data from the weights `start` and compares a report with it. Where they differ by more
-// than is allowed, measures what rounding explains.
+// Makes the serial run of the data from the weights `start` and compares a report with it. If they differ by more than
+// is allowed, measures how much rounding explains.
 void verify_serial(const Graph& training, const Dataset& data, const Arrays& start, DType dtype,
                    const TrainOptions& options, Kernels& kernels, TrainReport& report);
 
-// What first_loss_error_vs_serial may be, in a type that is shorter than float64.
+// Returns the largest first_loss_error_vs_serial, in a type that is shorter than float64.
 double allowed_first_loss(const TrainReport& report, DType dtype);
-// Bad input where a compared run differs from the serial one by more than docs/reference/cli.md allows for its dtype.
+// Bad input if a compared run differs from the serial one by more than docs/reference/cli.md allows for its dtype.
 void expect_as_serial(const TrainReport& report, DType dtype);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The training loop: a few steps at a time, with a look at the stop flag between them.
+// Runs the training loop: a few steps at a time, with a look at the stop flag between them.
 #include "partita/train/steps.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace partita {
 
 namespace {
 
-// Steps that run together overlap, without a look at the stop flag: one at first, then what about a second holds, and
-// at most ten. A trace is of the first ten.
+// Steps that run together overlap, without a look at the stop flag: one at first, then about as many as a second holds,
+// and at most ten. A trace is of the first ten.
 constexpr int64_t kStepsAtOnce = 10;
 constexpr double kSecondsAtOnce = 1;
 
@@ -54,7 +54,7 @@ struct Results {
 
 Hooks training_hooks(const Graph& graph, const Dataset& data, Batches& batches, const TrainOptions& options,
                      Kernels& kernels, Results& results) {
-  // The second output, where there is one, is finite where all gradients are (Loss::scale).
+  // The second output, if there is one, is finite if all gradients are (Loss::scale).
   const TensorId gradients = graph.outputs.size() > 1 ? graph.outputs[1] : TensorId();
   Feed feed;
   feed.load = [&graph, &data, &batches, mutex = std::make_shared<std::mutex>()](TensorId input, int64_t step,
@@ -72,7 +72,8 @@ Hooks training_hooks(const Graph& graph, const Dataset& data, Batches& batches, 
   return hooks_of(graph, std::move(feed), kernels, options.seed);
 }
 
-// Says once what is not finite: after the first step, if that was watched, or with the first such loss.
+// Reports once the first numbers that are not finite: after the first step, if that was watched, or with the first such
+// loss.
 class Notes {
  public:
   Notes(const Graph& graph, const WatchingKernels& kernels, const TrainOptions& options, bool watched)

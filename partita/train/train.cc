@@ -1,4 +1,4 @@
-// A training run from its options to its report: data and weights in, steps, weights out, comparison and test.
+// Makes a training run from its options to its report: data and weights in, steps, weights out, comparison and test.
 #include "partita/train/train.h"
 
 #include "partita/base/error.h"

@@ -1,4 +1,4 @@
-// Training what was planned.
+// Trains a planned model.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -23,12 +23,12 @@ struct TrainOptions {
   uint64_t seed = 1;
   // After each step, in order; `steps` are those of the whole run.
   std::function<void(int64_t step, int64_t steps, double loss)> progress;
-  std::function<void(const std::string&)> note;  // what a user should know of the weights
+  std::function<void(const std::string&)> note;  // facts about the weights for the user
   std::function<void()> before_steps;            // all is read, and the first step begins
   std::atomic<bool>* stop = nullptr;             // looked at after every few steps
 };
 
-// A weight tensor or state whose error against the serial run is above what is allowed.
+// A weight tensor or state whose error against the serial run is above the allowed one.
 struct Differing {
   std::string name;
   double error = 0, allowed = 0;
@@ -43,17 +43,17 @@ struct TrainReport {
   Trace trace;
   bool interrupted = false;
   std::map<std::string, Values> weights;
-  // Against the serial run (train/serial.h, docs/reference/cli.md).
+  // Errors against the serial run (train/serial.h, docs/reference/cli.md).
   std::optional<double> max_error_vs_serial, max_loss_error_vs_serial, first_loss_error_vs_serial;
-  std::optional<double> rounding_error;  // measured where max_error_vs_serial is above kFloat64Tolerance
-  // Measured in shorter types, where the first loss differs by more than they are allowed.
+  std::optional<double> rounding_error;  // measured if max_error_vs_serial is above kFloat64Tolerance
+  // Measured in shorter types, if the first loss differs by more than they are allowed.
   std::optional<double> loss_rounding_error;
-  std::optional<Differing> beyond_rounding;  // what rounding does not explain, the worst first
+  std::optional<Differing> beyond_rounding;  // differences that rounding does not explain, the worst first
 };
 
-// With options.verify_serial the report has the errors; expect_as_serial (train/serial.h) judges them. `keep`: once the
-// steps are made, before anything is compared or tested; it is called also if the weights could not be saved, which is
-// bad input afterwards.
+// Trains. With options.verify_serial the report has the errors, which expect_as_serial() (train/serial.h) checks.
+// `keep` is called once the steps are made, before anything is compared or tested. It is called also if the weights
+// could not be saved, which is bad input afterwards.
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels,
                   const std::function<void(const TrainReport&)>& keep = nullptr);
 

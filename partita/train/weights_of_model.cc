@@ -1,4 +1,4 @@
-// From files of weights to a model's tensors and back: matches names, checks shapes, joins and splits parts.
+// Converts files of weights to a model's tensors and back: matches names, checks shapes, joins and splits parts.
 #include "partita/train/weights_of_model.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool begins_with_any(const std::string& name, const std::vector<std::string>& be
   return std::any_of(beginnings.begin(), beginnings.end(), [&](const std::string& b) { return name.starts_with(b); });
 }
 
-// Where an array of the files goes: to a tensor, or to a part of one along its first axis.
+// The target of an array of the files: a tensor, or a part of one along its first axis.
 struct Place {
   TensorId tensor;
   int64_t part = -1;
@@ -104,7 +104,7 @@ Shape part_shape(const Tensor& tensor, int64_t part) {
 
 namespace {
 
-// The files' arrays, sorted by what they are to the model.
+// The files' arrays, sorted by their role in the model.
 struct Sorted {
   std::map<std::string, std::string> found;                      // the model's name -> the files'
   std::vector<std::pair<std::string, std::string>> found_again;  // tied weights that the files have twice, likewise

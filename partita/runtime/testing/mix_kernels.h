@@ -1,6 +1,6 @@
-// Kernels without a library behind them, for tests of the runtime: every element that a call writes depends on every
-// element that it reads, on the task and on the act, in small whole numbers, so that any order of addition gives the
-// same bytes.
+// Kernels without a library behind them, for tests of the runtime. Every written element depends on every element that
+// the call reads, on the task and on the firing, in small whole numbers, so that any order of addition gives the same
+// bytes.
 #pragma once
 #include <functional>
 
@@ -18,7 +18,7 @@ void for_each(const View& view, const std::function<void(const std::vector<int64
 double number_at(const View& view, const std::byte* element);
 void put(const View& view, std::byte* element, double value);
 
-// All tasks one after another in the graph's order, on one thread: what every engine must compute.
+// Runs all tasks one after another in the graph's order, on one thread: the reference for every engine.
 void run_in_order(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, int64_t steps);
 
 }  // namespace partita::testing
