@@ -1,5 +1,5 @@
-// AlexNet (Krizhevsky et al. 2012) and VGG-16 (Simonyan and Zisserman 2014, configuration D) as torchvision builds
-// them: runs of convolutions, then three fully connected layers with dropout.
+// Builds AlexNet (Krizhevsky et al. 2012) and VGG-16 (Simonyan and Zisserman 2014, configuration D) as torchvision
+// does: runs of convolutions, then three fully connected layers with dropout.
 #include "partita/models/family.h"
 #include "partita/models/layers.h"
 

@@ -1,4 +1,4 @@
-// BERT, as Hugging Face has it.
+// Builds BERT, as Hugging Face has it.
 #include <algorithm>
 
 #include "partita/base/error.h"

@@ -1,5 +1,5 @@
-// SoyBean's convolutional network (section 6.2): equal convolutions one after another. The paper leaves the kernel
-// open.
+// Builds SoyBean's convolutional network (section 6.2): equal convolutions one after another. The paper leaves the
+// kernel open.
 #include "partita/models/family.h"
 #include "partita/models/layers.h"
 

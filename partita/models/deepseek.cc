@@ -1,12 +1,12 @@
-// DeepSeek-V2 and V3, as Hugging Face has them (DeepSeek-V2, section 2.1). Keys and values of all heads are made of one
-// latent vector a token. The part of the keys that positions turn is the same for all heads.
+// Builds DeepSeek-V2 and V3, as Hugging Face has them (DeepSeek-V2, section 2.1). Keys and values of all heads are made
+// of one latent vector a token. The part of the keys that positions turn is the same for all heads.
 #include "partita/base/error.h"
 #include "partita/models/transformers.h"
 
 namespace partita {
 namespace {
 
-constexpr double kLatentEps = 1e-6;  // of the norms of latent vectors, whatever that of the others
+constexpr double kLatentEps = 1e-6;  // of the norms of latent vectors, apart from that of the others
 
 TensorId queries(Network& net, const DeepSeek& m, TensorId x, const std::string& self) {
   const int64_t columns = m.heads * (m.plain_size + m.turned_size);

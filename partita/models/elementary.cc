@@ -1,4 +1,4 @@
-// Softmax, norms and recurrent cells in elementary operations.
+// Builds softmax, norms and recurrent cells from elementary operations.
 #include "partita/models/elementary.h"
 
 #include <fmt/format.h>

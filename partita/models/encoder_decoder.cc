@@ -1,5 +1,5 @@
-// The transformer for translation (Vaswani et al. 2017): an encoder of self-attention and feed-forward parts, a decoder
-// with attention to what the encoder makes between the two; norms behind each sum (section 3.1), positions as
+// Builds the transformer for translation (Vaswani et al. 2017): an encoder of self-attention and feed-forward parts, a
+// decoder with attention to the encoder's result between the two; norms behind each sum (section 3.1), positions as
 // sinusoids (section 3.5), one table for both languages and the output (section 3.4). Pesto trains it too.
 #include <cmath>
 
@@ -54,7 +54,7 @@ class Network {
   }
 
  private:
-  // The one table where it is `tied`, else the weight of `owner`, by which the ops that follow go.
+  // The one table if it is `tied`, else the weight of `owner`, which names the layer of the ops that follow.
   TensorId table(const std::string& owner) {
     b_.set_source({owner, ""});
     TensorId& known = tables_[tied_ ? "embedding" : owner];

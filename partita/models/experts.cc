@@ -1,4 +1,4 @@
-// A layer of experts: routing, dispatch and combination.
+// Builds a layer of experts: routing, dispatch and combination.
 #include "partita/models/experts.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace partita {
 namespace {
 
-// Places that each expert has for a group of so many tokens; where none is dropped, those that a plan counts on.
+// Places that each expert has for a group of so many tokens; if none is dropped, those that a plan counts on.
 int64_t capacity(const Experts& o, int64_t tokens) {
   const double share = static_cast<double>(o.choices * tokens) / static_cast<double>(o.count);
   const double places = std::ceil((o.capacity == 0 ? o.imbalance : o.capacity) * share);
@@ -43,7 +43,7 @@ TensorId within_parts(GraphBuilder& b, TensorId p, const std::string& name, cons
   return b.op("reshape", {kept}, listed("shape", all), name + ".parts.scores");
 }
 
-// The numbers of each token's experts, and what each of them counts.
+// The numbers of each token's experts, and their weights.
 std::pair<TensorId, TensorId> chosen(Layers& layers, TensorId p, const std::string& name, const Experts& o) {
   GraphBuilder& b = layers.b;
   TensorId by = p;
@@ -56,7 +56,7 @@ std::pair<TensorId, TensorId> chosen(Layers& layers, TensorId p, const std::stri
   if (o.corrected) w = b.op("gather_elements", {p, top[1]}, {{"axis", -1}}, name + ".choice.scores");
   if (!o.as_they_are && (o.choices > 1 || o.one_is_all)) {
     TensorId sum = b.op("reduce_sum", {w}, {{"axes.0", -1}, {"keepdims", 1}}, name + ".chosen");
-    if (o.sigmoid)  // which can all be 0
+    if (o.sigmoid)  // their sum can be 0
       sum = b.op("add", {sum, b.scalar(name + ".chosen.least", 1e-20, layers.dtype)}, {}, name + ".chosen.not_0");
     w = b.op("div", {w, sum}, {}, name + ".weights");
   }
@@ -64,7 +64,7 @@ std::pair<TensorId, TensorId> chosen(Layers& layers, TensorId p, const std::stri
   return {top[1], w};
 }
 
-// x [groups, experts, places, k] by each expert's weights NAME.experts.PART, [n, k] or, of fused ones, [k, n].
+// x [groups, experts, places, k] by each expert's weights NAME.experts.PART, [n, k] or, for fused ones, [k, n].
 TensorId product(Layers& layers, TensorId x, const std::string& name, const std::string& part, int64_t outputs,
                  const Experts& o) {
   GraphBuilder& b = layers.b;
@@ -101,7 +101,7 @@ TensorId limited(Layers& layers, TensorId gate, TensorId up, const std::string& 
   return b.op("mul", {b.op("add", {up, one}, {}, name + ".up.more"), glu}, {}, name + ".gated");
 }
 
-// What the experts make of what was sent to them.
+// The experts' results for the tokens sent to them.
 TensorId inside(Layers& layers, TensorId sent, const std::string& name, const Experts& o) {
   GraphBuilder& b = layers.b;
   const int64_t hidden = b.shape(sent).back();
@@ -120,7 +120,7 @@ TensorId inside(Layers& layers, TensorId sent, const std::string& name, const Ex
   return product(layers, y, name, "down_proj", hidden, o);
 }
 
-// What was sent, times the score of each token's only choice.
+// The sent tokens, times the score of each token's only choice.
 TensorId scored(GraphBuilder& b, TensorId sent, TensorId w, TensorId ix, TensorId place, const std::string& name,
                 const Experts& o) {
   const tdl::Attributes attributes = b.graph().op(b.graph().tensor(sent).producer).attributes;

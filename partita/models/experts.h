@@ -1,4 +1,4 @@
-// A layer of experts in place of a feed-forward part.
+// Builds a layer of experts in place of a feed-forward part.
 #pragma once
 #include <string>
 
@@ -19,17 +19,17 @@ struct Experts {
   // gate and up are one product, gate first: weights NAME.experts.gate_up_proj [experts, hidden, 2 inner] and
   // NAME.experts.down_proj [experts, inner, hidden].
   bool fused = false;
-  bool interleaved = false;  // of fused ones gate and up lie beside each other, column by column
-  bool bias = false;         // of fused ones: NAME.experts.gate_up_proj_bias and .down_proj_bias
+  bool interleaved = false;  // if fused, gate and up lie beside each other, column by column
+  bool bias = false;         // if fused: NAME.experts.gate_up_proj_bias and .down_proj_bias
   bool router_bias = false;
-  // Of fused ones, in place of the activation and the product: with g no more than the limit and u within it,
-  // (u + 1) g sigmoid(alpha g) (gpt-oss). 0: it is not so.
+  // If fused, in place of the activation and the product: with g no more than the limit and u within it, (u + 1) g
+  // sigmoid(alpha g) (gpt-oss). 0: none of this.
   double limit = 0, alpha = 0;
-  bool scored_inputs = false;       // a token's only choice counts in what its expert takes, not in what it gives
+  bool scored_inputs = false;       // a token's only choice scales its expert's input, not its result
   std::string activation = "gelu";  // an element-wise operation
   bool one_is_all = false;          // a token's only choice counts 1, not its probability
   bool as_they_are = false;         // choices count their scores, which are not divided by their sum
-  double scale = 1;                 // of what choices count
+  double scale = 1;                 // of the choices' weights
   bool sigmoid = false;             // scores are sigmoids of the logits, not their softmax
   bool corrected = false;           // a number of each expert, NAME.gate.e_score_correction_bias, is added to choose by
   // Equal parts of the experts, of which a token's choices are in the best `chosen_parts`; a part is as good as the sum
@@ -44,9 +44,9 @@ struct ExpertsResult {
   TensorId chosen;         // [groups, tokens, choices]: numbers of experts
 };
 
-// x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together,
+// Adds the layer. x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together,
 // NAME.experts.up_proj (and .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A
-// token's result is the sum of its choices' results, weighed by their scores. Several scores are divided by their sum
+// token's result is the sum of its choices' results, weighted by their scores. Several scores are divided by their sum
 // (GShard, algorithm 1), and so is a single one with `one_is_all`; with `as_they_are` none is.
 ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& options);
 

@@ -1,4 +1,4 @@
-// Layers of experts that drop no token: what a plan counts on, and what a run has.
+// Tests layers of experts that drop no token: the places that a plan counts on, and those of a run.
 #include "partita/models/experts.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Experts, RunsHaveAPlaceForEveryToken) {
   EXPECT_EQ(print(with_all_places(dropping)), print(dropping));
 }
 
-// What a run computes is the same, whatever the plan counts on.
+// A run computes the same for any places that the plan counts on.
 TEST(Experts, RunsDoNotDependOnImbalance) {
   EXPECT_EQ(print(with_all_places(mixtral())), print(with_all_places(mixtral(",imbalance=1.3"))));
   EXPECT_EQ(print(with_all_places(mixtral())), print(mixtral(",imbalance=99")));

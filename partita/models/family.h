@@ -1,4 +1,4 @@
-// What a family of models is made of; one file a family.
+// Declares the families of models, and reads their options; one file a family.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,7 +19,7 @@ class ModelOptions {
   const std::string& text(const std::string& name) const { return values_.at(name); }
   // An integer of at least `least`.
   int64_t integer(const std::string& name, int64_t least = 1) const;
-  int64_t integer_or_auto(const std::string& name, int64_t chosen) const;  // `chosen` where it says auto
+  int64_t integer_or_auto(const std::string& name, int64_t chosen) const;  // `chosen` if it says auto
   // A number in [lo, hi).
   double number(const std::string& name, double lo, double hi) const;
   bool flag(const std::string& name) const;  // 0|1|false|true

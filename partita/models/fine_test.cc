@@ -1,5 +1,5 @@
-// Models in elementary operations (`fine`): they compute what the others do, and Pesto's eleven have the sizes that
-// formulas say.
+// Tests models in elementary operations (`fine`): they compute the same as the others, and Pesto's eleven have the
+// sizes of formulas.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace partita {
 namespace {
 
-// By name: the loss, and what each parameter and state is after a step.
+// By name: the loss, and the value of each parameter and state after a step.
 std::map<std::string, std::vector<double>> after_a_step(const Graph& graph, uint64_t seed) {
   std::map<std::string, TensorId> sources;  // numbers are drawn in the order of names, which both graphs have
   for (std::size_t i = 0; i < graph.tensors.size(); ++i)
@@ -41,7 +41,7 @@ std::map<std::string, std::vector<double>> after_a_step(const Graph& graph, uint
   return result;
 }
 
-// With lr 1 what a weight has become is the weight less its gradient.
+// With lr 1 a new weight is the weight less its gradient.
 TEST(Fine, ComputesTheSame) {
   for (const char* model :
        {"rnnlm?batch=2,steps=3,hidden=4,vocabulary=5", "rnnlm?batch=2,steps=3,hidden=4,vocabulary=5,cell=gru",
@@ -132,7 +132,7 @@ int64_t nasnet(int64_t cells, int64_t filters) {
   auto cell = [&](int64_t f, bool halves) {
     total += point(x, f);                                              // x to f channels
     if (p == 0) p = x;                                                 // the first cell takes it as it comes
-    else if (p_rows != x_rows || p != f) total += point(p, f), p = f;  // two halves of f/2, where it has more rows
+    else if (p_rows != x_rows || p != f) total += point(p, f), p = f;  // two halves of f/2, if it has more rows
     auto from = [&](int64_t c, int64_t kernel) {                       // separable, of c channels
       return c * kernel * kernel + c * f + norm(f) + f * kernel * kernel + f * f + norm(f);
     };
@@ -168,7 +168,7 @@ std::map<std::string, int> transformers(int layers) {
   return {{"exp", 3 * layers}, {"sqrt", 5 * layers}, {"relu", 2 * layers}, {"mul", 8 * layers + 2}};
 }
 
-// Two more concatenations behind the stem, and one behind each of two reductions, where a cell's inputs differ in rows.
+// Two more concatenations behind the stem, and one behind each of two reductions if a cell's inputs differ in rows.
 std::map<std::string, int> nasnets(int cells) {
   const int normal = 3 * cells, reductions = 4;
   return {

@@ -1,4 +1,4 @@
-// GPT-2, as Hugging Face has it.
+// Builds GPT-2, as Hugging Face has it.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// GPT-NeoX, as Hugging Face has it.
+// Builds GPT-NeoX, as Hugging Face has it.
 #include "partita/base/error.h"
 #include "partita/models/transformers.h"
 

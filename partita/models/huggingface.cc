@@ -1,4 +1,4 @@
-// Which model a configuration of Hugging Face is, and the options that it is built with.
+// Finds the model of a Hugging Face configuration, and the options that it is built with.
 #include "partita/models/huggingface.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Architecture {
   const char *family, *name;  // model_type, and transformers' class
   Model (*read)(Reading& in);
 };
-// The first of a family is meant where a configuration names none.
+// The first of a family is meant if a configuration names none.
 constexpr Architecture kArchitectures[] = {
     {"bert", "BertForMaskedLM", read_bert},
     {"bert", "BertForPreTraining", read_bert},
@@ -58,7 +58,7 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3_vl_moe_text", "Qwen3VLMoeForConditionalGeneration", read_qwen3_vl_moe},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3}};
 
-// Fields that say something in one family and nothing in transformers' class of another, with what they may say there.
+// Fields with a meaning in one family and none in transformers' class of another, with their allowed values there.
 const std::map<std::string, std::vector<json>> kOfOthers{{"attention_bias", {false}},
                                                          {"qkv_bias", {false}},
                                                          {"mlp_bias", {false}},

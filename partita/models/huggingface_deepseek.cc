@@ -1,4 +1,4 @@
-// DeepSeek-V2, V3 and V3.2.
+// Reads configurations of DeepSeek-V2, V3 and V3.2.
 #include <cmath>
 
 #include "partita/models/huggingface_fields.h"
@@ -6,7 +6,7 @@
 namespace partita::huggingface {
 namespace {
 
-// yarn's weight of all dimensions, which the scores are scaled by twice.
+// yarn's weight of all dimensions, by which the scores are scaled twice.
 double score_scale(Reading& in) {
   const auto [object, path] = rotary_object(in);
   Fields r(*object, path + ".", in.problems);
@@ -27,13 +27,13 @@ struct Defaults {
 void read_fields(DeepSeek& m, Reading& in, const Defaults& d) {
   Fields& f = in.f;
   read_llama_fields(m, in, d.llama);
-  f.find("head_dim");  // which says nothing here
+  f.find("head_dim");  // it means nothing here
   m.key_rank = f.integer("kv_lora_rank", 512);
   m.query_rank = f.integer_or_none("q_lora_rank", d.query_rank);
   m.plain_size = f.integer("qk_nope_head_dim", 128);
   m.turned_size = f.integer("qk_rope_head_dim", 64);
   m.value_size = f.integer("v_head_dim", 128);
-  m.size = m.turned_size;  // of which the rotary positions are made
+  m.size = m.turned_size;  // rotary positions are made of it
   if (m.key_heads != m.heads)
     f.problem("num_key_value_heads={} is not num_attention_heads={}: heads of latent attention are not shared",
               m.key_heads, m.heads);
@@ -105,7 +105,7 @@ Model read_deepseek_v2(Reading& in) {
 
 namespace {
 
-// V3's experts, and V3.2's.
+// Reads the experts of V3 and V3.2.
 void read_v3_fields(DeepSeek& m, Reading& in, int64_t positions) {
   read_fields(m, in,
               {.llama = {.sizes = {7168, 61, 128, positions}, .vocabulary = 129280, .inner = 18432, .key_heads = 128},
@@ -165,8 +165,8 @@ void read_dense_layers(DeepSeek& m, Reading& in) {
 
 }  // namespace
 
-// A query sees the `index_topk` keys that its indexer finds. Of sequences that are no longer it sees all, as V3's do,
-// and what the indexer computes changes nothing; transformers does not train it.
+// A query sees the `index_topk` keys that its indexer finds. In sequences that are no longer it sees all, as in V3, and
+// the indexer changes nothing; transformers does not train it.
 Model read_deepseek_v32(Reading& in) {
   DeepSeek m;
   Fields& f = in.f;

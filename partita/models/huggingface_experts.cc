@@ -1,4 +1,4 @@
-// Models with experts for their feed-forward parts: Mixtral, Qwen2-MoE, Qwen3-MoE.
+// Reads models with experts for their feed-forward parts: Mixtral, Qwen2-MoE, Qwen3-MoE.
 #include "partita/models/huggingface_fields.h"
 
 namespace partita::huggingface {
@@ -41,7 +41,7 @@ void read_balance(Mixtral& m, Reading& in) {
 
 namespace {
 
-// What Qwen2-MoE and Qwen3-MoE have in common: which layers have experts, and what choices count.
+// Reads the common fields of Qwen2-MoE and Qwen3-MoE: the layers with experts, and the choices' weights.
 void read_qwen_experts(Mixtral& m, Reading& in, const char* count_field, int64_t count, int64_t choices,
                        int64_t inner) {
   Fields& f = in.f;

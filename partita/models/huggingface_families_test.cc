@@ -1,5 +1,5 @@
-// What families of Hugging Face's configurations differ in: layers that differ, and what is refused by name. That they
-// compute what transformers computes is tests/e2e/huggingface_test.cc.
+// Tests the differences of families of Hugging Face's configurations: layers that differ, and fields refused by name.
+// tests/e2e/huggingface_test.cc tests that they compute the same as transformers.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -42,7 +42,7 @@ void expect_error(const json& fields, const std::string& part, const Bindings& b
   const std::string message = error_of(fields, bindings);
   EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
-// The windows of the layers' attention, 0 where a query sees all before it.
+// The windows of the layers' attention, 0 if a query sees all before it.
 std::vector<double> windows(const Graph& graph) {
   std::vector<double> found;
   for (const Op& op : graph.ops)
@@ -64,7 +64,7 @@ TEST(HuggingfaceFamilies, LayersThatSeeLess) {
   using List = std::vector<double>;
   EXPECT_EQ(of("mistral-7b-v0.1", {{"sliding_window", 5}}, four), (List{5, 5, 5, 5}));
   EXPECT_EQ(of("mistral-7b-v0.1", {{"sliding_window", nullptr}}, four), (List{0, 0, 0, 0}));
-  EXPECT_EQ(of("mistral-7b-v0.1", {{"sliding_window", 5}}, short_one), (List{0, 0}));  // which sees all there is
+  EXPECT_EQ(of("mistral-7b-v0.1", {{"sliding_window", 5}}, short_one), (List{0, 0}));  // it sees the whole sequence
   EXPECT_EQ(of("qwen2-7b", {{"sliding_window", 5}}, four), (List{0, 0, 0, 0}));
   EXPECT_EQ(of("qwen2-7b", {{"sliding_window", 5}, {"use_sliding_window", true}, {"max_window_layers", 3}}, four),
             (List{0, 0, 0, 5}));
@@ -95,7 +95,7 @@ TEST(HuggingfaceFamilies, WhichLayersHaveExperts) {
   EXPECT_EQ(layers("qwen3-30b-a3b", {{"decoder_sparse_step", 2}, {"mlp_only_layers", {3, 7}}}), 1);
   EXPECT_EQ(layers("deepseek-v2-lite", json::object()), 3);
   EXPECT_EQ(layers("deepseek-v3", {{"first_k_dense_replace", 0}}), 4);
-  // Where tokens may be dropped, experts have places for their share: 16 tokens, of which each goes to 8 of 128.
+  // If tokens may be dropped, experts have places for their share: 16 tokens, each to 8 of 128 experts.
   const Graph graph =
       build(config("qwen3-30b-a3b"), {{"num_hidden_layers", "1"}, {"steps", "16"}, {"capacity", "2"}}).graph;
   for (const Op& op : graph.ops)
@@ -122,7 +122,8 @@ TEST(HuggingfaceFamilies, LayersWithoutPositions) {
   expect_error(changed("olmo-3-7b", {{"rope_theta", 10000}}), "layers of full_attention alone");
 }
 
-// A query that sees a part of what is before it, by chunks or by an indexer, sees all of a sequence that is no longer.
+// A query that sees only some of the positions before it, by chunks or by an indexer, sees all of a sequence that is no
+// longer.
 TEST(HuggingfaceFamilies, AsLongAsAQuerySees) {
   const auto steps = [](const std::string& name) {
     const Graph graph = build(config(name), {{"num_hidden_layers", "4"}}).graph;
@@ -153,7 +154,7 @@ TEST(HuggingfaceFamilies, ByTheClassThatIsNamed) {
   expect_error(changed("llama-3-8b", {{"architectures", {"MistralForCausalLM"}}}), "MistralForCausalLM");
 }
 
-// The text part of a model of text and images, which is said.
+// The text part of a model of text and images, with a note.
 TEST(HuggingfaceFamilies, TextParts) {
   const Bindings one{{"num_hidden_layers", "1"}, {"steps", "4"}};
   for (const char* name : {"gemma-3-4b", "llama-4-scout", "qwen2.5-vl-7b", "qwen3-vl-8b", "qwen3-vl-30b-a3b"}) {

@@ -1,4 +1,4 @@
-// The fields of Hugging Face's configurations that all families have.
+// Reads the fields of Hugging Face's configurations that all families have.
 #include "partita/models/huggingface_fields.h"
 
 namespace partita::huggingface {
@@ -8,13 +8,13 @@ constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostSteps =
     8192;  // unless `steps` is given: a sequence may have as many positions as the model, and no more than this
 
-// Families whose published configurations name code that transformers' own class has taken the place of, with what
-// that code's classes begin with.
+// Families whose published configurations name code that transformers' own class has replaced, with the beginning of
+// the code's class names.
 const std::map<std::string, std::string> kAdoptedCode{
     {"phi3", "Phi3"}, {"deepseek_v2", "DeepseekV2"}, {"deepseek_v3", "DeepseekV3"}, {"deepseek_v32", "DeepseekV32"}};
 
-// Whether `auto_map` names the adopted code's classes only: {"AutoModel": "modeling_phi3.Phi3Model"}. What reads text
-// is no part of the model.
+// Whether `auto_map` names the adopted code's classes only: {"AutoModel": "modeling_phi3.Phi3Model"}. A tokenizer is no
+// part of the model.
 bool is_adopted(const std::string& family, const json& auto_map) {
   const auto prefix = kAdoptedCode.find(family);
   if (prefix == kAdoptedCode.end() || !auto_map.is_object()) return false;
@@ -74,7 +74,7 @@ void check_steps(Fields& f, const TextModel& m, const char* field, int64_t posit
 
 namespace {
 
-// A list with an entry a layer; where the number of layers is bound, its beginning.
+// A list with an entry a layer; if the number of layers is bound, its beginning.
 void check_count(Reading& in, const json& list, const char* field, int64_t layers) {
   const auto& bound = in.options.fields;
   const bool fewer = std::find(bound.begin(), bound.end(), "num_hidden_layers") != bound.end();

@@ -1,5 +1,5 @@
-// What the readers of Hugging Face's configurations have in common (huggingface.h): a JSON object's fields with what is
-// wrong with them, the fields that all families have, rotary positions.
+// Shared by the readers of Hugging Face's configurations (huggingface.h): a JSON object's fields with their faults, the
+// fields that all families have, rotary positions.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -22,7 +22,7 @@ using nlohmann::json;
 // transformers' name of an activation -> an operation.
 extern const std::map<std::string, std::string, std::less<>> kActivations;
 
-// One JSON object's fields, with what is wrong with them. A field that is null is absent.
+// One JSON object's fields, with their faults. A field that is null is absent.
 class Fields {
  public:
   Fields(const json& object, std::string prefix, std::vector<std::string>& problems)
@@ -34,7 +34,7 @@ class Fields {
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Written as null, which in some fields means none where absent means a default.
+  // Whether it is written as null, which in some fields means none while absence means a default.
   bool is_null(const std::string& name) const { return object_.contains(name) && !has(name); }
   bool asked(const std::string& name) const { return asked_.contains(name); }
 
@@ -69,7 +69,7 @@ class Fields {
     problem("{} is not a number in [{}, {})", shown(name), lo, hi);
     return otherwise;
   }
-  // A positive number, or 0 where the field is null, or absent and `otherwise` is 0.
+  // A positive number, or 0 if the field is null, or absent and `otherwise` is 0.
   double positive_or_none(const std::string& name, double otherwise) {
     return is_null(name) ? 0 : otherwise == 0 && !has(name) ? 0 : positive(name, otherwise);
   }
@@ -99,7 +99,7 @@ class Fields {
     problem("{} is not supported; there are: {}", shown(name), fmt::join(names, ", "));
     return "identity";
   }
-  // A field of which only one value is supported.
+  // A field with one supported value only.
   void only(const std::string& name, const json& value, const char* why) {
     const json* given = find(name);
     if (given && *given != value) problem("{}: {}; only {} is supported", shown(name), why, value.dump());
@@ -135,7 +135,7 @@ struct Reading {
   std::shared_ptr<const OpRegistry> registry;
 };
 
-// What all families read alike. The fields of sizes: transformers' names, GPT-2 has its own.
+// The fields that all families read alike. For sizes: transformers' names; GPT-2 has its own.
 struct CommonFields {
   const char *hidden, *layers, *heads, *positions;
 };
@@ -146,29 +146,29 @@ struct CommonDefaults {
 void read_common(TextModel& m, Reading& in, const CommonFields& names, const CommonDefaults& defaults);
 void check_steps(Fields& f, const TextModel& m, const char* field, int64_t positions);
 
-// What rotary positions depend on besides their own fields.
+// The facts that rotary positions depend on besides their own fields.
 struct RotaryDefaults {
   int64_t size, positions;  // numbers that are turned (of a head, if whole), positions
   double theta, part = 1;   // part: of a head's numbers
   bool partial = false;     // the model can turn a part of each head
   bool sections = false;    // parts of a head have positions of time, height and width, which are one for text
   const char *theta_field = "rope_theta", *part_field = "partial_rotary_factor";
-  std::optional<int64_t> original_positions;   // of the class, where it has that field
+  std::optional<int64_t> original_positions;   // of the class, if it has that field
   std::map<std::string, std::string> renamed;  // old names of types
 };
-// Of rope_theta and, where there is one, rope_scaling (rope_parameters: both, as transformers writes them since 5.0).
+// Reads rope_theta and, if there is one, rope_scaling (rope_parameters: both, as transformers writes them since 5.0).
 Rotary read_rotary(Reading& in, const RotaryDefaults& defaults, int64_t steps);
 std::pair<const json*, std::string> rotary_object(Reading& in);  // the object, and its name
-// The same of one object, as of a kind of layers (rope_parameters.full_attention).
+// The same for one object, as for a kind of layers (rope_parameters.full_attention).
 Rotary read_rotary(Reading& in, const json& object, const std::string& path, const RotaryDefaults& defaults,
                    int64_t steps);
 
-// Which layers see the last `sliding_window` keys only: `layer_types` (full_attention, sliding_attention), or else
-// `is_local` of each layer's number.
+// Returns by layer whether it sees only the last `sliding_window` keys: `layer_types` (full_attention,
+// sliding_attention), or else `is_local` of each layer's number.
 std::vector<bool> read_local_layers(Reading& in, int64_t layers, const std::function<bool(int64_t)>& is_local);
 
-// Which layers turn queries and keys by their positions: `no_rope_layers`, of which 1 says that a layer does, or else
-// all but every `no_rope_layer_interval`th.
+// Returns by layer whether it turns queries and keys by their positions: `no_rope_layers`, in which 1 says that a layer
+// does, or else all but every `no_rope_layer_interval`th.
 std::vector<bool> read_turned_layers(Reading& in, int64_t layers);
 
 // One a family. They end with in.stop() before they build.
@@ -216,29 +216,30 @@ void read_llama_fields(Llama& m, Reading& in, const LlamaDefaults& defaults);
 // Rotary positions of all layers, after read_llama_fields.
 void read_llama_rotary(Llama& m, Reading& in, RotaryDefaults defaults);
 void name_llama_weights(const Llama& m, WeightNames& names);
-// The model of what was read.
+// Builds the model that was read.
 Model finish_llama(const Llama& m, Reading& in);
-// Rotary positions of their own for layers that see the last keys only, and which layers these are. `rope_parameters`
+// Reads separate rotary positions for layers that see the last keys only, and which layers these are. `rope_parameters`
 // has an object of either kind, full_attention and sliding_attention; older files have rope_scaling for the first.
 void read_two_rotaries(Llama& m, Reading& in, const RotaryDefaults& all, const RotaryDefaults& local);
 void read_layer_kinds(Llama& m, Reading& in, const std::function<bool(int64_t)>& is_local);
-// `sliding_window` of a family that has `use_sliding_window`: without that the field says nothing; 0: no window.
+// Returns `sliding_window` of a family that has `use_sliding_window`, without which the field means nothing; 0: no
+// window.
 int64_t used_window(Reading& in, int64_t otherwise);
-// use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen2 has them.
+// Reads use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen2 has them.
 void read_qwen_window(Llama& m, Reading& in, const std::function<bool(int64_t layer, int64_t most)>& is_local,
                       int64_t most_layers = 28);
 
-// Experts, with `inner` columns inside, and their weights' names in files: OWN.experts.NUMBER.PART.weight of each
+// Reads experts, with `inner` columns inside, and their weights' names in files: OWN.experts.NUMBER.PART.weight of each
 // layer.
 void read_experts(Mixtral& m, Reading& in, const char* count_field, int64_t count, int64_t choices, int64_t inner);
 // The first layers have no experts: `first_k_dense_replace` of them.
 void read_first_dense_layers(Mixtral& m, Reading& in, int64_t usual);
-// Layers that predict further tokens, which transformers leaves out as well, and their weights.
+// Reads layers that predict further tokens, which transformers leaves out as well, and their weights.
 int64_t read_further_layers(Reading& in);
 void name_further_layers(const Mixtral& m, int64_t more, WeightNames& names);
-// transformers adds the load-balancing loss where the router's logits are asked for.
+// transformers adds the load-balancing loss if the router's logits are requested.
 void read_balance(Mixtral& m, Reading& in);
-// V3's routing: sigmoids, of which corrected ones choose, of groups of experts; after read_experts.
+// Reads V3's routing, after read_experts: sigmoids, the corrected ones of which choose, among groups of experts.
 void read_v3_routing(Mixtral& m, Reading& in, int64_t parts, int64_t chosen_parts);
 void name_experts(const Mixtral& m, WeightNames& names, const std::string& own,
                   const std::map<std::string, std::string>& parts);

@@ -1,4 +1,4 @@
-// Gemma 1 to 3.
+// Reads configurations of Gemma 1 to 3.
 #include <cmath>
 
 #include "partita/models/huggingface_fields.h"
@@ -6,8 +6,8 @@
 namespace partita::huggingface {
 namespace {
 
-// What all three have: norms by 1 + w, the embedding times sqrt(hidden), which transformers rounds to the weights'
-// type.
+// The common fields of all three: norms by 1 + w, the embedding times sqrt(hidden), which transformers rounds to the
+// weights' type.
 void read_gemma_fields(Llama& m, Reading& in, const LlamaDefaults& defaults) {
   read_llama_fields(m, in, defaults);
   m.attention_bias = m.output_bias = in.f.flag("attention_bias", false);
@@ -16,7 +16,7 @@ void read_gemma_fields(Llama& m, Reading& in, const LlamaDefaults& defaults) {
   in.f.only("use_bidirectional_attention", false, "attention to tokens that follow");
 }
 
-// What Gemma 2 brought.
+// The new fields of Gemma 2.
 void read_gemma2_fields(Llama& m, Reading& in, double final_cap, double attention_cap) {
   m.norm_after = true;
   m.attention_scale = 1 / std::sqrt(in.f.positive("query_pre_attn_scalar", 256));
@@ -37,7 +37,7 @@ Model read_gemma(Reading& in) {
                      .size = 256,
                      .activation = "gelu_pytorch_tanh",
                      .tied = true});
-  // transformers takes "gelu", which the first files say, for the approximation that the model was trained with.
+  // transformers takes "gelu", the first files' word, for the approximation that the model was trained with.
   if (in.f.text("hidden_act", "") == "gelu") m.activation = "gelu_tanh";
   in.f.only("hidden_activation", "gelu_pytorch_tanh", "transformers looks at hidden_act in its place");
   read_llama_rotary(m, in, {.positions = 8192, .theta = 10000});

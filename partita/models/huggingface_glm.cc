@@ -1,4 +1,4 @@
-// GLM-4.5: Llama's attention, of which a part of each head is turned, and DeepSeek-V3's experts.
+// Reads GLM-4.5: Llama's attention with a part of each head turned, and DeepSeek-V3's experts.
 #include "partita/models/huggingface_fields.h"
 
 namespace partita::huggingface {

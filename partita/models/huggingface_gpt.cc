@@ -1,4 +1,4 @@
-// GPT-2, GPT-NeoX, OPT and BERT.
+// Reads configurations of GPT-2, GPT-NeoX, OPT and BERT.
 #include "partita/models/huggingface_fields.h"
 
 namespace partita::huggingface {
@@ -94,7 +94,7 @@ Model read_opt(Reading& in) {
 
 namespace {
 
-// The loss, where it is not the usual one of the head.
+// The loss, if it is not the usual one of the head.
 std::string read_bert_head(Bert& m, Reading& in) {
   Fields& f = in.f;
   std::string loss;

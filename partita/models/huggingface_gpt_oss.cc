@@ -1,4 +1,4 @@
-// gpt-oss: a score beside those of a query's keys (attention sinks), and experts of limited gates with biases.
+// Reads gpt-oss: a score beside those of a query's keys (attention sinks), and experts of limited gates with biases.
 #include "partita/models/huggingface_fields.h"
 
 namespace partita::huggingface {

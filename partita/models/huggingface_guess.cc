@@ -1,4 +1,4 @@
-// Fields by which a configuration is recognized that does not say what it is.
+// Recognizes by its fields a configuration that does not name its model.
 #include "partita/models/huggingface_guess.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Llama, and what has its layers with small changes: Mistral, Qwen2, Qwen3, Phi-3, OLMo 2 and 3, SmolLM3, Granite.
+// Reads Llama, and families with its layers but for small changes: Mistral, Qwen2, Qwen3, Phi-3, OLMo 2 and 3, SmolLM3,
+// Granite.
 #include "partita/models/huggingface_fields.h"
 
 namespace partita::huggingface {
@@ -38,7 +39,7 @@ void name_llama_weights(const Llama& m, WeightNames& names) {
 
 int64_t used_window(Reading& in, int64_t otherwise) {
   if (in.f.flag("use_sliding_window", false)) return in.f.integer_or_none("sliding_window", otherwise);
-  in.f.has("sliding_window");  // says nothing then: transformers writes null or 0
+  in.f.has("sliding_window");  // it means nothing then: transformers writes null or 0
   return 0;
 }
 
@@ -136,7 +137,7 @@ Model read_qwen3(Reading& in) {
   return finish_llama(m, in);
 }
 
-// Text has one position, whichever of the three a section of a head looks at.
+// Text has one position, for each of the three that a section of a head may read.
 Model read_qwen2_vl(Reading& in) {
   Llama m;
   read_llama_fields(
@@ -198,7 +199,7 @@ Model read_phi3(Reading& in) {
 
 namespace {
 
-// What both OLMo 2 and OLMo 3 have.
+// The common fields of OLMo 2 and OLMo 3.
 void read_olmo_fields(Llama& m, Reading& in) {
   read_llama_fields(m, in, {.sizes = {4096, 32, 32, 2048}, .vocabulary = 50304, .inner = 11008, .eps = 1e-5});
   m.attention_bias = m.output_bias = in.f.flag("attention_bias", false);

@@ -1,5 +1,5 @@
-// The text part of Llama 4: layers without positions among others, a norm of turned queries and keys, and experts that
-// take what a token's score makes of it.
+// Reads the text part of Llama 4: layers without positions among others, a norm of turned queries and keys, and experts
+// whose input is scaled by a token's score.
 #include <cmath>
 
 #include "partita/models/huggingface_fields.h"
@@ -37,7 +37,7 @@ void check_chunks(Llama& m, Reading& in, const std::vector<bool>& turned) {
         chunk, m.steps, chunk);
 }
 
-// Which layers have experts.
+// Reads the layers that have experts.
 void read_sparse_layers(Mixtral& m, Reading& in) {
   const int64_t step = in.f.integer("interleave_moe_layer_step", 1);
   const json* listed = in.f.find("moe_layers");

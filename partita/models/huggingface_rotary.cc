@@ -1,4 +1,4 @@
-// Rotary positions as Hugging Face's configurations have them: frequencies by theta, and the ways to stretch them.
+// Reads rotary positions of Hugging Face's configurations: frequencies by theta, and the ways to stretch them.
 #include <cmath>
 #include <numbers>
 
@@ -16,7 +16,7 @@ const char* const kKnown[] = {"rope_type",        "type",
                               "attention_factor", "truncate",
                               "short_factor",     "long_factor"};
 
-// One object of rotary positions, and what stretching needs of it.
+// One object of rotary positions, and the facts that stretching needs.
 struct Source {
   Reading& in;
   Fields& r;
@@ -31,7 +31,7 @@ struct Source {
     if (!r.has(field)) r.problem("{}.{} is missing, which {} '{}' needs", path, field, name, type);
     return r.positive(field, 1);
   }
-  // The length that the model was first trained with. The configuration's own field comes before the object's.
+  // The length of the model's first training. The configuration's own field comes before the object's.
   double original_positions() {
     const char* field = "original_max_position_embeddings";
     const auto own = defaults.original_positions;
@@ -80,8 +80,8 @@ void stretch_yarn(Rotary& rotary, Source& s) {
   }
 }
 
-// LongRoPE (Ding et al. 2024): a divisor of each frequency, of two lists by whether a sequence is longer than those
-// that the model was first trained with.
+// LongRoPE (Ding et al. 2024): a divisor of each frequency, from one of two lists. A sequence longer than the model's
+// first training takes the long list.
 void stretch_longrope(Rotary& rotary, Source& s, int64_t steps) {
   const double original = s.original_positions();
   const double factor =
@@ -100,7 +100,7 @@ void stretch_longrope(Rotary& rotary, Source& s, int64_t steps) {
   }
 }
 
-// Theta that grows with sequences which are longer than the model's positions.
+// Theta grows with sequences that are longer than the model's positions.
 void stretch_dynamic(Rotary& rotary, Source& s, int64_t steps) {
   const double factor = s.needed("factor"), size = static_cast<double>(s.size);
   const double length = static_cast<double>(std::max(steps, s.defaults.positions));
@@ -133,7 +133,7 @@ Rotary read_rotary(Reading& in, const json& object, const std::string& path, con
   if (d.partial && own_part && in.f.number(d.part_field, part, 0, 1 + 1e-12) != part)
     in.f.problem("{} is not the {} of {}; leave one of them out", in.f.shown(d.part_field), r.shown(part_field), path);
   const int64_t size = static_cast<int64_t>(static_cast<double>(d.size) * part);
-  // Of a part, transformers turns one number more where it is odd.
+  // With a part, transformers turns one number more if it is odd.
   if (size == 0 || (size + 1) / 2 * 2 > d.size) {
     in.f.problem("rotary positions turn {} numbers of each head's {}: an even number is needed", size, d.size);
     return {};

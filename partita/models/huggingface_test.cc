@@ -1,4 +1,4 @@
-// Tests of Hugging Face's configurations: what is built, and what is refused.
+// Tests the models of Hugging Face's configurations, and refused configurations.
 #include "partita/models/huggingface.h"
 
 #include <gtest/gtest.h>
@@ -61,8 +61,8 @@ const std::string kFamilies =
     "granite, llama, llama4_text, mistral, mixtral, olmo2, olmo3, opt, phi3, qwen2, qwen2_5_vl_text, qwen2_moe, "
     "qwen2_vl_text, qwen3, qwen3_moe, qwen3_vl_moe_text, qwen3_vl_text, smollm3";
 
-// Those of the models that the configurations are published with, as transformers counts them
-// (tests/data/make_huggingface.py --counts), which are those that are published.
+// The counts of the models that the configurations are published with, as transformers counts them
+// (tests/data/make_huggingface.py --counts); they equal the published ones.
 TEST(Huggingface, ParameterCounts) {
   std::ifstream file(PARTITA_SOURCE_DIR "/tests/data/huggingface/parameters.json");
   const json counts = json::parse(file);
@@ -113,7 +113,7 @@ TEST(Huggingface, OptionsAndReplacedFields) {
             "mse");
 }
 
-// GPT-2's and BERT's configurations ask for dropout of the attention's weights, which one operation has not.
+// GPT-2's and BERT's configurations have dropout of the attention's weights, which one operation has not.
 TEST(Huggingface, DropoutIsTheConfigurations) {
   const Graph graph = build(config("gpt2"), {{"steps", "8"}}).graph;
   EXPECT_EQ(count(graph, "dropout"), 1 + 12 * 3);
@@ -213,14 +213,14 @@ TEST(Huggingface, AllThatIsWrongIsInOneError) {
   for (const char* part : {"5 fields", "is_decoder=true", "add_cross_attention=true", "position_embedding_type",
                            "pruned_heads", "auto_map"})
     EXPECT_NE(bert.find(part), std::string::npos) << part << " is not in: " << bert;
-  // What changes nothing is not looked at.
+  // Fields that change nothing are not read.
   EXPECT_EQ(error_of(changed(
                 "bert-base-uncased",
                 {{"use_cache", "x"}, {"torch_dtype", 3}, {"pruned_heads", json::object()}, {"my_own_field", 1}})),
             "no error");
 }
 
-// transformers adds the load-balancing loss where the router's logits are asked for.
+// transformers adds the load-balancing loss if the router's logits are requested.
 TEST(Huggingface, MixtralsBalanceIsAsked) {
   const Bindings small{{"steps", "16"}, {"num_hidden_layers", "2"}};
   EXPECT_TRUE(build(config("mixtral-8x7b"), small).loss.penalties.empty());

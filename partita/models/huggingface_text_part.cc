@@ -1,4 +1,4 @@
-// The text part of a configuration of text and images.
+// Takes the text part of a configuration of text and images.
 #include "partita/models/huggingface_text_part.h"
 
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 const std::map<std::string, std::string, std::less<>> kTextParts{
     {"gemma3", "gemma3_text"},         {"llama4", "llama4_text"},     {"qwen2_vl", "qwen2_vl_text"},
     {"qwen2_5_vl", "qwen2_5_vl_text"}, {"qwen3_vl", "qwen3_vl_text"}, {"qwen3_vl_moe", "qwen3_vl_moe_text"}};
-// Fields of the whole that say something of its text part.
+// Fields of the whole that concern its text part.
 constexpr const char* kOfTheWhole[] = {"tie_word_embeddings", "quantization_config", "auto_map", "architectures"};
 
 }  // namespace
@@ -25,7 +25,7 @@ std::string take_text_part(json& config) {
   const auto part = type.is_string() ? kTextParts.find(type.get<std::string>()) : kTextParts.end();
   if (part == kTextParts.end()) return "";
   json text = config.contains("text_config") && config["text_config"].is_object() ? config["text_config"] : config;
-  // transformers ties the head where either says so.
+  // transformers ties the head if either says so.
   const bool tied = text.value("tie_word_embeddings", json()) == true;
   for (const char* field : kOfTheWhole)
     if (config.contains(field)) text[field] = config[field];

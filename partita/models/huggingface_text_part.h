@@ -1,4 +1,4 @@
-// The text part of a model of text and images.
+// Takes the text part of a model of text and images.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -6,8 +6,8 @@
 namespace partita::huggingface {
 
 // Makes a configuration of text and images (gemma3, llama4, qwen2_5_vl, ..) that of its text part: the fields of
-// `text_config` with the family of that, or, where an older file has them beside those of images, the same fields.
-// What stays out, for a note; empty: it is no such configuration, and stays as it is.
+// `text_config` with the family of that, or, if an older file has them beside those of images, the same fields. Returns
+// the parts left out, for a note; empty: it is no such configuration, and stays as it is.
 std::string take_text_part(nlohmann::json& config);
 
 }  // namespace partita::huggingface

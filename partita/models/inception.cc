@@ -1,5 +1,5 @@
-// Inception-v3 (Szegedy et al. 2015) as torchvision builds it, with its parameter names; in training with the auxiliary
-// head, whose loss counts 0.4.
+// Builds Inception-v3 (Szegedy et al. 2015) as torchvision does, with its parameter names; in training with the
+// auxiliary head, whose loss counts 0.4.
 #include <functional>
 
 #include "partita/models/family.h"

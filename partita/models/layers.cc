@@ -1,4 +1,4 @@
-// Single layers: convolutions, norms, linear layers and pooling.
+// Builds single layers: convolutions, norms, linear layers and pooling.
 #include "partita/models/layers.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The layers that families of models are built of, with PyTorch's parameter names, layouts and initial values.
+// Builds the single layers of all families of models, with PyTorch's parameter names, layouts and initial values.
 #pragma once
 #include <string>
 

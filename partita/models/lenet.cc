@@ -1,4 +1,4 @@
-// LeNet-5 (LeCun et al. 1998) as it is usually written today: ReLU and max pooling, a full second convolution.
+// Builds LeNet-5 (LeCun et al. 1998) as it is usually written today: ReLU and max pooling, a full second convolution.
 #include <cmath>
 
 #include "partita/models/family.h"

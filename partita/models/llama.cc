@@ -1,5 +1,5 @@
-// Llama, as Hugging Face has it: grouped queries, rotary positions, SwiGLU; and what models with
-// its layers changed in them.
+// Builds Llama, as Hugging Face has it: grouped queries, rotary positions, SwiGLU; and models with changes in its
+// layers.
 #include "partita/base/error.h"
 #include "partita/models/family.h"
 #include "partita/models/transformers.h"

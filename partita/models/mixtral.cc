@@ -1,4 +1,4 @@
-// Mixtral, as Hugging Face has it: no token is dropped.
+// Builds Mixtral, as Hugging Face has it: no token is dropped.
 #include <algorithm>
 
 #include "partita/base/error.h"

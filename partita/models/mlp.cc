@@ -1,4 +1,4 @@
-// Fully connected layers of one width, as in SoyBean section 2.2.
+// Builds fully connected layers of one width, as in SoyBean section 2.2.
 #include <cmath>
 
 #include "partita/models/family.h"

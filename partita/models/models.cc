@@ -1,4 +1,4 @@
-// The list of built-in models, and how a reference to one is read.
+// Lists the built-in models, and reads references to them.
 #include "partita/models/models.h"
 
 #include <algorithm>

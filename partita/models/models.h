@@ -1,4 +1,4 @@
-// The zoo: models built in, by reference.
+// Builds the zoo's models by reference, for users' commands and tests.
 //
 //   Model m = build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, standard_ops());
 //   Graph training = add_backward(m.graph, m.loss, {.lr = 0.01, .momentum = 0.9});
@@ -16,9 +16,9 @@
 
 namespace partita {
 
-// How files of weights name a model's tensors, where that is not as the graph does.
+// How files of weights name a model's tensors, if they do not as the graph does.
 struct WeightNames {
-  std::string prefix;  // a beginning that the files may lack, or have where the graph lacks it: "bert."
+  std::string prefix;  // a beginning that the files may lack, or have if the graph lacks it: "bert."
   std::vector<std::pair<std::string, std::string>> endings;  // theirs, ours: old names of the same
   std::map<std::string, std::string> renamed;                // a tensor of the graph -> its name in the files
   std::map<std::string, std::vector<std::string>>
@@ -30,9 +30,9 @@ struct WeightNames {
 
 struct Model {
   Graph graph;  // forward
-  Loss loss;    // what it is trained with unless the user says otherwise
+  Loss loss;    // of its training unless the user says otherwise
   WeightNames weight_names;
-  std::vector<std::string> notes;  // what a user should know of it
+  std::vector<std::string> notes;  // facts for the user
 };
 
 struct ModelOption {
@@ -47,8 +47,9 @@ struct ModelInfo {
 // Every model has the options `batch` and `dtype`.
 std::vector<ModelInfo> list_models();
 
-// `reference` is NAME, zoo:NAME or zoo:NAME?option=value,option=value. `bindings` are further options (--bind batch=32)
-// and win over those of the reference. Bad input names the unknown model or option and lists what there is.
+// Builds a model. `reference` is NAME, zoo:NAME or zoo:NAME?option=value,option=value. `bindings` are further options
+// (--bind batch=32) and win over those of the reference. Bad input names the unknown model or option and lists the
+// known ones.
 Model build_model(std::string_view reference, const std::map<std::string, std::string>& bindings,
                   std::shared_ptr<const OpRegistry> registry);
 

@@ -43,7 +43,7 @@ void expect_sums_beside_contributions(const Graph& graph) {
   }
 }
 
-// A block of a stage is what follows its first: three convolutions without a shortcut's.
+// A block of a stage is the part behind its first: three convolutions without a shortcut's.
 TEST(Models, ResNetsTakeFewerBlocks) {
   const auto registry = standard_ops();
   auto convolutions = [&](const std::string& options) {
@@ -99,7 +99,7 @@ TEST(Models, PublishedParameterCounts) {
     EXPECT_EQ(parameters(build_model(reference, {}, registry).graph), count) << reference;
 }
 
-// Keras counts the running statistics too, PyTorch does not: 88,753,150 and 5,289,978 are what is trained.
+// Keras counts the running statistics too, PyTorch does not: 88,753,150 and 5,289,978 are the trained numbers.
 TEST(Models, NasNetsParameterCounts) {
   const auto registry = standard_ops();
   for (const auto& [reference, trained, all] :
@@ -170,8 +170,7 @@ TEST(Models, InceptionsAuxiliaryHeadIsPartOfTheLoss) {
     }
 }
 
-// Experts can be split wherever there is one: the expert's index is called e, or n.1 in a product over [groups,
-// experts, ..].
+// Experts can be split like any axis: the expert's index is called e, or n.1 in a product over [groups, experts, ..].
 TEST(Models, ExpertsAreOneMoreSplit) {
   const Graph graph = training("zoo:moe?layers=1,groups=4");
   std::map<std::string, int> split;
@@ -358,7 +357,7 @@ TEST(Models, GradientsEqualNumericOnes) {
   }
 }
 
-// tests/golden/mlp_training.txt, rewritten where PARTITA_UPDATE_GOLDEN is set.
+// tests/golden/mlp_training.txt, rewritten if PARTITA_UPDATE_GOLDEN is set.
 TEST(Models, AnMlpsTrainingGraphIsGolden) {
   const std::string text = print(training("zoo:mlp?layers=2,width=6,batch=4,classes=3"));
   const std::string path = PARTITA_SOURCE_DIR "/tests/golden/mlp_training.txt";

@@ -1,5 +1,5 @@
-// NASNet-A (Zoph et al. 2018), N cells a stage and P filters before the classifier, "N @ P": as in TensorFlow's slim
-// and Keras, whose padding ("same": of an odd one, more behind) and parameter counts it has. Without scheduled
+// Builds NASNet-A (Zoph et al. 2018), N cells a stage and P filters before the classifier, "N @ P": as in TensorFlow's
+// slim and Keras, whose padding ("same": with an odd one, more behind) and parameter counts it has. Without scheduled
 // drop-path and without slim's auxiliary head, which the published counts leave out.
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ class Network {
  public:
   Network(GraphBuilder& b, DType dtype, bool fine) : layers(b, dtype), b_(b), fine_(fine) {}
 
-  // What two cells in a row make: a cell takes the last, x, and the one before, p. The first cell has no p.
+  // The results of two cells in a row: a cell takes the last, x, and the one before, p. The first cell has no p.
   struct Cells {
     TensorId x, p;
   };
@@ -71,7 +71,7 @@ class Network {
     attributes["kh"] = attributes["kw"] = 3;
     return attributes;
   }
-  // 3 x 3, of what lies inside the image.
+  // 3 x 3, over pixels inside the image.
   TensorId average(TensorId x, const std::string& name, int64_t stride = 1) {
     tdl::Attributes attributes = window(x, stride);
     attributes["count_padding"] = 0;
@@ -105,8 +105,8 @@ class Network {
     return norm(pointwise(layers.relu(x, name + ".relu"), name + ".conv", filters), name + ".bn");
   }
 
-  // The cell before the last in the last one's rows, columns and channels. Where it has more rows: every second pixel
-  // from the first, and from the second on, half of the channels each.
+  // The cell before the last in the last one's rows, columns and channels. If it has more rows: every second pixel from
+  // the first, and from the second on, half of the channels each.
   TensorId adjusted(Cells in, const std::string& name, int64_t filters) {
     if (!in.p.valid()) return in.x;
     const Shape p = b_.shape(in.p), x = b_.shape(in.x);
@@ -143,7 +143,7 @@ class Network {
 Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
   const int64_t cells = options.integer("cells"), penultimate = options.integer("filters"),
                 image = options.integer("image", 32);
-  // 24 of the last normal cell's, which is 4 times as wide as the first, which is 4 times as wide as the stem's first
+  // 24 for the last normal cell, which is 4 times as wide as the first, which is 4 times as wide as the stem's first
   // cell.
   if (penultimate % 96) fail("zoo:{}: filters={} is not a multiple of 96", options.model(), penultimate);
   const int64_t filters = penultimate / 24;

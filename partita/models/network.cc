@@ -1,4 +1,4 @@
-// Parts of transformers: rotary tables, norms, attention, gated layers and output heads.
+// Builds parts of transformers: rotary tables, norms, attention, gated layers and output heads.
 #include "partita/models/network.h"
 
 #include <cmath>
@@ -101,7 +101,7 @@ TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const
                                        const AttentionOptions& options) {
   const Shape queries = b.shape(q), keys = b.shape(k);
   const DType dtype = layers.dtype;
-  // Heads that several queries' heads share, once for each.
+  // Repeats heads that several queries' heads share, once for each.
   auto repeated = [&](TensorId x, const std::string& part) {
     if (keys[1] == queries[1]) return x;
     const Shape shape = b.shape(x);

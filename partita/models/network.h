@@ -1,4 +1,4 @@
-// What transformers are built of beyond single layers (layers.h).
+// Builds the parts of transformers beyond single layers (layers.h).
 #pragma once
 #include <map>
 #include <memory>
@@ -23,11 +23,11 @@ struct AttentionOptions {
   TensorId sinks;      // [heads], a score beside those of a query's keys; without dropout
 };
 
-// Rotary positions: what each pair of numbers turns by from a position to the next.
+// Rotary positions: the angle of each pair of numbers from a position to the next.
 struct Rotary {
-  std::vector<double> frequencies;  // radians a step; of as many pairs as are turned, the first of a head
-  double scale = 1;                 // of what is turned
-  bool interleaved = false;         // pairs are neighbours; else half of what is turned lies between them
+  std::vector<double> frequencies;  // radians a step; for as many pairs as are turned, the first of a head
+  double scale = 1;                 // of the turned numbers
+  bool interleaved = false;         // pairs are neighbours; else they are half of the turned numbers apart
 };
 // The same for all steps, as constants [steps, pairs].
 struct RotaryTable {
@@ -44,7 +44,7 @@ class Network {
 
   TensorId add(TensorId x, TensorId y, const std::string& name) { return b.op("add", {x, y}, {}, name); }
   TensorId norm(TensorId x, const std::string& name, double eps);
-  // Without scale and bias where not `affine`.
+  // Layer norm, without scale and bias if not `affine`.
   TensorId layer_norm(TensorId x, const std::string& name, double eps, bool affine);
   // `from_one`: the scale is 1 + NAME.weight.
   TensorId rms_norm(TensorId x, const std::string& name, double eps, bool from_one = false);
@@ -52,12 +52,12 @@ class Network {
   TensorId conv1d(TensorId x, const std::string& name, int64_t outputs);
   // q, k, v [batch, heads, steps, size], k and v perhaps with fewer heads, to [batch, steps, heads size].
   TensorId attention(TensorId q, TensorId k, TensorId v, const std::string& name, const AttentionOptions& options);
-  // The same of one product's q, k and v, [batch, steps, 3 heads size].
+  // The same for one product's q, k and v, [batch, steps, 3 heads size].
   TensorId packed_attention(TensorId qkv, const std::string& name, int64_t heads, const AttentionOptions& options);
   // x [.., width] to the logits [.., words] of a vocabulary: times a table's rows, or, without a table, NAME.weight
   // [words, width].
   TensorId head(TensorId x, TensorId table, const std::string& name, int64_t words);
-  // x [batch, heads, steps, size] turned by its positions; what is beyond the turned pairs stays.
+  // x [batch, heads, steps, size] turned by its positions; numbers beyond the turned pairs stay.
   RotaryTable rotary_table(const Rotary& rotary, int64_t steps, const std::string& name);
   TensorId turned(TensorId x, const RotaryTable& table, const std::string& name);
   // down(activation(gate(x)) up(x)) with `inner` columns inside; weights NAME.gate_proj, .up_proj and .down_proj.
@@ -77,7 +77,7 @@ class Network {
  private:
   TensorId elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name,
                                 const AttentionOptions& options);
-  // By whether it is causal, and its window; one for all layers: 0 where a query sees a key, else -inf.
+  // By whether it is causal, and its window; one for all layers: 0 if a query sees a key, else -inf.
   std::map<std::pair<bool, int64_t>, TensorId> masks_;
 };
 

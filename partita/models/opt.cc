@@ -1,4 +1,4 @@
-// OPT, as Hugging Face has it: the first two rows of its table of positions stand for no position.
+// Builds OPT, as Hugging Face has it: the first two rows of its table of positions stand for no position.
 #include "partita/base/error.h"
 #include "partita/models/transformers.h"
 

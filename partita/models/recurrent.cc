@@ -1,5 +1,5 @@
-// Recurrent networks, unrolled: Tofu's (section 7.1), FlexFlow's RNNTC, RNNLM and NMT (section 8.1, table 3), which
-// Pesto has too.
+// Builds recurrent networks, unrolled: Tofu's (section 7.1), FlexFlow's RNNTC, RNNLM and NMT (section 8.1, table 3),
+// which Pesto has too.
 #include <charconv>
 #include <cmath>
 
@@ -43,7 +43,7 @@ class Network {
   struct State {
     TensorId hidden, cell;
   };
-  // Layer `layer` over the sequence, from `state` (zeros where there is none), which it leaves as it is at the end.
+  // Layer `layer` over the sequence, from `state` (zeros if there is none), which ends as the last step's.
   Steps layer(const Steps& inputs, const std::string& name, int layer, int64_t hidden, State& state) {
     const std::string suffix = fmt::format("_l{}", layer);
     const Weights weights = weights_of(name, suffix, hidden, b_.shape(inputs.at(0)).back());
@@ -83,7 +83,7 @@ class Network {
   struct Weights {
     TensorId input, hidden, bias, hidden_bias;  // the last one a GRU's
   };
-  // PyTorch's, [gates hidden, ..]; where a cell is one operation, [gates, hidden, ..].
+  // PyTorch's, [gates hidden, ..]; if a cell is one operation, [gates, hidden, ..].
   Weights weights_of(const std::string& name, const std::string& suffix, int64_t hidden, int64_t width) {
     const int64_t gates = gru_ ? 3 : 4;
     const double bound = 1 / std::sqrt(static_cast<double>(hidden));
@@ -96,7 +96,7 @@ class Network {
     const TensorId w = weight(".weight_ih", {width}), u = weight(".weight_hh", {hidden}), bias = weight(".bias_ih", {});
     return {w, u, bias, gru_ ? weight(".bias_hh", {}) : TensorId()};
   }
-  // x w for each gate, with the bias where there is one.
+  // x w for each gate, with the bias if there is one.
   TensorId gates(TensorId x, TensorId w, TensorId bias, const std::string& name) {
     if (fine_) {
       if (!bias.valid()) return b_.op("matmul_nt", {x, w}, {}, name);

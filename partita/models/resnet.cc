@@ -1,4 +1,4 @@
-// ResNets (He et al. 2015) as torchvision builds them, with torchvision's parameter names and layouts, and the wide
+// Builds ResNets (He et al. 2015) as torchvision does, with torchvision's parameter names and layouts, and the wide
 // ones of Tofu section 7.1: `widen` times the channels of every convolution, those of the stem and of the blocks'
 // outputs included.
 #include <algorithm>
@@ -56,7 +56,7 @@ class Network {
     return layers_.relu(b_.op("add", {y, x}, {}, name + ".add"), fmt::format("{}.relu{}", name, convolutions.size()));
   }
 
-  // [n, 3, image, image] -> features [n, c]; of each stage at most so many blocks
+  // [n, 3, image, image] -> features [n, c]; each stage has at most so many blocks.
   TensorId features(TensorId x, const Depth& depth, int64_t most_blocks, int64_t width, bool imagenet_stem) {
     x = layers_.relu(convolution_norm(x, "conv1", "bn1", width, imagenet_stem ? 7 : 3, imagenet_stem ? 2 : 1), "relu");
     if (imagenet_stem) x = layers_.max_pool(x, "maxpool", 3, 2, 1);

@@ -1,6 +1,6 @@
-// A language model of pre-norm transformer layers (Vaswani et al., 2017; GPT-2's arrangement): tokens to the logits of
-// each next token. Attention, norms and dropout are one operation each, or, `fine`, made of elementary ones. In zoo:moe
-// the feed-forward part of every so many layers is a layer of experts (GShard, Lepikhin et al. 2020).
+// Builds a language model of pre-norm transformer layers (Vaswani et al., 2017; GPT-2's arrangement): tokens to the
+// logits of each next token. Attention, norms and dropout are one operation each, or, `fine`, made of elementary ones.
+// In zoo:moe the feed-forward part of every so many layers is a layer of experts (GShard, Lepikhin et al. 2020).
 #include "partita/models/experts.h"
 #include "partita/models/family.h"
 #include "partita/models/transformer_layers.h"
@@ -8,7 +8,7 @@
 namespace partita {
 namespace {
 
-// Layer i has experts where `expert_layers` divides i + 1; 0: none has.
+// Layer i has experts if `expert_layers` divides i + 1; 0: none has.
 Model build_layers(const ModelOptions& options, const Experts& expert_options, int64_t expert_layers, double balance,
                    std::shared_ptr<const OpRegistry> registry) {
   const int64_t layers = options.integer("layers"), heads = options.integer("heads"),

@@ -1,4 +1,4 @@
-// Attention, norms and feed-forward parts, in one operation each or in elementary ones.
+// Builds attention, norms and feed-forward parts, in one operation each or in elementary ones.
 #include "partita/models/transformer_layers.h"
 
 #include <cmath>
@@ -45,7 +45,7 @@ TensorId TransformerLayers::elementary_attention(TensorId q, TensorId k, TensorI
   return b_.op("matmul", {elementary_softmax(b_, scores, name), v}, {}, name);
 }
 
-// -inf where a key is later than the query.
+// -inf if a key is later than the query.
 TensorId TransformerLayers::causal_mask(int64_t steps) {
   TensorId& mask = masks_[steps];
   if (mask.valid()) return mask;

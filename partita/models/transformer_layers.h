@@ -1,4 +1,5 @@
-// The parts of a transformer's layers (Vaswani et al., 2017), each one operation or, `fine`, made of elementary ones.
+// Builds the parts of a transformer's layers (Vaswani et al., 2017), each one operation or, `fine`, made of elementary
+// ones.
 #pragma once
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-// ViT-B/16 (Dosovitskiy et al. 2020), as torchvision has it.
+// Builds ViT-B/16 (Dosovitskiy et al. 2020), as torchvision has it.
 #include "partita/models/family.h"
 #include "partita/models/network.h"
 

@@ -1,5 +1,5 @@
-// Wide & Deep (Cheng et al. 2016) as OneFlow section 6.3.2 has it: tables over a vocabulary of ids that may be far
-// larger than one device, a linear part of one number an id beside fully connected layers on embeddings.
+// Builds Wide & Deep (Cheng et al. 2016) as OneFlow section 6.3.2 has it: tables over a vocabulary of ids that may be
+// far larger than one device, a linear part of one number an id beside fully connected layers on embeddings.
 #include "partita/models/family.h"
 #include "partita/models/layers.h"
 

@@ -1,4 +1,4 @@
-// Attributes of nodes.
+// Reads attributes of nodes, for converters.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace partita::onnx_model {
 
-// Null where the node lacks it; bad input where it is of another kind.
+// Null if the node lacks it; bad input if it is of another kind.
 template <typename T>
 const T* attribute(const Node& node, const char* name) {
   const auto found = node.attributes.find(name);

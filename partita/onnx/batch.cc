@@ -1,4 +1,4 @@
-// Extents of a model's inputs: those of symbolic dimensions, and what is said of fixed ones.
+// Binds extents of a model's inputs: those of symbolic dimensions, and the options' words on fixed ones.
 #include "partita/onnx/batch.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::string symbol_of(const Input& input, std::size_t axis) {
   return dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
 }
 
-// The symbols of an input's dimensions; empty where an extent is fixed.
+// The symbols of an input's dimensions; empty if an extent is fixed.
 std::vector<std::string> symbols_of(const Input& input) {
   std::vector<std::string> symbols;
   for (std::size_t a = 0; a < input.shape.size(); ++a)
@@ -83,7 +83,7 @@ int64_t extent_of(const Model& model, const Input& input, std::size_t axis, cons
   return bound->second;
 }
 
-// --bind INPUT.AXIS=N of an axis whose extent the file fixes.
+// Takes --bind INPUT.AXIS=N for an axis whose extent the file fixes.
 void take_said(const Model& model, const Input& input, std::size_t axis, const OnnxOptions& options,
                SaidOfInputs& said) {
   const auto bound = options.bindings.find(fmt::format("{}.{}", input.name, axis));

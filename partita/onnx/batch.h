@@ -1,4 +1,4 @@
-// Extents of a model's inputs, and a file of a fixed batch at another.
+// Binds the extents of a model's inputs, and makes a file of a fixed batch for another.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace partita::onnx_model {
 
-// What --bind INPUT.AXIS=N says of an input's axes whose extents the file fixes: that an axis stays as it is, or has
-// the samples of the batch that is asked for.
+// The options --bind INPUT.AXIS=N on an input's axes whose extents the file fixes: an axis stays as it is, or has the
+// samples of the given batch.
 struct SaidAxes {
   std::set<std::size_t> kept;
   std::optional<std::size_t> samples;
@@ -28,18 +28,18 @@ struct BoundInputs {
   SaidOfInputs said;
 };
 
-// Symbolic dimensions get their extents. `batch` is that of the dimension "batch", and of axis 0 where that is
-// symbolic; a file without such a dimension has a fixed batch, and is bound as it is. Bad input: a dimension without an
-// extent, or with two.
+// Gives symbolic dimensions their extents. `batch` is that of the dimension "batch", and of axis 0 if that is symbolic;
+// a file without such a dimension has a fixed batch, and is bound as it is. Bad input: a dimension without an extent,
+// or with two.
 BoundInputs bound_inputs(const Model& model, const OnnxOptions& options);
 
 struct OfOtherBatch {
   Graph graph;
-  std::vector<std::string> notes;  // of inputs that are not as the others are
+  std::vector<std::string> notes;  // on inputs that differ from the others
 };
 
-// The forward graph of a file with a fixed batch, for `batch` samples. The samples lie along axis 0 of the inputs, or
-// along another axis of that extent of some: where each node keeps them apart. Inputs whose samples meet those of
+// Makes the forward graph of a file with a fixed batch for `batch` samples. The samples lie along axis 0 of the inputs,
+// or for some along another axis of that extent, if each node keeps them apart. Inputs whose samples meet those of
 // others one by one (images and texts) follow each other, each with the others as they are. `nodes` names the file's
 // node behind each op. Bad input, in one line: a node that does not keep samples apart, an output without samples, or
 // inputs that begin with a batch of more than one sample and do not follow.

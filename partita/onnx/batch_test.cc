@@ -1,4 +1,4 @@
-// Graphs of one number of samples made for another, against the graph itself run on a few samples at a time.
+// Tests graphs of one number of samples made for another, against the graph itself run on a few samples at a time.
 #include "partita/onnx/batch.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ std::vector<tdl::Array> outputs_of(const Graph& graph, const tdl::Array& x) {
   return outputs;
 }
 
-// Whether the graph can be made for `to` samples; where it can, each output is the graph's own of `from` samples at a
+// Whether the graph can be made for `to` samples; if it can, each output is the graph's own of `from` samples at a
 // time.
 bool check(const Graph& graph, int64_t from, int64_t to, std::string* why = nullptr) {
   const Rebatched other = rebatched(graph, {{graph.inputs[0], 0}}, from, to);
@@ -253,7 +253,7 @@ std::map<std::string, Shape> inputs_of(const Graph& graph) {
 }
 using Inputs = std::map<std::string, Shape>;
 
-// Two towers; what they have in common is made of `meet(image, text)`.
+// Two towers; `meet(image, text)` makes their common part.
 Graph towers(int64_t n, const std::function<TensorId(Build&, TensorId, TensorId)>& meet) {
   Build b;
   const TensorId image = b.op("linear", {b.input("image", {n, 4}), b.parameter("a", {4, 3})});
@@ -266,7 +266,7 @@ Graph pairs(int64_t n) {
   });
 }
 
-// Each of 5 images with each of 5 texts is what the graph gives of that image and that text.
+// The result for each of 5 images with each of 5 texts is the graph's for that image and that text.
 TEST(SeveralInputs, PairsFollowEachOther) {
   for (int64_t n : {1, 2}) {
     const Graph own = pairs(n);
@@ -318,7 +318,7 @@ TEST(SeveralInputs, ThatCannotFollowAreNamed) {
   EXPECT_EQ(inputs_of(half), (Inputs{{"image", {5, 4}}, {"text", {2, 5, 3}}}));
 }
 
-// What no input reaches has no samples: a scale, a table.
+// Results that no input reaches have no samples: a scale, a table.
 TEST(SeveralInputs, OutputsOfParametersStay) {
   Build b;
   const TensorId y = b.op("tanh", {b.input("x", {2, 4})}), scale = b.op("exp", {b.parameter("scale", Shape{})}),
@@ -329,7 +329,7 @@ TEST(SeveralInputs, OutputsOfParametersStay) {
   EXPECT_EQ(graph.tensor(graph.outputs[2]).shape, (Shape{2, 3}));
 }
 
-// A number, a size, a mask of the sequence: no batch of theirs; of a batch of 1 they are told.
+// A number, a size, a mask of the sequence: no batch of theirs; with a batch of 1 a note names them.
 TEST(SeveralInputs, WithoutSamplesStay) {
   const auto graph = [](int64_t n, const Shape& shape) {
     Build b;
@@ -346,7 +346,7 @@ TEST(SeveralInputs, WithoutSamplesStay) {
   EXPECT_NE(error_with(graph(4, {4})).find("input 'y' [4] begins with the file's batch of 4"), std::string::npos);
 }
 
-// The batch is where it is said to be.
+// The batch is along the given axis.
 TEST(SeveralInputs, AlongAnAxisThatIsSaid) {
   Build b;
   const TensorId x = b.input("x", {3, 2, 4});
@@ -357,7 +357,7 @@ TEST(SeveralInputs, AlongAnAxisThatIsSaid) {
   EXPECT_EQ(said.tensor(said.inputs[0]).sample_axis, 1);
 }
 
-// What is as asked is not made again, though it mixes samples.
+// A graph that already has the batch is not made again, though it mixes samples.
 TEST(SeveralInputs, OfTheFilesOwnBatch) {
   Build b;
   const TensorId x = b.input("x", {5, 4}), table = b.input("table", {4, 3});
@@ -483,7 +483,7 @@ TensorId random_step(Build& b, TensorId x, Rng& rng) {
   }
 }
 
-// Whatever is taken gives what the graph itself gives.
+// Every accepted graph gives the results of the graph itself.
 TEST(Rebatch, RandomGraphs) {
   constexpr uint64_t kSeed = 20;
   SCOPED_TRACE(fmt::format("seed {}", kSeed));

@@ -75,7 +75,7 @@ Values cast(const Values& x, DType to) {
     else if (!is_float(x.dtype)) y.integer[i] = to == DType::kBool ? x.integer[i] != 0 : x.integer[i];
     else if (to == DType::kBool) y.integer[i] = x.real[i] != 0;
     else if (!(std::abs(x.real[i]) < 9.2e18))
-      y.integer[i] = INT64_MIN;  // undefined in ONNX; what x86, and so PyTorch, gives
+      y.integer[i] = INT64_MIN;  // undefined in ONNX; the result of x86, and so of PyTorch
     else y.integer[i] = static_cast<int64_t>(x.real[i]);
   }
   return y;
@@ -348,7 +348,7 @@ Values with_shape(Values x, Shape shape) {
 using Evaluators = std::map<std::string, Evaluator>;
 using In = const std::vector<const Values*>&;
 
-// What moves and makes elements.
+// Operators that move and make elements.
 Evaluators moving_evaluators() {
   return {
       {"Constant", {0, [](const Node& node, In) { return constant(node); }}},
@@ -403,7 +403,7 @@ Evaluators moving_evaluators() {
   };
 }
 
-// What computes each element.
+// Operators that compute each element.
 Evaluators computing_evaluators() {
   return {
       {"BitwiseNot", {1, [](const Node&, In in) { return unary(*in[0], nullptr, [](int64_t v) { return ~v; }); }}},
@@ -484,7 +484,7 @@ Values evaluate_constant(const Node& node, const std::vector<const Values*>& ope
     if (node.operation == "Mod" && integer(node, "fmod", 0)) f = &kTruncated;
     if (node.operation == "Pow" && operands.size() == 2 && operands[1] &&
         is_float(result.dtype) != is_float(operands[1]->dtype)) {
-      const DType base = result.dtype;  // which the result has; computed in the floating one
+      const DType base = result.dtype;  // of the result; computed in the floating one
       const auto real = [](const Values& x) { return is_float(x.dtype) ? x : cast(x, DType::kFloat64); };
       return cast(binary(*f, real(result), real(*operands[1])), base);
     }

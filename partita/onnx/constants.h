@@ -1,6 +1,7 @@
-// The small, fast evaluator of what is constant once the inputs' shapes are: shape arithmetic, and the tensors that
-// PyTorch's exporter builds node by node (a zero bias as Shape, CastLike, Expand). Integers and booleans are exact;
-// float32 is rounded. Other operators on constants go through their converter and the reference evaluator (import.cc).
+// Evaluates values that are constant once the inputs' shapes are, for the import: shape arithmetic, and the tensors
+// that PyTorch's exporter builds node by node (a zero bias as Shape, CastLike, Expand). Integers and booleans are
+// exact; float32 is rounded. Other operators on constants go through their converter and the reference evaluator
+// (import.cc).
 #pragma once
 #include <optional>
 #include <vector>
@@ -12,7 +13,8 @@ namespace partita::onnx_model {
 
 // Whether evaluate_constant knows the operator.
 bool can_evaluate(const std::string& operation);
-// The node's first result from constant operands (null: absent). Bad input says what is wrong, without file and node.
+// Returns the node's first result from constant operands (null: absent). Bad input names the fault, without file and
+// node.
 Values evaluate_constant(const Node& node, const std::vector<const Values*>& operands);
 
 // Shapes as ONNX's operators define them.

@@ -1,4 +1,4 @@
-// Attention and rotary embeddings, by ONNX and by ONNX Runtime's optimizer.
+// Converts attention and rotary embeddings, ONNX's and those of ONNX Runtime's optimizer.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@ namespace {
 
 double d(int64_t v) { return static_cast<double>(v); }
 
-// [b, s, h d] -> [b, h, s, d]; what has four axes has heads already.
+// [b, s, h d] -> [b, h, s, d]; a tensor of four axes has heads already.
 TensorId with_heads(NodeContext& n, TensorId x, int64_t heads, const char* attribute) {
   const Shape s = n.build.shape(x);
   if (s.size() == 4) return x;
@@ -51,9 +51,9 @@ TensorId part_of(NodeContext& n, TensorId from, std::size_t axis, int64_t start,
   return n.before("slice", {from}, std::move(attributes));
 }
 
-// What attention needs besides q, k and v, which are [b, h, s, d].
+// The settings of attention besides q, k and v, which are [b, h, s, d].
 struct Scores {
-  TensorId mask;     // boolean: which keys count; real: added to the scores; none
+  TensorId mask;     // boolean: the keys that count; real: added to the scores; none
   double scale = 0;  // 0: 1/sqrt(d)
   double cap = 0;    // scores become cap tanh(score / cap)
   bool causal = false;
@@ -165,7 +165,7 @@ Results rotary_embedding(NodeContext& n) {
   return {n.rank(0) == 3 ? last_without_heads(n, y) : n.made(y)};
 }
 
-// Places 0 to count - 1, [1, count], from the first on that an operand of one number gives.
+// Places 0 to count - 1, [1, count], from the first on that an operand of one number has.
 TensorId places_from(NodeContext& n, std::size_t operand, int64_t count, int64_t extent) {
   Values counted{.dtype = DType::kInt64, .shape = {1, count}};
   for (int64_t i = 0; i < count; ++i) counted.integer.push_back(i);
@@ -211,7 +211,7 @@ void refuse_present(NodeContext& n, std::initializer_list<std::pair<std::size_t,
       fail("its operand {} ({}) is not supported", operand, what);
 }
 
-// [keys] or [b, keys]: 1 where a key counts, as what ONNX Runtime adds to the scores: 0, or mask_filter_value.
+// [keys] or [b, keys]: 1 if a key counts, as the term that ONNX Runtime adds to the scores: 0, or mask_filter_value.
 TensorId added_for(NodeContext& n, TensorId counts, double filter, DType dtype) {
   const TensorId zero = n.scalar(0, n.dtype_of(counts));
   const TensorId is_there = n.dtype_of(counts) == DType::kBool ? counts : n.before("greater", {counts, zero});
@@ -285,7 +285,7 @@ Results multi_head_attention(NodeContext& n) {
   return results;
 }
 
-// Causal attention where several heads of queries share one of keys; without a cache, so that all keys are of this
+// Causal attention in which several heads of queries share one of keys; without a cache, so that all keys are of this
 // call.
 Results group_query_attention(NodeContext& n) {
   refuse_present(n, {{3, "past_key"}, {4, "past_value"}, {11, "head_sink"}, {12, "k_scale"}, {13, "v_scale"}});

@@ -1,4 +1,4 @@
-// The converter of Einsum: sums, then a batched matrix product.
+// Converts Einsum to sums, then a batched matrix product.
 #include <algorithm>
 
 #include "partita/onnx/converter.h"
@@ -79,9 +79,8 @@ TensorId arranged(NodeContext& n, TensorId id, const std::string& from, const st
 
 }  // namespace
 
-// One or two operands: letters that only one operand has and the result lacks are summed first; what is left is a
-// batched matrix product over the letters [in both and in the result | only in a | summed] and [.. | summed | only in
-// b].
+// One or two operands. Letters that only one operand has and the result lacks are summed first. The rest is a batched
+// matrix product over the letters [in both and in the result | only in a | summed] and [.. | summed | only in b].
 Results einsum(NodeContext& n) {
   Equation e = equation_of(n);
   const std::vector<TensorId> x = summed_operands(n, e);

@@ -1,4 +1,4 @@
-// Operators that compute one value of the result from one value of each operand.
+// Converts operators that compute one value of the result from one value of each operand.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -135,7 +135,7 @@ Results power(NodeContext& n) {
   return {n.made(as(y, n.dtype(0)))};
 }
 
-// Where(IsNaN(s), 0, s) of s = Softmax(x) is how the exporter writes attention: rows that are masked as a whole are 0.
+// Where(IsNaN(s), 0, s) with s = Softmax(x) is the exporter's form of attention: rows that are masked as a whole are 0.
 // The op softmax does that itself.
 bool is_masked_softmax(NodeContext& n) {
   const auto& producer = n.state.producer;
@@ -161,7 +161,7 @@ Results where(NodeContext& n) {
     return {n.same(2)};
   }
   if (std::optional<Value> xlogy = product_with_logarithm(n)) return {*xlogy};
-  // A condition that is the same everywhere, in a constant that says nothing else.
+  // A condition that is equal everywhere, in a constant without other elements.
   const Shape all = broadcast(broadcast(n.shape(0), n.shape(1)), n.shape(2));
   if (n.is_filled_with(0, 1) && n.shape(1) == all) return {n.same(1)};
   if (n.is_filled_with(0, 0) && n.shape(2) == all) return {n.same(2)};
@@ -177,7 +177,7 @@ Results clip(NodeContext& n) {
     return {n.made(x)};
   }
   const double hi = n.number(2, "max").value_or(infinity), lo = std::min(n.number(1, "min").value_or(-infinity), hi);
-  // relu6 is where a file does not say; others are clamp.
+  // relu6 if a file does not say; others are clamp.
   const bool open = n.node.target.empty()
                         ? lo == 0 && hi == 6
                         : n.node.target.starts_with("aten.hardtanh") || n.node.target.starts_with("aten.relu6");

@@ -1,4 +1,4 @@
-// Products, convolutions, pooling, normalization, reductions: what is a composition is decomposed.
+// Converts products, convolutions, pooling, normalization and reductions; composite operators are decomposed.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -129,8 +129,7 @@ Results transposed_convolution(NodeContext& n) {
     return d(x[2 + a] - 1) * attributes.at(stride) + attributes.at(dilation) * d(w[2 + a] - 1) + 1 + d(more[a]) -
            attributes.at(before) - attributes.at(after);
   };
-  // The extents are as the pads leave them; where they are given, the pads follow, the odd one behind only for
-  // SAME_UPPER.
+  // The extents follow from the pads. If they are given, the pads follow, the odd one behind only for SAME_UPPER.
   const std::string automatic = n.text("auto_pad", "NOTSET");
   const std::vector<int64_t> given = n.integers("output_shape");
   if (!given.empty() && given.size() + 2 != n.rank(0)) fail("output_shape of {} axes", given.size());
@@ -170,7 +169,7 @@ Results pool(NodeContext& n, const char* definition, tdl::Attributes more) {
   attributes["kh"] = d(kernel[0]);
   attributes["kw"] = d(kernel[1]);
   attributes["ceil"] = d(n.integer("ceil_mode", 0));
-  // A window larger than all there is, rounded up to one: it has all there is.
+  // A window larger than the padded input, rounded up to one: it has the whole input.
   const auto fit = [&](std::size_t a, const char* extent, const char* stride, const char* dilation, const char* before,
                        const char* after) {
     const double all = d(x[2 + a]) + attributes.at(before) + attributes.at(after), beyond = attributes.at(extent) - all;
@@ -225,9 +224,9 @@ bool is_drawing_module(const Node& o) {
          o.owner.find(".Dropout") != std::string::npos;
 }
 
-// Whether a batch norm has the running statistics in training too: a file of a model in training mode says of those
-// that have the batch's that they do, by their function or by training_mode. Such a file has a norm that is trained, or
-// a Dropout that draws.
+// Whether a batch norm has the running statistics in training too. A file of a model in training mode marks those that
+// have the batch's, by their function or by training_mode. Such a file has a norm that is trained, or a Dropout that
+// draws.
 bool keeps_running_statistics(const NodeContext& n) {
   return !is_trained_norm(n.node) && std::ranges::any_of(n.state.model.nodes, [](const Node& o) {
     return is_trained_norm(o) || is_drawing_module(o);
@@ -250,7 +249,7 @@ void note_drawing_dropout(NodeContext& n) {
       n.node.name));
 }
 
-// A module's own batch norm follows the module's mode. What a function call does in training the file does not say.
+// A module's own batch norm follows the module's mode. The file does not say how a function call behaves in training.
 void note_batch_norm_of_a_function(NodeContext& n) {
   if (!n.node.target.starts_with(kNotTraining) || n.node.owner.empty() ||
       n.node.owner.find("BatchNorm") != std::string::npos)
@@ -376,7 +375,7 @@ Results lp_norm(NodeContext& n) {
   over["keepdims"] = 1;
   if (p != 1 && p != 2) fail("p={}", p);
   const TensorId x = n.tensor(0), sum = n.before("reduce_sum", {n.before(p == 1 ? "abs" : "square", {x})}, over);
-  const DType dtype = n.dtype(0);  // what has the norm 0 is 0
+  const DType dtype = n.dtype(0);  // a vector of norm 0 becomes 0
   const TensorId nonzero = n.before("where", {n.before("equal", {sum, n.scalar(0, dtype)}), n.scalar(1, dtype), sum});
   return {n.op("div", {x, p == 1 ? nonzero : n.before("sqrt", {nonzero})})};
 }

@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN, unrolled: one cell a time step, as the zoo's recurrent networks have them. Weights are brought
-// from ONNX's order of gates to the cells' once, before the steps.
+// Converts LSTM, GRU and RNN, unrolled: one cell a time step, as the zoo's recurrent networks have them. Weights are
+// brought from ONNX's order of gates to the cells' once, before the steps.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -19,7 +19,7 @@ struct Kind {
   bool cell = false;  // beside the hidden value
 };
 
-// Operands: X, W, R, B, sequence_lens, initial_h; of LSTM also initial_c and the peepholes P.
+// Operands: X, W, R, B, sequence_lens, initial_h; for LSTM also initial_c and the peepholes P.
 class Recurrence {
  public:
   Recurrence(NodeContext& n, const Kind& kind) : n_(n), kind_(kind), batch_first_(n.integer("layout", 0) != 0) {
@@ -94,7 +94,7 @@ class Recurrence {
     return n_.before("gather", {one, order}, {{"axis", 0}});
   }
 
-  // The state before the first step [batch, hidden]: zeros where none is given.
+  // The state before the first step [batch, hidden]: zeros if none is given.
   TensorId start(std::size_t operand, int64_t direction) {
     if (n_.present(operand)) return selected(n_.tensor(operand), batch_first_ ? 1 : 0, direction);
     const DType dtype = n_.dtype(0);
@@ -108,7 +108,7 @@ class Recurrence {
     if (n_.present(3)) wb = gates_of(n_.tensor(3), k, 0, 0), rb = gates_of(n_.tensor(3), k, 1, 0);
     TensorId h = start(5, k), c = kind_.cell ? start(6, k) : TensorId();
     const bool reset_first = kind_.gates == 3 && n_.integer("linear_before_reset", 0) == 0;
-    Gates rates, candidate;  // of `r`, where the reset comes before the product
+    Gates rates, candidate;  // of `r`, if the reset comes before the product
     if (reset_first) rates = part({r, rb}, 0, 2), candidate = part({r, rb}, 2, 1);
     std::vector<TensorId> outputs(static_cast<std::size_t>(steps_));
     for (int64_t i = 0; i < steps_; ++i) {
@@ -152,7 +152,7 @@ class Recurrence {
     return {rows(g.weight), rows(g.bias)};
   }
 
-  // GRU's step where the reset gate is applied to the hidden value, not to what the product makes of it.
+  // GRU's step if the reset gate is applied to the hidden value, not to its product.
   TensorId reset_then_product(TensorId zx, TensorId h, const Gates& rates, const Gates& candidate) {
     const TensorId zh = linear(h, rates);
     auto rate = [&](int64_t gate) {
@@ -165,7 +165,7 @@ class Recurrence {
     return n_.before("add", {fresh, n_.before("mul", {update, n_.before("sub", {h, fresh})})});
   }
 
-  // [steps, directions, batch, hidden], or with layout 1 [batch, steps, directions, hidden], of the outputs
+  // [steps, directions, batch, hidden], or with layout 1 [batch, steps, directions, hidden], from the outputs
   // [direction][step].
   Value stacked(const std::vector<std::vector<TensorId>>& outputs) {
     std::vector<TensorId> steps;

@@ -1,4 +1,4 @@
-// Reductions, and the numbers of the largest.
+// Converts reductions, and the places of the largest.
 #include <algorithm>
 #include <string_view>
 
@@ -38,8 +38,8 @@ Over over(NodeContext& n) {
 
 bool keeps_dims(const NodeContext& n) { return n.integer("keepdims", 1) != 0; }
 
-// `before`: what is done to each value first; `after`: to the result; `alone`: to each value where nothing is reduced.
-// Null: nothing.
+// `before` is applied to each value first; `after` to the result; `alone` to each value if nothing is reduced. Null:
+// nothing.
 struct Steps {
   const char *before = nullptr, *after = nullptr, *alone = nullptr;
 };
@@ -58,8 +58,8 @@ Converter reduction(const char* definition, Steps steps = {}) {
   };
 }
 
-// With the largest taken out first, so that nothing overflows. If that is infinite, the largest number stands for it:
-// infinity less infinity is none.
+// Takes the largest out first, so that nothing overflows. If that is infinite, the largest number stands for it:
+// infinity less infinity is NaN.
 Results log_sum_exp(NodeContext& n) {
   const Over o = over(n);
   if (!is_float(n.dtype(0)))
@@ -74,7 +74,7 @@ Results log_sum_exp(NodeContext& n) {
   return {n.op("add", {log, n.reshaped_before(largest, n.build.shape(log))})};
 }
 
-// Roots and logarithms of integers are computed in floating point; what is behind the point is cut off.
+// Roots and logarithms of integers are computed in floating point; the fraction is cut off.
 Converter through_real(Converter converter) {
   return [converter = std::move(converter)](NodeContext& n) -> Results {
     if (is_float(n.dtype(0))) return converter(n);
@@ -94,7 +94,7 @@ Converter through_real(Converter converter) {
 
 // ---------------------------------------------------------------- the largest along an axis
 
-// The number of the largest (smallest) along the axis, which is put last; `last`: of equals the last one, by reading
+// The place of the largest (smallest) along the axis, which is put last; `last`: among equals the last one, by reading
 // backwards.
 TensorId largest_at(NodeContext& n, std::size_t axis, bool largest, bool last) {
   const Shape& x = n.shape(0);

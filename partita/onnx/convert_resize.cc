@@ -1,4 +1,4 @@
-// Resize and Upsample: a gather of the nearest places, or of two neighbours and a weighted sum.
+// Converts Resize and Upsample: a gather of the nearest places, or of two neighbours and a weighted sum.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -14,8 +14,8 @@ double d(int64_t v) { return static_cast<double>(v); }
 // ---------------------------------------------------------------- places
 
 // An axis of `from` places that gets `to`. `length` is `to` before it is rounded. A place of the result times `down`
-// and through `up` is one of the operand: these are `from` and `to` where sizes are given, which gives whole places
-// exactly, else 1 and the scale.
+// and through `up` is one of the operand. These are `from` and `to` if sizes are given, which makes whole places exact;
+// otherwise 1 and the scale.
 struct Axis {
   std::size_t number = 0;
   int64_t from = 0, to = 0;
@@ -23,9 +23,8 @@ struct Axis {
   bool shrinks = false;
 };
 
-// Where place `i` of the result lies among the operand's, by ONNX's coordinate transformation. T: float where the
-// nearest place is chosen of a scale, as ONNX Runtime and PyTorch compute it: 1 / (1/3 in float) is 3 so, and in double
-// below.
+// The place of the operand for place `i` of the result, by ONNX's coordinate transformation. T is float if the nearest
+// place of a scale is chosen, as ONNX Runtime and PyTorch compute it: 1 / (1/3 in float) is 3 so, and in double below.
 template <typename T>
 double source_place(const std::string& mode, int64_t i, const Axis& axis) {
   const T at = static_cast<T>(i), half = T(0.5), down = static_cast<T>(axis.down), up = static_cast<T>(axis.up),
@@ -103,9 +102,9 @@ std::vector<double> scales_of(NodeContext& n) {
   return scales;
 }
 
-// floor(scale * from). A scale that no float is, as 0.7, makes a product near a whole number uncertain: PyTorch
-// multiplies in double, ONNX Runtime in float, the standard's own evaluator takes the float's exact value. What the
-// file declares decides, else ONNX Runtime's product.
+// floor(scale * from). A scale that no float equals, such as 0.7, makes a product near a whole number uncertain:
+// PyTorch multiplies in double, ONNX Runtime in float, the standard's own evaluator takes the float's exact value. The
+// file's declared extent decides, else ONNX Runtime's product.
 int64_t extent_by_scale(NodeContext& n, std::size_t axis, double scale) {
   const int64_t from = n.shape(0)[axis];
   const double exact = static_cast<float>(scale), product = exact * d(from), whole = std::round(product);
@@ -115,7 +114,7 @@ int64_t extent_by_scale(NodeContext& n, std::size_t axis, double scale) {
   const auto most = static_cast<int64_t>(whole);
   const int64_t declared = n.declared_extent(axis, n.rank(0));
   if (declared == most || declared == most - 1) return declared;
-  // In PyTorch's files what PyTorch and ONNX Runtime both have is sure.
+  // In PyTorch's files a product that PyTorch and ONNX Runtime share is sure.
   const bool is_sure =
       n.state.model.producer == "pytorch" && taken == static_cast<int64_t>(std::floor(scale * d(from)));
   if (declared < 0 && !is_sure)
@@ -162,8 +161,8 @@ std::vector<Axis> axes_of(NodeContext& n) {
 
 // ---------------------------------------------------------------- the operator
 
-// Values between integers of a file's narrow type, computed in float32 and cut off, as ONNX Runtime has it. A value
-// that is whole but for rounding stays so.
+// Values between integers of a file's narrow type, computed in float32 and cut off, as in ONNX Runtime. A value that is
+// whole but for rounding stays so.
 TensorId cut_off(NodeContext& n, TensorId y) {
   const TensorId sign = n.before("sign", {y}), little = n.scalar(0x1p-12, DType::kFloat32);
   return n.before("cast", {n.before("add", {y, n.before("mul", {sign, little})})},

@@ -1,5 +1,5 @@
-// Operators of ONNX Runtime's own that its optimizer writes, as compositions; attention is in convert_attention.cc. The
-// source of what they mean is ONNX Runtime's docs/ContribOperators.md.
+// Converts ONNX Runtime's own operators that its optimizer writes to compositions; attention is in
+// convert_attention.cc. Their meaning is in ONNX Runtime's docs/ContribOperators.md.
 #include <algorithm>
 #include <numeric>
 

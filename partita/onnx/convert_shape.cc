@@ -1,4 +1,4 @@
-// Operators that move values: their shapes and places are constants, or the operator cannot be imported.
+// Converts operators that move values: their shapes and places are constants, or the operator cannot be imported.
 #include <algorithm>
 #include <numeric>
 
@@ -73,7 +73,7 @@ Results slice(NodeContext& n) {
   return {n.op("slice", {n.tensor(0)}, slice_attributes(range.starts, range.sizes, range.steps))};
 }
 
-// The sizes of the parts along `axis`: as given, or `parts` equal ones, of which the last may be smaller.
+// The sizes of the parts along `axis`: as given, or `parts` equal ones, the last perhaps smaller.
 std::vector<int64_t> part_sizes(std::vector<int64_t> sizes, int64_t extent, int64_t parts) {
   if (sizes.empty()) {
     const int64_t each = (extent + parts - 1) / std::max<int64_t>(parts, 1);
@@ -248,7 +248,7 @@ int64_t constant_place(NodeContext& n, std::size_t operand, const Values& ids, s
        extent - 1);
 }
 
-// Computed numbers of places below `extent`: ops that choose among that many give no others.
+// Whether computed numbers are places below `extent`: ops that choose among that many give no others.
 bool are_places(NodeContext& n, TensorId ids, int64_t extent) {
   const OpId producer = n.build.graph().tensor(ids).producer;
   if (!producer.valid()) return false;
@@ -271,7 +271,7 @@ TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent) {
 
 namespace {
 
-// Of a lookup that is PyTorch's embedding with padding_idx: nothing else in the file says so.
+// Notes a lookup that is PyTorch's embedding with padding_idx: nothing else in the file says so.
 void note_padding_row(NodeContext& n) {
   const std::vector<std::string>& arguments = n.node.arguments;
   constexpr std::size_t kPaddingRow = 2;
@@ -304,7 +304,7 @@ Results gather(NodeContext& n) {
   return {n.op("gather", {n.tensor(0), places_in(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
 }
 
-// x and ids agree in all axes but `axis`: ids may be shorter in others, of which then only the front is read.
+// x and ids agree in all axes but `axis`: ids may be shorter in others; then only the front is read.
 Results gather_elements(NodeContext& n) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
   const std::size_t axis = n.axis("axis", 0, x.size());
@@ -409,7 +409,7 @@ Results scatter_constant_rows(NodeContext& n, int64_t rows, int64_t tuples) {
   return {n.reshaped(y, x)};
 }
 
-// x with u written at index tuples: of several equal ones the last counts, or all are added.
+// x with u written at index tuples: among equal ones the last counts, or all are added.
 Results scatter_nd(NodeContext& n) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
   const std::string reduction = n.text("reduction", "none");
@@ -440,7 +440,7 @@ Results one_hot(NodeContext& n) {
   counted.integer = from_to(0, static_cast<std::size_t>(*depth));
   TensorId places = n.tensor(0);
   if (is_float(n.dtype(0))) places = n.before("cast", {places}, {{"to", static_cast<double>(DType::kInt64)}});
-  // Those below zero count from the end; what is outside chooses nothing.
+  // Numbers below zero count from the end; those outside choose nothing.
   const TensorId depth_number = n.scalar(static_cast<double>(*depth), DType::kInt64), zero = n.scalar(0, DType::kInt64);
   places = n.before("where", {n.before("less", {places, zero}), n.before("add", {places, depth_number}), places});
   places = n.reshaped_before(places, unsqueezed(ids, {static_cast<int64_t>(axis)}));

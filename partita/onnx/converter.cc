@@ -1,4 +1,4 @@
-// What converters ask of a node: its operands, constants and attributes, and the ops that they make.
+// Gives converters a node's operands, constants and attributes, and makes their ops.
 #include "partita/onnx/converter.h"
 
 #include <algorithm>

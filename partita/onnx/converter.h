@@ -1,6 +1,6 @@
-// What a converter sees of the import: one node with its operands, and the graph that is being built. There is one
-// converter an operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc,
-// convert_reduce.cc, convert_resize.cc, convert_attention.cc and convert_recurrent.cc, and of ONNX Runtime's own
+// Declares a converter's view of the import: one node with its operands, and the graph that is being built. There is
+// one converter an operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc,
+// convert_reduce.cc, convert_resize.cc, convert_attention.cc and convert_recurrent.cc, and for ONNX Runtime's own
 // operators in that of convert_runtime.cc.
 #pragma once
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace partita::onnx_model {
 
-// What a name of the file stands for: a tensor of the graph, a constant that becomes one when an op reads it, or a
+// The value of a name in the file: a tensor of the graph, a constant that becomes one when an op reads it, or a
 // sequence.
 struct Value {
   Shape shape;
@@ -32,23 +32,23 @@ struct Value {
 // The converted node's first results.
 using Results = std::vector<Value>;
 
-// What the import of all nodes shares.
+// The state that the imports of all nodes share.
 struct ImportState {
   Model model;
   std::map<std::string, Value> values;          // by the file's names
-  std::map<std::string, const Node*> producer;  // of a name
+  std::map<std::string, const Node*> producer;  // by name
   std::map<std::string, int> readers;           // how many operands name it
   std::set<std::string> reserved;               // names of inputs, outputs and initializers, which no op may take
-  bool other_batch = false;                     // than the file's will be made of the graph
+  bool other_batch = false;                     // the graph will be made for another batch than the file's
   std::map<std::string, int> normalizations;    // how many BatchNormalizations read a running statistic
-  std::vector<std::string> rounded;             // extents that could be others, by how they are rounded
-  std::vector<std::string> notes;               // what a person should know who trains the file, a line each
-  std::string why_not_trained;                  // what the graph is for evaluation only; empty: it is for both
+  std::vector<std::string> rounded;             // extents that could be others, by their rounding
+  std::vector<std::string> notes;               // facts for a person who trains the file, a line each
+  std::string why_not_trained;                  // why the graph is for evaluation only; empty: it is for both
 };
 
 class NodeContext {
  public:
-  // `inputs`: names of the operands; `operands`: their values, null where absent. Ops are named after `op_name`.
+  // `inputs`: names of the operands; `operands`: their values, null if absent. Ops are named after `op_name`.
   NodeContext(ImportState& state, const Node& node, GraphBuilder& build, std::vector<std::string> inputs,
               std::vector<Value*> operands, std::string op_name)
       : state(state),
@@ -74,16 +74,17 @@ class NodeContext {
   int64_t opset() const { return node.opset; }
   // The graph's tensor of an operand; a constant becomes one here.
   TensorId tensor(std::size_t operand);
-  // The values of a constant operand; null if absent. Bad input, with the operand's name, if it depends on the data.
+  // Returns the values of a constant operand; null if absent. Bad input, with the operand's name, if it depends on the
+  // data.
   const Values* constant(std::size_t operand, const char* what) const;
-  // A constant operand or attribute with one number.
+  // Returns a constant operand or attribute with one number.
   std::optional<double> number(std::size_t operand, const char* attribute) const;
-  // The same of a whole number.
+  // The same for a whole number.
   std::optional<int64_t> whole(std::size_t operand, const char* attribute) const;
-  // A list that is an attribute in old opsets and an operand in new ones; empty if absent.
+  // Returns a list that is an attribute in old opsets and an operand in new ones; empty if absent.
   std::vector<int64_t> list(const char* attribute, std::size_t operand) const;
   bool is_filled_with(std::size_t operand, double number) const;  // a constant
-  // What the file declares of an axis of the first result; -1: nothing.
+  // Returns the file's declared extent of an axis of the first result; -1: none.
   int64_t declared_extent(std::size_t axis, std::size_t rank) const;
 
   // Attributes, with their defaults.
@@ -99,10 +100,10 @@ class NodeContext {
     return static_cast<std::size_t>(axis_of(integer(attribute, otherwise), rank));
   }
 
-  // The node's last op, which takes its name: its first result, or all.
+  // Adds the node's last op, which takes its name: its first result, or all.
   Value op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
   Results ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
-  // An op before the last, named after it.
+  // Adds an op before the last, named after it.
   TensorId before(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
   std::vector<TensorId> several_before(std::string_view definition, std::vector<TensorId> operands,
                                        tdl::Attributes attributes = {});
@@ -130,7 +131,7 @@ void add_reduce_converters(Converters& table);
 void add_resize_converters(Converters& table);
 void add_recurrent_converters(Converters& table);
 void add_attention_converters(Converters& table);
-// Operators of ONNX Runtime's own, by their names in the domain com.microsoft.
+// Adds operators of ONNX Runtime's own, by their names in the domain com.microsoft.
 void add_runtime_converters(Converters& table);
 void add_runtime_attention_converters(Converters& table);
 
@@ -138,10 +139,10 @@ Results einsum(NodeContext& n);
 
 Value constant_value(Values values);
 bool is_read(NodeContext& n, std::size_t result);  // by a node, or as an output
-// Scale or bias over the last axes of x, whose extents are `last`, of a shape that broadcasts to them.
+// Returns a scale or bias over the last axes of x, whose extents are `last`, from a shape that broadcasts to them.
 TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last);
-// An operand's numbers of places along an axis of `extent`, those below zero counted from the end. Bad input: a
-// constant one outside; computed ones are looked at when they are there (the op `places`).
+// Returns an operand's numbers of places along an axis of `extent`, those below zero counted from the end. Bad input: a
+// constant one outside; computed ones are checked at run time (the op `places`).
 TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent);
 // Bad input if a constant of this shape would be larger than any sensible one.
 void check_room(const Shape& shape);

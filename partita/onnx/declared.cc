@@ -1,4 +1,4 @@
-// Compares shapes with what the file declares.
+// Compares shapes with those that the file declares.
 #include "partita/onnx/declared.h"
 
 #include "partita/base/error.h"

@@ -1,4 +1,4 @@
-// What a file declares of its values' shapes, beside the nodes that make them.
+// Compares values' shapes with those that a file declares, beside the nodes that make them.
 #pragma once
 #include <map>
 #include <string>
@@ -10,10 +10,10 @@ namespace partita::onnx_model {
 
 // Extents of symbolic dimensions, by their names in the file.
 using Symbols = std::map<std::string, int64_t>;
-// Those of the inputs, bound to these shapes, one an input. Empty: the file has none.
+// Returns the symbols of the inputs, bound to these shapes, one an input. Empty: the file has none.
 Symbols symbols_of(const std::vector<Input>& inputs, const std::vector<Shape>& shapes);
 
-// Whether a value can have this shape by the file's word. A symbol that no input has may be any extent.
+// Whether a value can have this shape by the file's declaration. A symbol that no input has may be any extent.
 bool agrees(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols);
 
 // "[batchx3x7x7]".

@@ -1,4 +1,4 @@
-// What a file of PyTorch's exporters does not say about its initializers.
+// Resolves or reports facts about initializers that a file of PyTorch's exporters leaves open.
 #include "partita/onnx/doubts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What files of PyTorch's exporters leave open, by models written by hand.
+// Tests facts that files of PyTorch's exporters leave open, by models written by hand.
 #include "partita/onnx/doubts.h"
 
 #include <gtest/gtest.h>

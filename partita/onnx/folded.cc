@@ -1,4 +1,4 @@
-// Which initializers are trained, and the restoring of parameters that an exporter computed something from.
+// Decides which initializers are trained, and restores parameters that an exporter folded into other values.
 #include "partita/onnx/folded.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The import of an ONNX file: inputs and initializers, then node by node, each folded or by its converter.
+// Imports an ONNX file: inputs and initializers, then node by node, each folded or by its converter.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -41,7 +41,7 @@ void refuse_unsupported(const std::vector<OnnxNode>& report, const std::string& 
          fmt::join(refused, "\n"));
 }
 
-// The output's own name for what the graph gives back; else the module with the weights, or module.operation.
+// The output's own name for a result of the graph; else the module with the weights, or module.operation.
 std::string chosen_name(const Node& node, const std::vector<std::string>& inputs,
                         const std::set<std::string>& output_names, const std::set<std::string>& reserved) {
   for (const std::string& name : node.outputs)
@@ -172,7 +172,7 @@ class Importer {
     state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
   }
 
-  // What became of the values that the exporter computed from parameters.
+  // Reports the fate of values that the exporter computed from parameters.
   void report_folded() {
     for (const Folded& value : folded_.restored)
       report_.push_back({.fate = Fate::kImported,
@@ -188,7 +188,8 @@ class Importer {
                               value.from)});
   }
 
-  // Parameters and state in the file's order; constants when somebody reads them. What nobody reads is not even loaded.
+  // Adds parameters and state in the file's order; constants at their first read. Values that nobody reads are not even
+  // loaded.
   void add_initializers() {
     std::set<std::string> read;
     for (const auto& [name, count] : state_.readers) read.insert(name);
@@ -272,7 +273,7 @@ class Importer {
     report_.push_back(std::move(report));
   }
 
-  // The first name that a node reads and that has no value, since what makes it could not be imported.
+  // The first name that a node reads and that has no value, since its producer could not be imported.
   std::string missing_operand(const Node& node) const {
     for (const std::string& name : reads_.inputs_of(node))
       if (!name.empty() && !state_.values.contains(name)) return name;
@@ -327,7 +328,7 @@ class Importer {
     return settle(node, results, why);
   }
 
-  // From constant operands, or from what is known of others: their shape and type.
+  // Evaluates from constant operands, or from known facts of others: their shape and type.
   static Value evaluated(const Node& node, const std::vector<Value*>& operands) {
     std::vector<Values> unknown(operands.size());
     std::vector<const Values*> values;
@@ -339,15 +340,15 @@ class Importer {
     return constant_value(evaluate_constant(node, values));
   }
 
-  // What a value is and what the file declares, if these differ; else empty.
+  // A value's shape and the declared one, if these differ; else empty.
   std::string other_shape(const std::string& name, const Shape& shape) const {
     const auto found = model().declared.find(name);
     if (found == model().declared.end() || agrees(found->second, shape, symbols_)) return "";
     return fmt::format("'{}' is {}, and the file declares {}", name, shape_text(shape), text_of(found->second));
   }
 
-  // Bad input: a result with another shape than the file declares. Where the file's dimensions are bound that is a
-  // doubt: exporters and tools leave shapes of their example behind.
+  // Bad input: a result with another shape than the file declares. With bound dimensions that is a doubt: exporters and
+  // tools leave shapes of their example behind.
   void expect_declared(const Node& node, const std::string& name, const Value& value) {
     if (value.sequence || !state_.readers.contains(name)) return;
     const std::string other = other_shape(name, value.shape);
@@ -406,7 +407,7 @@ class Importer {
 
   std::shared_ptr<const OpRegistry> registry_;
   const bool load_weights_;
-  int64_t other_batch_ = 0;  // in place of the file's own; 0: none
+  int64_t other_batch_ = 0;  // replaces the file's own; 0: none
   SaidOfInputs said_;
   std::vector<std::string> batch_notes_;
   bool symbolic_batch_ = false;

@@ -1,4 +1,4 @@
-// The integer types of a file: which one a result has, and where its arithmetic can leave it.
+// Finds the integer type of a result in the file, and whether its arithmetic can leave it.
 #include "partita/onnx/integers.h"
 
 #include <set>

@@ -1,4 +1,4 @@
-// Reads an ONNX file as plain structs, and checks it.
+// Reads an ONNX file as plain structs, and validates it.
 #include "partita/onnx/model.h"
 
 #include <onnx/onnx.pb.h>
@@ -41,7 +41,7 @@ void check_opset(const Model& model) {
          model.opset, kNewestKnownOpset, kNewestOpset);
 }
 
-// `kind`, `folded_from`: what the newer exporter says of it, or "".
+// `kind`, `folded_from`: the newer exporter's notes on it, or "".
 Initializer initializer_of(const onnx::TensorProto& tensor, const std::string& path, const std::string& kind,
                            const std::string& folded_from) {
   Initializer initializer{.kind = kind, .folded_from = words_of(folded_from)};
@@ -51,7 +51,7 @@ Initializer initializer_of(const onnx::TensorProto& tensor, const std::string& p
   initializer.type = tensor.data_type();
   initializer.low = low_dtype_of(tensor.data_type());
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-    check_external(tensor, path, size.bytes);  // its place is checked now, its values are read when they are wanted
+    check_external(tensor, path, size.bytes);  // its place is checked now, its values are read on demand
     initializer.load = [place = tensor, path] { return values_of(place, path); };
   } else {
     auto values = std::make_shared<const Values>(values_of(tensor, path));
@@ -85,7 +85,7 @@ Input input_of(const onnx::ValueInfoProto& info, const std::string& path) {
   return input;
 }
 
-// What PyTorch's newer exporter says of values: their kind, and what they were computed from.
+// The notes of PyTorch's newer exporter on values: their kind, and the values they were computed from.
 struct Said {
   std::map<std::string, std::string> kinds, folded;
 };
@@ -120,7 +120,7 @@ void read_declared(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto
 
 }  // namespace
 
-// What was written new at an opset above kNewestOpset, by ONNX's own record (onnx.defs, opset 28).
+// The operators renewed at an opset above kNewestOpset, by ONNX's own record (onnx.defs, opset 28).
 std::string changed_since(const std::string& operation, int64_t opset) {
   static const std::map<std::string, int64_t> changes{
       {"Attention", 25}, {"Range", 27}, {"Mod", 28}, {"SpaceToDepth", 28}};

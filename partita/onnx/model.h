@@ -1,4 +1,4 @@
-// An ONNX file as plain structs, checked; protobuf stays inside model.cc.
+// Holds a validated ONNX file as plain structs, for the import; protobuf stays inside model.cc.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,11 +24,11 @@ using Attribute = std::variant<double, int64_t, std::string, std::vector<double>
                                std::shared_ptr<const Subgraph>>;
 
 struct Node {
-  std::string name;  // or its number and operator, "Conv #3", where the file has none
+  std::string name;  // or its number and operator, "Conv #3", if the file has none
   std::string operation, domain;
-  int64_t opset = 0;  // of its domain: the model's, or that of the local function which it comes from
+  int64_t opset = 0;                         // of its domain: the model's, or that of its local function
   std::vector<std::string> inputs, outputs;  // names of values; "": absent
-  std::vector<std::string> captured;         // what its subgraphs read from outside
+  std::vector<std::string> captured;         // names from outside that its subgraphs read
   std::map<std::string, Attribute> attributes;
   std::string unreadable;  // why an attribute could not be read (subgraphs, strings, sparse tensors), or ""
   Source source;
@@ -36,7 +36,7 @@ struct Node {
   std::string target;                  // PyTorch's function: "aten.linear.default"
   std::string owner;                   // the class of the module that calls it: "torch.nn.modules.linear.Linear"
   std::vector<std::string> arguments;  // of that call: "%p_embed_weight", "%x", "2"
-  bool is_restored = false;            // not in the file: it makes what the exporter computed of a parameter (folded.h)
+  bool is_restored = false;  // not in the file: it makes a value that the exporter computed from a parameter (folded.h)
 };
 
 // A branch of an If. Its names are unique in the model, except that two branches of one If may use the same ones.
@@ -62,12 +62,12 @@ struct Initializer {
   Shape shape;
   int64_t type = 0;  // ONNX's number of the elements' type in the file
   std::string kind;  // PyTorch's: "PARAMETER", "BUFFER", or "" if the file does not say
-  // What the exporter's optimizer computed it from: names of values, parameters among them. Empty: it did not.
+  // The values that the exporter's optimizer computed it from, parameters among them. Empty: it did not.
   std::vector<std::string> folded_from;
   // Reads the values; those in a file of their own are not read before. Bad input: that file is missing, too short, or
   // not in the model's folder.
   std::function<Values()> load;
-  std::optional<DType> low = {};  // float16 or bfloat16 in the file, where dtype is float32
+  std::optional<DType> low = {};  // float16 or bfloat16 in the file, if dtype is float32
 };
 
 struct Model {
@@ -76,9 +76,9 @@ struct Model {
   bool from_dynamo = false;          // PyTorch's newer exporter: it says which initializers are parameters
   std::vector<Input> inputs;         // without the initializers
   std::vector<std::string> outputs;  // each once
-  // Shapes that the file declares of values, by name.
+  // Shapes that the file declares for values, by name.
   std::map<std::string, std::vector<Dimension>> declared;
-  // "PARAMETER" or "BUFFER", of all that PyTorch's newer exporter had, those too that the file lacks. Empty: it does
+  // "PARAMETER" or "BUFFER", for all that PyTorch's newer exporter had, those too that the file lacks. Empty: it does
   // not say.
   std::map<std::string, std::string> kinds;
   std::map<std::string, Initializer> initializers;
@@ -86,18 +86,19 @@ struct Model {
   std::vector<Node> nodes;  // each after those that it reads
 };
 
-// Local functions are inlined. Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with two
-// producers or none, an opset or IR version that is too old or too new.
+// Reads a model, inlining local functions. Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with
+// two producers or none, an opset or IR version that is too old or too new.
 Model read_model(const std::string& path);
 
-// Why an operator of a newer opset than kNewestOpset is not what it was there; empty: it is. `opset` is the model's.
+// Returns why an operator of a newer opset than kNewestOpset has changed since; empty: it has not. `opset` is the
+// model's.
 std::string changed_since(const std::string& operation, int64_t opset);
 constexpr int64_t kOldestOpset = 7, kNewestOpset = 24, kNewestKnownOpset = 28;
 
-// A dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64, float16 and bfloat16 float32.
-// Empty: not supported.
+// Returns a dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64, float16 and bfloat16
+// float32. Empty: not supported.
 std::optional<DType> dtype_of(int64_t onnx_type);
-// float16 or bfloat16, whose tensors are float32 here: a cast to it rounds. Empty: another type.
+// Returns float16 or bfloat16, whose tensors are float32 here: a cast to it rounds. Empty: another type.
 std::optional<DType> low_dtype_of(int64_t onnx_type);
 int64_t onnx_type(DType dtype);            // ONNX's number
 std::string type_name(int64_t onnx_type);  // "FLOAT16"

@@ -1,4 +1,4 @@
-// Small models written by hand: local functions, branches, sequences, external data, types, versions; and models
+// Tests small models written by hand: local functions, branches, sequences, external data, types, versions; and models
 // changed at random.
 #include <gtest/gtest.h>
 #include <onnx/onnx.pb.h>
@@ -370,7 +370,7 @@ TEST(OnnxModel, LoopsAreNamed) {
       << error_of(model({loop}));
 }
 
-// What a converter wrote as Constant nodes is trained as an initializer would be; one number is none.
+// Weights that a converter wrote as Constant nodes are trained as initializers would be; one number is none.
 TEST(OnnxModel, WeightsInConstants) {
   onnx::NodeProto weight = node("Constant", {}, {"w"}), one = node("Constant", {}, {"one"}, {{"value_float", 1.0}});
   auto* value = weight.add_attribute();
@@ -444,7 +444,7 @@ void declare(onnx::ValueInfoProto& value, const std::string& name, const std::ve
   }
 }
 
-// y = tanh(relu(x)), where the file declares shapes of relu(x) and of y.
+// y = tanh(relu(x)), in a file that declares shapes of relu(x) and of y.
 onnx::ModelProto declaring(const std::vector<Extent>& between, const std::vector<Extent>& output) {
   onnx::ModelProto m = model({node("Relu", {"x"}, {"h"}, {}, "first"), node("Tanh", {"h"}, {"y"}, {}, "second")});
   declare(*m.mutable_graph()->add_value_info(), "h", between);
@@ -470,7 +470,7 @@ TEST(OnnxDeclared, WhatContradictsTheFileIsRefused) {
   EXPECT_EQ(error_of(weight), "initializer 'w' is [6], and the file declares [5]");
 }
 
-// Where dimensions are bound, shapes of an example of other extents may be left in the file.
+// If dimensions are bound, shapes of an example of other extents may be left in the file.
 TEST(OnnxDeclared, WhatContradictsABoundFileIsSaid) {
   onnx::ModelProto m = declaring({2, 6}, {"n", 6});
   declare(*m.mutable_graph()->mutable_input(0), "x", {"n", 6});
@@ -486,7 +486,7 @@ TEST(OnnxDeclared, WhatContradictsABoundFileIsSaid) {
   EXPECT_EQ(findings.other_shapes.size(), 2u);
 }
 
-// The file's own batch is what it declares; another is made of the graph after it was compared.
+// The file declares its own batch; the graph is made for another after the comparison.
 TEST(OnnxDeclared, AFixedBatchIsReplaced) {
   const Graph g = import(declaring({2, 6}, {2, 6}), {.batch = 5});
   EXPECT_EQ(g.tensor(g.outputs[0]).shape, (Shape{5, 6}));
@@ -519,7 +519,7 @@ TEST(OnnxResize, AnExtentNearAWholeNumberIsAsDeclared) {
     int64_t from;
     float scale;
     int64_t most;   // near which the product is
-    int64_t alone;  // ONNX Runtime's, where nothing is declared
+    int64_t alone;  // ONNX Runtime's, if nothing is declared
   };
   for (const Case& c : {Case{10, 0.7F, 7, 7}, {10, 2.3F, 23, 23}, {100, 0.29F, 29, 29}, {11, 7.0F / 11, 7, 7}}) {
     SCOPED_TRACE(fmt::format("{} times {}", c.from, c.scale));
@@ -568,7 +568,7 @@ TEST(OnnxResize, OfIntegersThatFloat32MayNotHold) {
 
 // ---------------------------------------------------------------- constants, outputs, shared modules
 
-// An operand of which only shape and type are read may be data.
+// An operand may be data if only its shape and type are read.
 TEST(OnnxModel, ShapesAndTypesAreKnown) {
   const onnx::ModelProto m =
       model({node("CastLike", {"six", "x"}, {"high"}), node("Clip", {"x", "", "high"}, {"c"}),

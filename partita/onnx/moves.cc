@@ -29,7 +29,7 @@ Places strides_of(const Shape& shape) {
   return strides;
 }
 
-// Offsets of all elements of a view with these extents and strides, in row-major order; stops where `visit` says false.
+// Offsets of all elements of a view with these extents and strides, in row-major order; stops if `visit` says false.
 template <typename Visit>
 bool for_each(const Shape& extents, const Places& strides, Visit visit) {
   Places at(extents.size());
@@ -81,7 +81,7 @@ bool any_order(std::vector<std::size_t> axes, bool own_order_last, Try attempt) 
   return own_order_last && attempt(own);
 }
 
-// Each slice along an axis as the sum of its elements' hashes: the same in whichever order the other axes are walked.
+// Each slice along an axis as the sum of its elements' hashes: equal in any order of the other axes.
 std::vector<uint64_t> slice_hashes(const Values& x, std::size_t axis) {
   const int64_t inner = strides_of(x.shape)[axis], extent = x.shape[axis];
   std::vector<uint64_t> sums(static_cast<std::size_t>(extent));
@@ -90,7 +90,7 @@ std::vector<uint64_t> slice_hashes(const Values& x, std::size_t axis) {
   return sums;
 }
 
-// Where each of `wanted` is in `known`; none if one is nowhere, or in several places.
+// The place of each of `wanted` in `known`; none if one is nowhere, or in several places.
 std::optional<Places> places_of(const std::vector<uint64_t>& wanted, const std::vector<uint64_t>& known) {
   std::unordered_map<uint64_t, int64_t> at;
   for (std::size_t i = 0; i < known.size(); ++i)
@@ -170,7 +170,7 @@ std::vector<uint64_t> row_hashes(const Values& x, const std::vector<std::size_t>
   return hashes;
 }
 
-// `from` taken along one axis at the places where the result's rows are. The result is that, its axes in another order.
+// `from` taken along one axis at the places of the result's rows. The result is that, its axes in another order.
 std::optional<Moves> taken_rows(const Values& from, const Values& result, std::size_t axis,
                                 const std::vector<std::size_t>& others, const std::vector<std::size_t>& row) {
   const std::vector<std::size_t> to = long_axes(result.shape);
@@ -181,7 +181,7 @@ std::optional<Moves> taken_rows(const Values& from, const Values& result, std::s
   if (!places) return std::nullopt;
   Moves moves{.shape = result.shape};
   const Shape extents = picked(result.shape, rest);
-  // Axes after the take: those of `from` before `axis`, the rows' own, those behind. Which axis of the result each is.
+  // Axes after the take: those of `from` before `axis`, the rows' own, those behind. Each one's axis in the result.
   std::vector<std::size_t> target;
   for (std::size_t a = 0; a < from.shape.size(); ++a) {
     if (a == axis) {

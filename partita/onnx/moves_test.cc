@@ -1,4 +1,4 @@
-// Moves found by values are applied again and give the result; what cannot be told apart is not found.
+// Tests moves found by values: applied again they give the result; ambiguous ones are not found.
 #include "partita/onnx/moves.h"
 
 #include <gtest/gtest.h>

@@ -13,12 +13,12 @@ constexpr std::size_t kMostNodes = 1'000'000;  // after inlining; and as many ca
 
 std::string domain(const std::string& name) { return name == "ai.onnx" ? "" : name; }
 
-// What a node's names and attributes mean where it stands: at the top nothing changes; inside a function its values get
-// a prefix of their own, and its parameters are the caller's values and attributes.
+// The meaning of a node's names and attributes in its scope. At the top nothing changes; inside a function its values
+// get a prefix of their own, and its parameters are the caller's values and attributes.
 struct Scope {
   Opsets opsets;
   std::string prefix;
-  std::map<std::string, std::string> values;  // of a function: its inputs and outputs -> the caller's values
+  std::map<std::string, std::string> values;  // for a function: its inputs and outputs -> the caller's values
   const std::map<std::string, Attribute>* arguments = nullptr;
   const Node* caller = nullptr;
   int depth = 0;
@@ -197,7 +197,7 @@ class NodeReader {
     }
     if (node.scopes.empty() && from.name().starts_with('/')) node.scopes = scopes_of_path(from.name());
     if (node.scopes.size() >= 2) node.source.module = node.scopes[node.scopes.size() - 2];
-    if (scope.caller) {  // what the function does not say, its caller does
+    if (scope.caller) {  // the caller says what the function does not
       if (node.scopes.empty()) node.scopes = scope.caller->scopes;
       if (node.source.module.empty()) node.source.module = scope.caller->source.module;
       if (node.source.location.empty()) node.source.location = scope.caller->source.location;

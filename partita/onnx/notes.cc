@@ -1,4 +1,4 @@
-// What a person should know about an imported file, in words.
+// Writes the notes for a person on an imported file.
 #include <algorithm>
 
 #include "partita/base/enum_words.h"

@@ -1,4 +1,4 @@
-// Files as PyTorch writes them (tests/data, examples): what they become, and what is said of those that are wrong.
+// Tests files as PyTorch writes them (tests/data, examples): their graphs, and the errors of wrong ones.
 #include "partita/onnx/onnx.h"
 
 #include <gtest/gtest.h>
@@ -131,8 +131,8 @@ TEST(Onnx, LeNetAndMlp) {
   }
 }
 
-// The optimizer transposes weights, merges those that are equal, and drops biases that are 0: what is there has
-// PyTorch's names.
+// The optimizer transposes weights, merges those that are equal, and drops biases that are 0: the rest has PyTorch's
+// names.
 TEST(Onnx, WeightsAreTheModulesOwn) {
   const Graph whole = import("fresh_encoder"), optimized = import("fresh_encoder-optimized"),
               stirred = import("gelu_encoder-optimized");
@@ -242,7 +242,7 @@ TEST(OnnxErrors, Shapes) {
 }
 
 TEST(OnnxErrors, UnsupportedNodesAreReportedTogether) {
-  // Two operators get names of the same length that stand for nothing; what lies behind them is not reported.
+  // Two operators get names of the same length that stand for nothing; nodes behind them are not reported.
   const std::string path =
       scratch("unsupported.onnx",
               replaced(replaced(contents(file("lenet-optimized")), "Tanh", "Tanx"), "AveragePool", "AveragePooh"));
@@ -261,7 +261,7 @@ TEST(OnnxErrors, UnsupportedNodesAreReportedTogether) {
 }
 
 TEST(OnnxErrors, Cycle) {
-  // The first convolution reads what the last tanh writes: a name of the same length.
+  // The first convolution reads the result of the last tanh: a name of the same length.
   std::string bytes = contents(file("mlp-torchscript"));
   const std::string error =
       import_error(scratch("cycle.onnx", replaced(bytes, "\x0a\x01x\x0a", std::string("\x0a\x01y\x0a"))), {});

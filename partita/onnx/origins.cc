@@ -1,4 +1,4 @@
-// Reads what PyTorch's exporters say about origins.
+// Reads the origins of nodes and tensors from the metadata of PyTorch's exporters.
 #include "partita/onnx/origins.h"
 
 #include <sstream>

@@ -1,4 +1,4 @@
-// Where a node and a tensor came from, by what PyTorch's exporters write into the file.
+// Finds the origin of a node or a tensor in the metadata that PyTorch's exporters write into the file.
 #pragma once
 #include <map>
 #include <string>

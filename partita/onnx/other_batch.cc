@@ -1,4 +1,4 @@
-// A file of a fixed batch for another: which inputs have samples, and which of them follow together.
+// Makes a file of a fixed batch for another: finds the inputs with samples, and those that follow together.
 #include <algorithm>
 #include <bit>
 #include <tuple>
@@ -22,7 +22,7 @@ struct Asked {
   const std::string& path;
   const std::map<std::string, std::string>& nodes;
   const SaidOfInputs& said;
-  std::vector<char> of_inputs;  // by tensor: some input reaches it
+  std::vector<char> of_inputs;  // by tensor: whether some input reaches it
 
   SaidAxes said_of(const Tensor& input) const {
     const auto found = said.find(input.name);
@@ -80,8 +80,8 @@ std::vector<SampleAxes> placements(const Asked& asked, int64_t from) {
   return all;
 }
 
-// What the file's batch can be: extents of axis 0 of the inputs, those that an output begins with first; 1 where an
-// input has it along another axis. What is said alone, if anything is.
+// The possible batches of the file: extents of axis 0 of the inputs, those that an output begins with first; 1 if an
+// input has it along another axis. With --bind only the bound ones.
 std::vector<int64_t> possible_batches(const Asked& asked) {
   const Graph& graph = asked.forward;
   std::vector<int64_t> extents;
@@ -126,7 +126,8 @@ struct Following {
   std::vector<SampleAxes> groups;  // inputs of the file that follow together
 };
 
-// Inputs that begin with the batch and are not among these. Of a batch of 1, what is one number each sample is none.
+// Inputs that begin with the batch and are not among these. With a batch of 1, an input of one number a sample does not
+// count.
 std::vector<TensorId> left_out(const Asked& asked, int64_t from, const std::vector<SampleAxes>& groups) {
   std::vector<TensorId> left;
   for (TensorId id : asked.forward.inputs) {
@@ -157,7 +158,7 @@ std::optional<Following> first_of(const Asked& asked, const std::vector<SampleAx
                                   std::optional<std::string>& refusal) {
   for (const SampleAxes& axes : all) {
     Rebatched other = rebatched(asked.forward, axes, from, asked.batch);
-    if (!other.graph && is_kept(asked)) {  // what is made of a kept input alone stays
+    if (!other.graph && is_kept(asked)) {  // results of a kept input alone stay
       Rebatched part = rebatched(asked.forward, axes, from, asked.batch, Unreached::kStay);
       if (part.graph && unchanged_outputs(asked, *part.graph) < asked.forward.outputs.size()) other = std::move(part);
     }
@@ -207,7 +208,7 @@ std::optional<Following> in_groups(const Asked& asked, const std::vector<SampleA
   return std::nullopt;
 }
 
-// ---------------------------------------------------------------- what is said of it
+// ---------------------------------------------------------------- notes on it
 
 [[noreturn]] void refuse_left(const Asked& asked, int64_t from, const Following& f, const std::vector<TensorId>& left) {
   SampleAxes with_all = f.groups[0];

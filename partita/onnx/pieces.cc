@@ -32,10 +32,10 @@ std::optional<double> number_of(const Graph& graph, TensorId tensor) {
   return t.role == Role::kConstant && t.values ? only(*t.values) : std::nullopt;
 }
 
-// So many ops back is looked: what exporters write for one function is no longer.
+// So many ops back it looks: the pieces of one function are no longer.
 constexpr int kOpsBack = 8;
 
-// A number, whatever it is, also where ops compute it from constants.
+// Whether it is a number, of any kind, also one that ops compute from constants.
 bool is_number(const Graph& graph, TensorId tensor, int left = kOpsBack) {
   const Tensor& t = graph.tensor(tensor);
   const Op* op = producer_of(graph, tensor);
@@ -118,7 +118,7 @@ std::optional<Value> logarithm_of_sigmoid(NodeContext& n) {
 
 namespace {
 
-// Looks at nodes of the file by the names of what they make.
+// Looks at nodes of the file by the names of their results.
 class Pieces {
  public:
   explicit Pieces(const NodeContext& n) : state_(n.state), graph_(n.build.graph()) {}
@@ -144,7 +144,7 @@ class Pieces {
     const Value* found = value(name);
     return found ? found->tensor : TensorId();
   }
-  // Whether `name` is `t` - 1. Of a constant the exporter may have it as another constant.
+  // Whether `name` is `t` - 1. For a constant the exporter may have it as another constant.
   bool is_one_less(const std::string& name, const std::string& t) const {
     const Value *less = value(name), *from = value(t);
     if (less && from && less->constant && from->constant)

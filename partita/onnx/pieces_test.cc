@@ -1,4 +1,4 @@
-// Which functions of PyTorch are found in the pieces of a file.
+// Tests which functions of PyTorch are found in the pieces of a file.
 #include <gtest/gtest.h>
 #include <onnx/onnx.pb.h>
 
@@ -124,7 +124,7 @@ TEST(OnnxPieces, Relu6) {
   EXPECT_EQ(slope_at_bounds(relu, ""), 0);
 }
 
-// As PyTorch's exporter writes it, of a target that is data, or constants.
+// As PyTorch's exporter writes it, with a target that is data, or constants.
 TEST(OnnxPieces, BinaryCrossEntropy) {
   const auto loss = [](const std::string& target, const std::string& less, const std::string& least) {
     std::vector<Piece> pieces{{"p", "Softmax", {"x"}}, {"c", "Neg", {"p"}},        {"d", "Add", {"c", "1"}},

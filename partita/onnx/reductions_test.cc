@@ -1,4 +1,4 @@
-// Reductions with few or no elements to reduce, by every form of every opset, are what the standard says
+// Tests reductions with few or no elements to reduce, by every form of every opset, against the standard
 // (tests/data/make_reductions.py).
 #include <gtest/gtest.h>
 #include <onnx/onnx.pb.h>
@@ -76,7 +76,7 @@ std::vector<double> numbers(const Json& list) {
   return values;
 }
 
-// What is wrong, or nothing.
+// The fault, or nothing.
 std::string wrong(const Json& c, const std::shared_ptr<const OpRegistry>& registry) {
   const std::string path = PARTITA_BINARY_DIR "/reduction.onnx";
   std::ofstream(path, std::ios::binary) << model_of(c).SerializeAsString();

@@ -1,5 +1,5 @@
-// Parameters restored by what PyTorch's newer exporter says: which values each initializer was computed from, and which
-// of those are parameters.
+// Restores parameters by the notes of PyTorch's newer exporter: the values each initializer was computed from, and the
+// parameters among those.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -60,9 +60,9 @@ class SaidRestorer {
     return names;
   }
 
-  // Whether the names of what was computed between the parameter and the value say that elements were only moved. A
-  // table that is looked up is moved, whatever its places were computed from; what is done with its rows then must be a
-  // movement too.
+  // Whether the names of the values computed between the parameter and this one say that elements were only moved. A
+  // table that is looked up is moved, whatever its places were computed from; later steps on its rows must be movements
+  // too.
   bool was_only_moved(const std::string& name, const Initializer& initializer, const std::string& source) const {
     const std::string last = function_of(name);
     if (last == "embedding") return true;

@@ -1,4 +1,4 @@
-// Parameters restored without a word of the file: values that are a parameter's elements, rearranged, and those with
+// Restores parameters without notes in the file: values that are a parameter's elements, rearranged, and those with
 // repeated rows.
 #include <algorithm>
 
@@ -44,7 +44,7 @@ class UnsaidRestorer {
   // Named by the older exporter after the node that reads it: "onnx::MatMul_12".
   static bool is_older_exporters(const std::string& name) { return name.starts_with("onnx::"); }
 
-  // Names of one size: what a module owns first, then what an embedding reads, then the file's order.
+  // Names of one size: those that a module owns first, then those that an embedding reads, then the file's order.
   void compare(std::vector<std::string> names) {
     std::stable_sort(names.begin(), names.end(),
                      [&](const std::string& a, const std::string& b) { return rank_of(a) < rank_of(b); });
@@ -104,7 +104,7 @@ class UnsaidRestorer {
     });
   }
 
-  // A smaller value of the older exporter: rows of a table, transposed perhaps. False: of none in the file.
+  // Looks up a smaller value of the older exporter: rows of a table, transposed perhaps. False: of none in the file.
   bool look_up(const std::string& name, const std::vector<std::string>& order) {
     const Initializer to = r_.model.initializers.at(name);
     const int64_t count = volume(to.shape);

@@ -1,4 +1,4 @@
-// Initializers that an exporter computed become nodes that read a parameter.
+// Turns initializers that an exporter computed into nodes that read a parameter.
 #include "partita/onnx/restoring.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the two ways of restoring parameters share: the model on the way, and how a value becomes nodes that read a
+// Shared by the two ways of restoring parameters: the model on the way, and the nodes that make a value from a
 // parameter.
 #pragma once
 #include <map>
@@ -22,30 +22,30 @@ struct Restoring {
   std::vector<Node> made;                                   // nodes, which come before the file's
   FoldedValues found;
 
-  // The initializer `name` becomes the parameter `source`, moved. `expanded`: and expanded to its own shape. `tied`:
-  // the parameter is read elsewhere too.
+  // Replaces the initializer `name` by the parameter `source`, moved. `expanded`: and expanded to its own shape.
+  // `tied`: the parameter is read elsewhere too.
   void replace(const std::string& name, const std::string& source, const Moves& moves, bool expanded, bool tied);
-  // The same of a parameter that the file lacks.
+  // The same for a parameter that the file lacks.
   void replace_by_new(const std::string& name, const std::string& source, Initializer parameter, const Moves& moves,
                       bool expanded);
   void freeze(const std::string& name, const std::vector<std::string>& from);
 
  private:
-  // A new initializer with these numbers; its name.
+  // Adds an initializer with these numbers; returns its name.
   std::string integers_of(const std::string& name, std::size_t step, Values values);
 };
 
-// Values whose parameters PyTorch's newer exporter names.
+// Restores values whose parameters PyTorch's newer exporter names.
 void restore_said(Restoring& r, const std::vector<std::string>& order);
-// Values that are a parameter's elements, rearranged, without a word of the file.
+// Restores values that are a parameter's elements, rearranged, without notes in the file.
 void restore_unsaid(Restoring& r, const std::vector<std::string>& order);
 
-// A name that a module owns: "layers.0.weight".
+// Whether a module owns the name: "layers.0.weight".
 bool is_owned(const std::string& name);
 std::string owner_of(const std::string& parameter);  // "layers.0"
-// Values in a shorter floating type; in float32 for float64.
+// Returns values in a shorter floating type; in float32 for float64.
 Values rounded(Values values, DType to);
-// The values of `from` in the type of `to`.
+// Returns the values of `from` in the type of `to`.
 Values as_type_of(const Initializer& to, const Initializer& from);
 
 }  // namespace partita::onnx_model

@@ -1,4 +1,5 @@
-// What only the exporter's notes on its nodes say: rows that PyTorch does not train, and batch norms of function calls.
+// Tests facts that only the exporter's notes on its nodes tell: rows that PyTorch does not train, and batch norms of
+// function calls.
 #include <gtest/gtest.h>
 #include <onnx/onnx.pb.h>
 

@@ -1,4 +1,4 @@
-// Shapes as ONNX's operators define them.
+// Computes shapes as ONNX's operators define them.
 #include <algorithm>
 #include <cstdint>
 

@@ -7,7 +7,7 @@
 namespace partita::onnx_model {
 namespace {
 
-// Which node writes each name.
+// The node that writes each name.
 std::map<std::string, std::size_t> producers_of(const std::vector<Node>& nodes, const std::string& path,
                                                 const std::set<std::string>& known) {
   std::map<std::string, std::size_t> producer;

@@ -14,7 +14,8 @@
 namespace partita::onnx_model {
 namespace {
 
-// Where a tensor of `bytes` bytes is that is stored beside the model: a file in the model's folder, and where in it.
+// The place of a tensor of `bytes` bytes that is stored beside the model: a file in the model's folder, and an offset
+// in it.
 struct ExternalData {
   std::string file;  // relative to the model's folder
   int64_t offset = 0, length = 0;
@@ -93,7 +94,7 @@ bool lies_in(const std::filesystem::path& file, const std::filesystem::path& fol
 }
 
 // Hugging Face's download cache keeps a repository as REPOSITORY/snapshots/REVISION/.., whose files are links to
-// REPOSITORY/blobs/HASH: the repository that a folder is in, or the folder itself.
+// REPOSITORY/blobs/HASH. Returns the repository that a folder is in, or the folder itself.
 std::filesystem::path repository_of(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::path at = folder; at.has_relative_path(); at = at.parent_path())
@@ -102,8 +103,8 @@ std::filesystem::path repository_of(const std::filesystem::path& folder) {
   return folder;
 }
 
-// No link may lead out of the model's folder, or of its repository in a cache: a file from elsewhere must not get at
-// what its author cannot name.
+// No link may lead out of the model's folder, or of its repository in a cache: a file from elsewhere must not reach
+// files that its author cannot name.
 std::string read_external(const ExternalData& data, const std::string& path, const std::string& tensor) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path(), file = folder / data.file;
   std::error_code error;

@@ -1,4 +1,4 @@
-// ONNX's element types, and what they are here.
+// Maps ONNX's element types to ours.
 #include <onnx/onnx.pb.h>
 
 #include <climits>

@@ -1,4 +1,4 @@
-// The training step of a model of the zoo, for tests.
+// Makes the training step of a model of the zoo, for tests.
 #pragma once
 #include <string>
 
