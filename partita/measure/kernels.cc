@@ -21,7 +21,7 @@ PlacedPart dense_part(int tensor, DType dtype, const Box& box, const Shape& axes
   return {tensor, {dtype, box, dense_strides(extents(box))}, axes};
 }
 
-// What an access touches in its first act, over the axes of the formula.
+// The part that an access touches in its first firing, over the axes of the formula.
 PlacedPart part_of(const PhysicalGraph& graph, const KernelWork& work, const Access& access, int act) {
   const Register& reg = graph.reg(access.reg);
   const auto [whole, box] = boxes_of(access, reg, act);

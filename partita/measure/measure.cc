@@ -1,4 +1,4 @@
-// Measures one thing after another, and keeps what it has.
+// Measures kernels, collectives and overheads one after another, and keeps the results so far.
 #include "partita/measure/measure.h"
 
 #include <unistd.h>
@@ -33,7 +33,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-// Says how far the work is, and keeps the profile now and then.
+// Reports the progress, and keeps the profile now and then.
 class Keeper {
  public:
   Keeper(const MeasureOptions& options, int all, Profile& profile) : options_(options), all_(all), profile_(profile) {}
@@ -76,15 +76,14 @@ std::vector<std::vector<const KernelToTime*>> groups_of(std::vector<const Kernel
   return groups;
 }
 
-// The memory that a group's turns go over: a step's, so that what is cold lies where it does in a step. Where far times
-// are measured on their own, what the shared cache holds easily.
+// The memory that a group's turns go over: a step's, so that cold operands lie where they do in a step. If far times
+// are measured on their own, an amount that the shared cache holds easily.
 double group_bytes(double step_bytes, const Machine& machine) {
   const double most = machine.shared_cache_bytes > 0 ? kOfSharedCache * machine.shared_cache_bytes : kMostGroupBytes;
   return std::clamp(step_bytes, kLeastGroupBytes, std::max(kLeastGroupBytes, most));
 }
 
-// Others of the kernels, to run in turns with a group that is small: what is cold in a step depends on how much else
-// runs in it.
+// Others of the kernels, to run in turns with a small group: a step's other work decides what is cold.
 std::vector<const KernelToTime*> company_of(const std::vector<const KernelToTime*>& group, const KernelsToTime& kernels,
                                             double most_bytes) {
   double bytes = 0;
@@ -155,7 +154,7 @@ void measure_kernels(std::vector<const KernelToTime*> unknown, const KernelsToTi
   }
 }
 
-// What is not known of the machine yet. Whether there was anything.
+// Measures the unknown facts of the machine. Returns whether there were any.
 bool measure_machine(const MeasureOptions& options, Machine& machine) {
   bool found = false;
   if (!(machine.task_us > 0)) {

@@ -1,4 +1,4 @@
-// Small graphs for the runtime: chains of empty kernels, collectives after one another, copies.
+// Builds and runs small graphs for the runtime: chains of empty kernels, collectives after one another, copies.
 #include "partita/measure/probes.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ constexpr double kProbe = 6;     // times as long as a kernel is timed, is a pro
 constexpr double kLongest = 4;   // times as long as asked, until a probe has its runs
 constexpr int64_t kRows = 64;    // of the tensors that are moved
 
-// Kernels that write what they are told to write, and then go through memory for some time, so that the runtime finds
-// caches as it does in a step: full of what kernels read.
+// Kernels that write their registers, and then go through memory for some time, so that the runtime finds caches as it
+// does in a step: full of operands.
 class SpinKernels final : public Kernels {
  public:
   explicit SpinKernels(double spin_us) : spin_us_(spin_us), swept_(spin_us > 0 ? kSwept : 0) {}
@@ -56,7 +56,7 @@ class SpinKernels final : public Kernels {
   static constexpr size_t kSwept = 16 << 20, kLinesAtOnce = 64;
   double spin_us_;
   std::vector<std::byte> swept_;
-  std::atomic<unsigned> sum_{0};  // so that what is read is read
+  std::atomic<unsigned> sum_{0};  // so that the reads happen
 };
 
 // A graph of `devices` devices, each with a compute queue, a collective queue and a queue of transfers to it. Every
@@ -144,7 +144,7 @@ Task kernel(const PhysicalGraph& graph, const std::vector<RegisterId>& writes) {
   return task;
 }
 
-// Runs the graph for about so long, and sees what each step took. Events are of whole runs of a few steps.
+// Runs the graph for about so long, and reads each step's times. Events are of whole runs of a few steps.
 template <typename See>
 void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, const See& see) {
   b.close();
@@ -156,7 +156,7 @@ void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, 
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
   run_threads(acts, hooks, {.steps = 1, .trace = false});
   const auto steps = std::clamp<int64_t>(static_cast<int64_t>(options.seconds / seconds()), 1, kSteps);
-  // What takes long is run once.
+  // A long graph is run once.
   const auto goes_on = [&](int runs) {
     if (runs == 0 || options.stopped()) return runs == 0;
     return seconds() < options.seconds || (runs < options.least_runs && seconds() < kLongest * options.seconds);
@@ -164,7 +164,7 @@ void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, 
   for (int runs = 0; goes_on(runs); ++runs) see(run_threads(acts, hooks, {.steps = steps, .trace = true}).trace);
 }
 
-// The mean of the middle half: what comes in two kinds (a thread that is awake, one that sleeps) adds up by its mean.
+// The mean of the middle half: times of two kinds (a thread that is awake, one that sleeps) add up by their mean.
 double middle_mean(std::vector<double> us) {
   std::sort(us.begin(), us.end());
   const size_t first = us.size() / 4, last = us.size() - us.size() / 4;
@@ -173,8 +173,8 @@ double middle_mean(std::vector<double> us) {
   return sum / static_cast<double>(last - first);
 }
 
-// Durations of the tasks that `wanted` says, in order of their start, and the gap before each: since all that it waits
-// for had ended.
+// Durations of the `wanted` tasks, in order of their start, and the gap before each: since all that it waits for had
+// ended.
 struct Seen {
   std::vector<double> us, gap_us;
 };
@@ -198,7 +198,7 @@ Seen seen_by(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, co
   return seen;
 }
 
-// What each participant of a collective of `elements` holds and gets, of a tensor of n rows and some columns.
+// The operand and result of each participant in a collective of `elements`, for a tensor of n rows and some columns.
 struct Parts {
   Box held, got;
 };
@@ -217,15 +217,15 @@ Parts parts_of(StepKind kind, int rank, int n, int64_t rows, int64_t columns) {
   }
 }
 
-// What a participant sends of a tensor of one byte, as lowering counts it.
+// The bytes that a participant sends of a tensor of one byte, as lowering counts them.
 double sent_part(StepKind kind, int n) {
   const double part = (n - 1.0) / n;
   if (kind == StepKind::kAllReduce) return 2 * part;
   return kind == StepKind::kAllToAll ? part / n : part;
 }
 
-// From the end of the last kernel that makes what is sent to the start of those that wait for it, less the messages
-// before and after, which count by themselves.
+// From the end of the last kernel that makes an operand to the start of those that wait for the result, less the
+// messages before and after, which count by themselves.
 void add_spans(const Trace& trace, const PhysicalGraph& graph, double message_us, CollectiveSpans& spans) {
   std::map<std::pair<int, TaskId>, Event> events;
   std::map<std::pair<int, CollectiveId>, double> quickest_us;  // of the participants
@@ -257,7 +257,7 @@ void add_spans(const Trace& trace, const PhysicalGraph& graph, double message_us
   }
 }
 
-// Between kernels that make what is sent.
+// Measures between kernels that make the operands.
 Measured measure_collective(StepKind kind, int n, double bytes, double message_us, const TimingOptions& options) {
   const int64_t columns = std::max<int64_t>(n, static_cast<int64_t>(bytes / sent_part(kind, n) / 4 / kRows));
   const bool partial = kind == StepKind::kAllReduce || kind == StepKind::kReduceScatter;
@@ -285,14 +285,14 @@ Measured measure_collective(StepKind kind, int n, double bytes, double message_u
     }
     b.add(std::move(participants));
   }
-  make();  // what waits for the last of them
+  make();  // tasks that wait for the last of them
   SpinKernels spin(kSpinUs);
   CollectiveSpans spans;
   run_probe(b, spin, options, [&](const Trace& trace) { add_spans(trace, b.graph, message_us, spans); });
   return time_of(spans);
 }
 
-// Of what a kernel has made: to another device, on the queue of the link; or on the device's own queue.
+// Measures a copy of a kernel's result: to another device, on the queue of the link; or on the device's own queue.
 Measured measure_copy(bool between, double bytes, const TimingOptions& options) {
   const int devices = between ? 2 : 1;
   const int64_t columns = std::max<int64_t>(1, static_cast<int64_t>(bytes / 4 / kRows));
@@ -312,7 +312,7 @@ Measured measure_copy(bool between, double bytes, const TimingOptions& options) 
       seen_by(b, spin, options, [](const Task& t) { return std::holds_alternative<CopyWork>(t.work); }).us);
 }
 
-// As the training loop does: samples are drawn from a data set, or an output is taken.
+// Feeds as the training loop does: samples are drawn from a data set, or an output is taken.
 struct Feeding {
   explicit Feeding(double bytes) : columns(std::max<int64_t>(1, static_cast<int64_t>(bytes / 4 / kRows))) {
     GraphBuilder build("probe", standard_ops());

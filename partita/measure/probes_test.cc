@@ -1,4 +1,4 @@
-// What is made of the times that probes see.
+// Tests the figures made of the times that probes see.
 #include "partita/measure/probes.h"
 
 #include <gtest/gtest.h>

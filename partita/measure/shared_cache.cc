@@ -1,4 +1,4 @@
-// Goes through more and more memory, and sees where that takes longer.
+// Goes through more and more memory, and finds the size at which that takes longer.
 #include "partita/measure/shared_cache.h"
 
 #include <algorithm>

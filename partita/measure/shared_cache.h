@@ -1,5 +1,5 @@
-// The cache that the cores of this machine share, as far as it serves them. Of a virtual machine it is what its
-// neighbours leave, whatever the processor's data sheet says.
+// Measures the cache that the cores of this machine share, as far as it serves them. On a virtual machine it is the
+// part that its neighbours leave, not the size in the processor's data sheet.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// Bytes in all: memory of which so much is gone through again and again, by all cores at once, takes halfway between
-// what little memory takes and what 1 GiB takes. 0 where much takes less than 1.25 times as long as little, or there is
+// Returns bytes in all: memory of which so much is gone through again and again, by all cores at once, takes halfway
+// between the times of little memory and of 1 GiB. 0 if much takes less than 1.25 times as long as little, or there is
 // too little memory to tell.
 double measure_shared_cache(int cores, const std::atomic<bool>* stop);
 

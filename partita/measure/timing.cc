@@ -1,4 +1,4 @@
-// Runs kernels on drawn numbers, again and again, and takes the median.
+// Times kernels on drawn numbers, again and again, and takes the median.
 #include "partita/measure/timing.h"
 
 #include <algorithm>
@@ -141,7 +141,7 @@ Measured timed(const std::function<void(int thread)>& run, int threads, const Ti
       ready.fetch_add(1);
       while (ready.load() < threads && !over.load()) std::this_thread::yield();
       const Clock::time_point begin = Clock::now();
-      // What is timed ends with the first thread that has done enough: until then all are busy.
+      // A timing ends with the first thread that has done enough: until then all are busy.
       while (!over.load()) {
         const Clock::time_point from = Clock::now();
         run(thread);
@@ -186,7 +186,7 @@ Others::Others(const KernelsToTime& kernels, Kernels& engine) : inside_(new Insi
       auto instance = std::make_unique<Instance>(kernel, engine, 1);
       instance->run(engine);
       inside_->instances.push_back(std::move(instance));
-    } catch (const Error&) {  // measure() tells of it
+    } catch (const Error&) {  // measure() reports it
     }
   }
 }
@@ -199,7 +199,7 @@ void Others::run() const {
 
 namespace {
 
-// Of the memory that is free, may be taken by operands of one kernel.
+// The share of the free memory for the operands of one kernel.
 constexpr double kPartOfMemory = 0.4;
 
 // A kernel, an instance a core, and its times so far.

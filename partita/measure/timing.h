@@ -1,4 +1,4 @@
-// Times kernels on this machine: warm and cold, alone and with one on each core (FlexFlow section 5.1).
+// Times kernels on this machine: warm and cold, by themselves and with one on each core (FlexFlow section 5.1).
 #pragma once
 #include <atomic>
 #include <functional>
@@ -17,14 +17,14 @@ struct TimingOptions {
   double cache_bytes = 0;         // of a core; 0: cold times are not measured
   double shared_cache_bytes = 0;  // of all cores; 0: far times are not measured
   const std::atomic<bool>* stop = nullptr;
-  // Times that were being taken when it was set are of too few runs.
+  // Times in progress when it was set are of too few runs.
   bool stopped() const { return stop && stop->load(); }
 };
 
-// Median and quartiles of some times in us, at least one.
+// Returns median and quartiles of some times in us, at least one.
 Measured measured_of(std::vector<double> us);
 
-// Median and quartiles of the times that `run` takes in each of several threads; run(thread) is called at least
+// Returns median and quartiles of the times of `run` in each of several threads. run(thread) is called at least
 // `least_runs` times in each, and for as long as the options say.
 Measured timed(const std::function<void(int thread)>& run, int threads, const TimingOptions& options);
 
@@ -44,10 +44,10 @@ class Others {
 // Times kernels of a group in turns, so that each finds the processor as in a step: other code in its caches, other
 // branches in mind. In each turn a kernel runs twice: after all others, which is its cold time, and after a few small
 // ones, which is its time with its operands in the cache. In a few turns more they run after a sweep through much other
-// memory, which is their far time. A kernel that throws is left out, and told of.
+// memory, which is their far time. A kernel that throws is left out, and named.
 struct GroupTimes {
   std::map<std::string, Measured> times;        // by key
-  std::map<std::string, std::string> left_out;  // key and why; where `stop` was set, some are in neither
+  std::map<std::string, std::string> left_out;  // key and why; if `stop` was set, some are in neither
 };
 // `company` runs in the turns too, and is not timed.
 GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::vector<const KernelToTime*>& company,

@@ -1,4 +1,4 @@
-// Work lists: what is printed of one kernel.
+// Tests work lists: the printed text of one kernel.
 #include "partita/measure/worklist.h"
 
 #include <gtest/gtest.h>

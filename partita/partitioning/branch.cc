@@ -1,4 +1,4 @@
-// Branch and bound over the units, depth first, the child of the least bound first.
+// Implements branch and bound over the units, depth first, the child of the least bound first.
 #include "partita/partitioning/branch.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace partita::partitioning {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kLess = 1 - 1e-9;  // what is better by less is not looked for; minimum cuts are rounded down by less
+constexpr double kLess = 1 - 1e-9;  // smaller gains are not looked for; minimum cuts are rounded down by less
 constexpr int kMostUnits = 5000;
 constexpr int kFree = -1;
 
@@ -44,7 +44,7 @@ class Tree {
   }
 
  private:
-  // Those that weigh most first; then again and again what is joined most to what is there, weight included.
+  // Orders the heaviest first; then again and again the unit most joined to those before it, weight included.
   void put_in_order() {
     const int n = static_cast<int>(units_.units.size());
     std::vector<double> weight(n);
@@ -71,7 +71,7 @@ class Tree {
     return !complete_;
   }
 
-  // `side_` for device d; false where what it must hold is elsewhere already.
+  // `side_` for device d; false if a unit that it must hold is on another device already.
   bool set_sides(int d) {
     for (size_t u = 0; u < device_.size(); ++u)
       side_[u] = device_[u] == kFree ? Side::kFree : device_[u] == d ? Side::kOn : Side::kOff;
@@ -95,7 +95,7 @@ class Tree {
     return true;
   }
 
-  // No completion has a smaller load on d; infinite where there is none.
+  // No completion has a smaller load on d; infinite if there is none.
   double bound_of(int d) {
     if (!set_sides(d)) return kInfinity;
     double load = 0, size = 0;
@@ -113,8 +113,8 @@ class Tree {
     return least_(side_);
   }
 
-  // Whether the rest could find room; accelerators that are empty are counted too. `communication` is what accelerators
-  // spend on it at least.
+  // Whether the rest could fit; empty accelerators are counted too. `communication` is the least that accelerators
+  // spend on it.
   bool has_room(size_t depth, double communication) const {
     if (below_ == kInfinity) return true;
     double accelerator = -communication, cpu = 0;

@@ -1,6 +1,6 @@
-// Branch and bound for the max-load, contiguous or not: units are put on devices one after another, those first that
-// compute and communicate most. Of a part of a split three bounds hold:
-//   - what a device has already: its compute, and nets of which one assigned unit is on it and one elsewhere;
+// Bounds the max-load and searches splits, contiguous or not, by branch and bound. Units are put on devices one after
+// another, those first that compute and communicate most. Three bounds hold for a partial split:
+//   - the present load of a device: its compute, and nets of which one assigned unit is on it and one elsewhere;
 //   - a minimum cut for each accelerator: over all ways to give it more of the free units, its compute and its cut
 //   nets;
 //   - all free compute has to find room below the best known, beside a minimum cut for each accelerator by nets alone.
@@ -24,8 +24,8 @@ struct BranchOptions {
 
 struct BranchResult {
   std::optional<std::vector<int>> split;  // better than `below`
-  // No split has a smaller max-load than the smaller of this and that of `split` (of `below` without one). Infinite
-  // where the tree was searched to its end.
+  // No split has a smaller max-load than the smaller of this and that of `split` (of `below` without one). Infinite if
+  // the tree was searched to its end.
   double bound = 0;
 };
 

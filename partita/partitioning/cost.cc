@@ -1,4 +1,4 @@
-// Judges assignments straight from the definitions.
+// Evaluates assignments straight from the definitions.
 #include "partita/partitioning/cost.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 // A sum of sizes is above the limit only by more than rounding.
 bool exceeds(double size, double limit) { return size > limit * (1 + 1e-12); }
 
-// For each group: what its nodes read outside, and what of them is read outside, each node's output once.
+// For each group: the outputs that its nodes read from outside, and its own outputs read outside, each node's once.
 struct Traffic {
   double in = 0, out = 0;
 };
@@ -37,7 +37,7 @@ std::vector<Traffic> traffic_of(const Instance& instance, const std::vector<int>
   return traffic;
 }
 
-// A node that a path of nodes allowed by `passes` goes through between two nodes of `group`, without being of it.
+// A node outside `group` on a path between two nodes of it, over nodes allowed by `passes`.
 template <typename Passes>
 std::optional<int> outside(const Instance& instance, const std::vector<int>& group, int which, Passes passes) {
   std::vector<char> left(instance.nodes.size());  // outside, after a node of the group
@@ -96,7 +96,7 @@ double max_load(const Instance& instance, const Devices& devices) {
 
 namespace {
 
-// What each subgraph computes, holds and moves; not when.
+// The compute, memory and traffic of each subgraph, without times.
 std::vector<Run> runs_of(const Instance& instance, const Subgraphs& place, int groups) {
   std::vector<Run> runs(groups);
   for (size_t v = 0; v < place.size(); ++v) {
@@ -118,7 +118,8 @@ std::optional<Latency> latency_of(const Instance& instance, const Subgraphs& pla
   Latency latency;
   latency.runs = runs_of(instance, place, groups);
   std::vector<std::vector<int>> members(groups);
-  // What each group and each node on a CPU still waits for: edges from elsewhere, and the subgraph before.
+  // The number of inputs that each group and each node on a CPU still waits for: edges from other places, and the
+  // subgraph before.
   std::vector<int> waits(instance.nodes.size()), group_waits(groups);
   for (const int v : instance.order) {
     const int of = place[v];
@@ -130,7 +131,7 @@ std::optional<Latency> latency_of(const Instance& instance, const Subgraphs& pla
     for (const int u : instance.nodes[v].reads) group_waits[of] += place[u] != of;
   }
   for (int g = 0; g < groups; ++g) group_waits[g] += g % q != 0;
-  std::vector<double> ready(instance.nodes.size());  // of a node on a CPU: when all that it has read so far was there
+  std::vector<double> ready(instance.nodes.size());  // for a node on a CPU: when all its inputs so far were there
   std::vector<int> ready_nodes, ready_groups;
   size_t done = 0;
   for (const int v : instance.order)

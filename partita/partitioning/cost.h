@@ -1,13 +1,14 @@
-// What an assignment of a placement instance costs, and whether it is allowed; independent of what found it.
+// Computes the cost of an assignment of a placement instance, and whether it is allowed; shares no code with solvers.
 //
 // Max-load (Tarnawski et al. 2020, section 3): the load of an accelerator is the sum of fpgaLatency of its nodes, plus
 // cost(u) once for each node u outside that one of its nodes reads, plus cost(u) once for each own node u that is read
 // outside. The load of a CPU is the sum of cpuLatency. With a on accelerator 0, b and c on accelerator 1, a -> b and
 // a -> c, both loads have cost(a) once.
 //
-// Latency (appendix A): each accelerator runs up to q subgraphs, one after another. A subgraph starts when all that it
-// reads is there and the one before it is done; it takes what it reads + compute + what is read of it, and only then
-// its outputs are there. A node on a CPU runs as soon as all that it reads is there: CPUs are unlimited.
+// Latency (appendix A): each accelerator runs up to q subgraphs, one after another. A subgraph starts when all its
+// inputs are there and the one before it is done. It takes the cost of its inputs + compute + the cost of its outputs
+// that are read, and only then its outputs are there. A node on a CPU runs as soon as all its inputs are there: CPUs
+// are unlimited.
 #pragma once
 #include <optional>
 #include <string>
@@ -40,11 +41,11 @@ struct Latency {
   double total = 0;
   std::vector<Run> runs;  // of each subgraph
 };
-// Nothing where subgraphs wait for each other in a circle.
+// Nothing if subgraphs wait for each other in a circle.
 std::optional<Latency> latency_of(const Instance& instance, const Subgraphs& place, int q);
 
-// What is not allowed, in words; nothing if all is well. `contiguous`: no path of forward nodes between two of a device
-// leaves it.
+// Returns the first violation, in words; nothing if all is well. `contiguous`: no path of forward nodes between two of
+// a device leaves it.
 std::optional<std::string> wrong_devices(const Instance& instance, const Devices& devices, bool contiguous);
 std::optional<std::string> wrong_subgraphs(const Instance& instance, const Subgraphs& place, int q);
 

@@ -1,4 +1,4 @@
-// The least that one accelerator can be loaded with, given what must be and what must not be on it: a minimum cut.
+// Bounds the load of one accelerator from below, given units that must be and must not be on it, by a minimum cut.
 //
 // Each free unit is on it, and adds its compute, or not; a net adds its cost once if its units are parted. Unit a must
 // be on it (compute 3), b is free (compute 2), c must not be; nets {a,b} of 5 and {b,c} of 1: with b it has

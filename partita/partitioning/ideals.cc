@@ -1,4 +1,4 @@
-// The dynamic program over ideals, and the same over the intervals of one order.
+// Implements the dynamic program over ideals, and the same over the intervals of one order.
 #include "partita/partitioning/ideals.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Lattice {
   struct Step {
     int unit, ideal;
   };
-  // Empty where there are more than `most`, or `watch` ended.
+  // Empty if there are more than `most`, or `watch` ended.
   Lattice(const Ordered& o, long long most, const Watch& watch)
       : words_((o.units.units.size() + 63) / 64), index_(16, Hash{this}, Same{this}) {
     std::vector<uint64_t> more(words_);
@@ -69,7 +69,7 @@ class Lattice {
       return std::equal(begin + a * of->words_, begin + (a + 1) * of->words_, begin + b * of->words_);
     }
   };
-  // What can be added to `next`, which is `at` with v.
+  // The units that can be added to `next`, which is `at` with v.
   std::vector<Step> after(const Ordered& o, int at, int v, int next) const {
     std::vector<Step> steps;
     for (const Step& step : up[at])
@@ -96,11 +96,11 @@ class Lattice {
   std::unordered_set<int, Hash, Same> index_;
 };
 
-// What the units between two ideals cost.
+// The costs of the units between two ideals.
 struct Sums {
   double accelerator = 0, cpu = 0, size = 0;
   double communication = 0;  // of the units so far
-  double lasting = 0;        // of it, what more units take nothing off
+  double lasting = 0;        // the part of it that no more units reduce
   int unsupported = 0;
 };
 
@@ -167,11 +167,11 @@ class Program {
 
   size_t index(int ideal, int state) const { return static_cast<size_t>(ideal) * states_ + state; }
 
-  // What accelerators compute of a unit; what only CPUs can run is not counted.
+  // The accelerators' compute of a unit; units that only CPUs can run do not count.
   double least_of(const Unit& unit) const {
     return unit.supported && instance_.accelerators > 0 ? unit.accelerator : 0;
   }
-  // Whether what an ideal lacks could have room on the devices that a state leaves.
+  // Whether the units that an ideal lacks could fit on the devices that a state leaves.
   bool has_room(int at, int state) const {
     if (below_ == kInfinity || instance_.accelerators == 0) return true;
     const int k = instance_.accelerators;
@@ -258,7 +258,7 @@ class Program {
       const double value = std::max(load, best_[index(from, state - step)]);
       if (value >= below_ * kLess || !has_room(to, state)) continue;
       improve(to, state, value, is_cpu ? -1 - from : from);
-      // The whole graph in fewer devices' reach is the new best.
+      // If fewer devices reach the whole graph, it is the new best.
       if (to == lattice_.size() - 1) below_ = std::min(below_, value);
     }
   }
@@ -271,9 +271,9 @@ class Program {
   double below_;
   int states_;                // cpus * (accelerators + 1) + accelerators
   std::vector<double> best_;  // [ideal][state]
-  std::vector<int> from_;     // the ideal before, or -1 - it where the last device is a CPU
+  std::vector<int> from_;     // the ideal before, or -1 - it if the last device is a CPU
   std::vector<int> inside_, touched_, seen_;
-  std::vector<double> rest_;     // accelerator time of what each ideal lacks
+  std::vector<double> rest_;     // accelerator time of the units that each ideal lacks
   double slowness_ = kInfinity;  // the least cpu / accelerator of a unit
 };
 

@@ -1,12 +1,12 @@
-// The best contiguous split whose devices stand in an order, by a dynamic program over ideals (Tarnawski et al. 2020,
-// section 5.1.1): a set of units that has, with a unit, all that it reads. Such a split is a chain of ideals, each
-// device what one has more than the one before. For every ideal J that k' accelerators and l' CPUs can fill with a
-// max-load below the best known, every ideal I that contains J is reached by one more device that takes I \ J.
+// Finds the best contiguous split whose devices stand in an order, by a dynamic program over ideals (Tarnawski et al.
+// 2020, section 5.1.1). An ideal is a set of units that has, with a unit, all that it reads. Such a split is a chain of
+// ideals, each device the difference of two neighbours. For every ideal J that k' accelerators and l' CPUs can fill
+// with a max-load below the best known, every ideal I that contains J is reached by one more device that takes I \ J.
 //
-// Ideals whose rest could not find room in the devices that are left are passed over.
+// Ideals whose rest could not fit on the devices that are left are skipped.
 //
-// Of units a -> b, a -> c the ideals are {}, {a}, {a,b}, {a,c}, {a,b,c}; {b,c} is a device in one of their chains,
-// {a,b} before {c} in another.
+// Example: units a -> b, a -> c have the ideals {}, {a}, {a,b}, {a,c}, {a,b,c}; {b,c} is a device in one of their
+// chains, {a,b} before {c} in another.
 //
 // The order is that of order.h.
 #pragma once
@@ -20,14 +20,15 @@ namespace partita::partitioning {
 struct IdealsResult {
   std::optional<Devices> devices;  // better than `below`, and the best of such splits if `complete`
   bool complete = false;           // all ideals were looked at
-  long long ideals = 0;            // 0 where there are more than allowed
+  long long ideals = 0;            // 0 if there are more than allowed
   bool enough = false;             // splits without an order are no better (order_is_enough)
 };
 
-// `most`: ideals times numbers of devices.
+// Runs the dynamic program. `most`: ideals times numbers of devices.
 IdealsResult best_of_ideals(const Instance& instance, double below, const Watch& watch, long long most);
 
-// Best splits into intervals of one order of the units: quick, and a start for the above. `seed` draws the order.
+// Returns the best split into intervals of one order of the units: quick, and a start for the above. `seed` draws the
+// order.
 std::optional<Devices> best_of_order(const Instance& instance, double below, uint64_t seed, const Watch& watch);
 
 }  // namespace partita::partitioning

@@ -1,4 +1,4 @@
-// Reads placement instances and refuses what is no instance.
+// Reads and validates placement instances.
 #include "partita/partitioning/instance.h"
 
 #include <algorithm>

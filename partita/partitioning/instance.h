@@ -1,6 +1,6 @@
-// Placement instances of Tarnawski et al. 2020, "Efficient Algorithms for Device Placement of DNN Graph Operators", in
-// the JSON format of their package dnn-partitioning. An operator graph is placed whole on accelerators, which have
-// memory and reach each other through the host's, and on CPU cores.
+// Reads placement instances of Tarnawski et al. 2020, "Efficient Algorithms for Device Placement of DNN Graph
+// Operators", in the JSON format of their package dnn-partitioning, for `partita place`. An operator graph is placed
+// whole on accelerators, which have memory and reach each other through the host's, and on CPU cores.
 //
 //   {"maxSizePerFPGA": 16e9, "maxFPGAs": 2, "maxCPUs": 1,
 //    "nodes": [{"id": 7, "supportedOnFpga": true, "cpuLatency": 10, "fpgaLatency": 1, "isBackwardNode": false,
@@ -16,7 +16,7 @@
 namespace partita::partitioning {
 
 struct Node {
-  long long id = 0;        // as the file says; elsewhere a node is its place in `nodes`
+  long long id = 0;        // as in the file; otherwise a node is its place in `nodes`
   bool supported = false;  // on accelerators; CPUs run everything
   bool backward = false;
   double cpu = 0, accelerator = 0;  // time to run it
@@ -34,10 +34,10 @@ struct Instance {
   std::vector<int> order;  // all nodes, each after those that it reads
 };
 
-// The instance in `text`. Bad input names `file`, the node or edge, and what to do: a missing field, a number that is
-// negative or not finite, an id that is there twice or that no node has, edges out of one node whose costs differ by
-// more than 1e-6, a cycle, an edge from a backward to a forward node, no device. A node without colorClass is a class
-// of its own, one without size has size 0; other fields (name, layerId, an edge's size) are passed over.
+// Returns the instance in `text`. Bad input names `file`, the node or edge, and the remedy: a missing field, a number
+// that is negative or not finite, an id that is there twice or that no node has, edges out of one node whose costs
+// differ by more than 1e-6, a cycle, an edge from a backward to a forward node, no device. A node without colorClass is
+// a class of its own, one without size has size 0; other fields (name, layerId, an edge's size) are skipped.
 Instance parse(std::string_view text, const std::string& file);
 
 }  // namespace partita::partitioning

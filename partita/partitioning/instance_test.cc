@@ -1,4 +1,4 @@
-// Placement instances: what is refused, and costs by hand.
+// Tests placement instances: the refused ones, and costs by hand.
 #include "partita/partitioning/instance.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Starts and annealing for the latency.
+// Searches small latencies by annealing.
 #include "partita/partitioning/latency.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// latency_of without its vectors made anew; infinite where subgraphs wait in a circle.
+// latency_of without new vectors; infinite if subgraphs wait in a circle.
 class Clock {
  public:
   Clock(const Instance& instance, int q)
@@ -212,7 +212,7 @@ class Annealing {
       v = neighbour(v);
     }
   }
-  // All of a subgraph, or v with what is before it there, or after it, to another place; then perhaps so much of that
+  // Moves all of a subgraph, or v with its part before it, or after it, to another place; then perhaps as much of that
   // place further on.
   void absorb(int v) {
     const uint64_t part = rng_.below(5);
@@ -231,7 +231,7 @@ class Annealing {
         v = instance_.order[rng_.below(instance_.order.size())];
     }
   }
-  // v, and what is before or after it in its place, to another.
+  // Moves v, and the nodes before or after it in its place, to another.
   void push(int v, bool before, int to) {
     const int from = place_[v];
     pushed_.assign(1, v);

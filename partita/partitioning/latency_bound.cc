@@ -1,4 +1,4 @@
-// Bounds on the latency from paths.
+// Bounds the latency from paths.
 #include <algorithm>
 #include <set>
 
@@ -46,7 +46,7 @@ class Paths {
       for (int j = i; j < m && most > 0; ++j) {
         if (watch_.ended()) return 0;
         const double held = holds(path, i, j);
-        if (held == kInfinity) continue;  // a longer run may have what this one lacks
+        if (held == kInfinity) continue;  // a longer run may have the nodes that this one lacks
         for (int s = 0; s < most; ++s) best[j + 1][s + 1] = std::min(best[j + 1][s + 1], best[i][s] + held);
       }
     }
@@ -60,7 +60,7 @@ class Paths {
     return units_of(instance_, part);
   }
 
-  // The least time that a subgraph with path[i .. j] and no other of the path is held; infinite where it does not fit.
+  // The least time that a subgraph with path[i .. j] and no other of the path is held; infinite if it does not fit.
   double holds(const std::vector<int>& path, int i, int j) {
     const size_t n = instance_.nodes.size();
     std::vector<char> after(n), before(n), too_late(n), too_early(n);
@@ -91,7 +91,7 @@ class Paths {
     }
     for (size_t v = 0; v < n; ++v) {
       const Node& node = instance_.nodes[v];
-      if (!color[node.color]) continue;  // what is of a color is on the same accelerator, if q > 1 in another subgraph
+      if (!color[node.color]) continue;  // nodes of a color are on the same accelerator, if q > 1 in another subgraph
       if (!node.supported) return kInfinity;
       if (q_ == 1 && side[v] == Side::kOff) return kInfinity;
       if (q_ == 1) side[v] = Side::kOn;

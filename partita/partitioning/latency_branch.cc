@@ -1,4 +1,4 @@
-// Branch and bound for the latency of small graphs.
+// Finds the least latency of small graphs by branch and bound.
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +11,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLess = 1 - 1e-12;
 
-// Nodes are placed in topological order. What is placed, by itself, has a latency that more nodes do not lessen:
-// subgraphs get longer, and nothing starts earlier. What is not placed adds at least the faster of its two times.
+// Nodes are placed in topological order. The placed nodes alone have a latency that more nodes do not lessen: subgraphs
+// get longer, and nothing starts earlier. A node that is not placed adds at least the faster of its two times.
 class Tree {
  public:
   Tree(const Instance& instance, int q, double below, long long most, const Watch& watch)
@@ -79,7 +79,7 @@ class Tree {
     place_[v] = kNone;
   }
 
-  // Of the nodes before `depth`, with what follows them; infinite where subgraphs wait in a circle.
+  // The bound of the nodes before `depth`, with those that follow; infinite if subgraphs wait in a circle.
   double bound(size_t depth) {
     const int groups = static_cast<int>(in_.size());
     std::vector<double> start(groups), held(groups), ready(place_.size());

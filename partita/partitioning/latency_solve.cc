@@ -1,4 +1,4 @@
-// The stages of the latency solver.
+// Runs the stages of the latency solver.
 #include <algorithm>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Subgraphs from one order of the units: the authors' greedy, and a program over intervals.
+// Makes subgraphs from one order of the units: the authors' greedy, and a program over intervals.
 #include <algorithm>
 
 #include "partita/partitioning/latency.h"
@@ -69,7 +69,7 @@ Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t 
   const std::vector<int> order = drawn_order(o, rng);
   const int n = static_cast<int>(order.size()), most = std::min(n, instance.accelerators * (shared ? q : 1));
   const double memory = instance.max_size / (shared ? q : 1);
-  // best[i][s]: units before i, s intervals; from: where the last interval began, i - 1 with as many intervals: a CPU.
+  // best[i][s]: units before i, s intervals; from: the begin of the last interval, i - 1 with as many intervals: a CPU.
   std::vector<std::vector<double>> best(n + 1, std::vector<double>(most + 1, kInfinity));
   std::vector<std::vector<int>> from(n + 1, std::vector<int>(most + 1, kCpu));
   best[0][0] = 0;

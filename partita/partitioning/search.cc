@@ -1,4 +1,4 @@
-// Annealing of splits; the loads after a move are known from how many classes of each net are on each device.
+// Anneals splits; the loads after a move follow from the number of classes of each net on each device.
 #include "partita/partitioning/search.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace partita::partitioning {
 
 namespace {
 
-// x^32: of a mean of so high a power, the largest is most.
+// x^32: in a mean of so high a power, the largest is most.
 double power(double x) {
   for (int k = 0; k < 5; ++k) x *= x;
   return x;

@@ -1,6 +1,6 @@
-// Local search for a small max-load: simulated annealing over moves of one unit to another device and swaps of two. The
-// energy is a power mean of the loads, so that the largest counts most and others still count; at the end the max-load
-// itself does. Memory and support are kept throughout, contiguity too where it is asked for.
+// Searches for a small max-load locally: simulated annealing over moves of one unit to another device and swaps of two.
+// The energy is a power mean of the loads, so that the largest counts most and others still count; at the end the
+// max-load itself does. Memory and support are kept throughout, contiguity too on request.
 #pragma once
 #include "partita/base/watch.h"
 #include "partita/partitioning/units.h"
@@ -14,12 +14,12 @@ struct SearchOptions {
   double hot = 0.02, cold = 1e-5;  // temperatures at the start and at the end, as parts of the max-load
 };
 
-// The best split met from `device` (of each unit), an allowed one; never worse than it.
+// Returns the best split met from `device` (of each unit), an allowed one; never worse than it.
 std::vector<int> annealed(const Units& units, std::vector<int> device, const SearchOptions& options,
                           const Watch& watch);
 
-// An allowed split that ignores communication: heavy units first, each where the load stays least. Nothing where that
-// does not come out.
+// Returns an allowed split that ignores communication: heavy units first, each where the load stays least. Nothing if
+// that fails.
 std::optional<std::vector<int>> heaviest_first(const Units& units, bool contiguous);
 
 }  // namespace partita::partitioning

@@ -1,4 +1,4 @@
-// The stages of the max-load solver.
+// Runs the stages of the max-load solver.
 #include "partita/partitioning/solve.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr long long kMostIdeals = 20'000'000;           // times numbers of devi
 constexpr int kMovesOfUnit = 4000;                      // in a round of annealing
 constexpr int kMostMoves = 4'000'000;                   // in a round
 constexpr int64_t kFirstCuts = 4'000, kCuts = 400'000;  // of branch and bound, before and after annealing
-constexpr int64_t kCutsOfRound = 5'000;  // where the rounds of annealing are given, at most so many for each
+constexpr int64_t kCutsOfRound = 5'000;  // if the rounds of annealing are given, at most so many for each
 
 class MaxLoad {
  public:

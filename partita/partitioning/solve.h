@@ -1,5 +1,5 @@
-// Solves placement instances: starts, the dynamic program over ideals, annealing, branch and bound, in this order, each
-// from the best so far. What is returned was judged by cost.h.
+// Solves placement instances for `partita place`: starts, the dynamic program over ideals, annealing, branch and bound,
+// in this order, each from the best so far. cost.h checks the result.
 #pragma once
 #include <functional>
 #include <optional>
@@ -20,20 +20,20 @@ struct Options {
   std::function<void(const std::string& doing, double best, double bound)> progress;  // best may be infinite
 };
 
-// Both objectives: `place` is Devices or Subgraphs.
+// The result of either objective: `place` is Devices or Subgraphs.
 struct Result {
   std::optional<std::vector<int>> place;
   double value = 0;
   double bound = 0;  // no allowed assignment has a smaller value; infinite: there is none
   bool proved = false;
-  long long ideals = 0;  // of the dynamic program; 0 where it did not run to its end
+  long long ideals = 0;  // of the dynamic program; 0 if it did not run to its end
 };
 
 // Bound and value are equal if they differ by less than this part.
 constexpr double kSame = 1e-9;
 
-// When annealing ends: after `steps` rounds; without them after half of the time that is left, or where there is no
-// deadline after kStale rounds without a better value.
+// Ends annealing: after `steps` rounds; without them after half of the time that is left, or without a deadline after
+// kStale rounds without a better value.
 struct Rounds {
   static constexpr int64_t kStale = 16;
   explicit Rounds(const Options& options);
@@ -42,7 +42,7 @@ struct Rounds {
 
  private:
   std::optional<int64_t> steps_;
-  int64_t done_ = 0, better_ = 0;  // rounds; of which the last that found a better value
+  int64_t done_ = 0, better_ = 0;  // rounds; the last one that found a better value
   double value_;
 };
 

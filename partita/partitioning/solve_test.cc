@@ -1,4 +1,4 @@
-// Solvers of placement instances against all assignments of tiny ones, and the published instances.
+// Tests solvers of placement instances against all assignments of tiny ones, and the published instances.
 #include "partita/partitioning/solve.h"
 
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ Instance random_instance(Rng& rng, int n, bool training) {
   return in;
 }
 
-// The least value of an assignment of each node to one of from .. to-1; `value` is infinite where it is not allowed.
+// The least value of an assignment of each node to one of from .. to-1; `value` is infinite if it is not allowed.
 double least_of_all(size_t nodes, int from, int to, const std::function<double(const std::vector<int>&)>& value) {
   std::vector<int> place(nodes, from);
   double least = kInfinity;
@@ -98,7 +98,7 @@ TEST(PartitioningSolve, MaxLoadIsThatOfAllAssignments) {
   EXPECT_GT(parted, 10);
 }
 
-// Of the stages that prove nothing by themselves, each by itself.
+// Stages that prove nothing by themselves, each by itself.
 TEST(PartitioningSolve, StagesAreSound) {
   int equal = 0, of = 0;
   for (uint64_t seed = 1000; seed < 1200; ++seed) {
@@ -173,8 +173,8 @@ TEST(PartitioningSolve, SameSeedSameSplit) {
   EXPECT_EQ(solve_latency(in, options).place, solve_latency(in, options).place);
 }
 
-// A chain of diamonds: devices may wait for each other in circles inside one, and none of these splits is better where
-// one device has room for a whole diamond.
+// A chain of diamonds. Devices may wait for each other in circles inside one, and none of these splits is better if one
+// device can hold a whole diamond.
 TEST(PartitioningSolve, AnOrderIsEnough) {
   int enough = 0, of = 0;
   for (uint64_t seed = 3000; seed < 3300; ++seed) {
@@ -213,7 +213,7 @@ TEST(PartitioningSolve, AnOrderIsEnough) {
   EXPECT_LT(enough, of);
 }
 
-// Of the public set, where it lies beside the repository; values that were published, and bounds.
+// An instance of the public set, if it lies beside the repository; values that were published, and bounds.
 struct Published {
   const char* file;
   bool latency, contiguous;

@@ -1,4 +1,4 @@
-// Makes units and nets of an instance; the bound that only balances compute.
+// Makes units and nets of an instance, and the bound that only balances compute.
 #include "partita/partitioning/units.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Joined {
   std::vector<int> up_;
 };
 
-// The first number with load(t) <= 0, where load falls.
+// The first number with load(t) <= 0; load falls.
 template <typename Load>
 double least(double high, Load load) {
   double low = 0;
@@ -78,7 +78,7 @@ Units color_units(const Instance& instance, bool contiguous) {
   Joined joined(instance.colors);
   for (bool again = contiguous; again;) {
     again = false;
-    // For each class: nodes after one of its forward nodes, and before one; what is both belongs to it.
+    // For each class: nodes after one of its forward nodes, and before one; nodes that are both belong to it.
     std::vector<std::vector<int>> members(instance.colors);
     for (int v = 0; v < n; ++v)
       if (!instance.nodes[v].backward) members[joined.find(part[v])].push_back(v);
@@ -149,9 +149,9 @@ double balance_bound(const Units& units) {
     least_alone = std::max(least_alone, std::min(fits ? unit.accelerator : kInfinity, l > 0 ? unit.cpu : kInfinity));
   }
   std::sort(free.begin(), free.end(), [](const Unit* a, const Unit* b) {
-    return a->cpu * b->accelerator < b->cpu * a->accelerator;  // what a CPU is least slow at
+    return a->cpu * b->accelerator < b->cpu * a->accelerator;  // the unit that a CPU is least slow at
   });
-  const auto missing = [&](double t) {  // accelerator time that is not there, where CPUs take what they are best at
+  const auto missing = [&](double t) {  // accelerator time that is missing, if CPUs take the units they are best at
     double room = l * t - must, left = rest;
     if (room < 0) return kInfinity;
     for (const Unit* unit : free) {

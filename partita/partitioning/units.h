@@ -1,4 +1,5 @@
-// What the max-load solvers place: the color classes of an instance, and what their outputs cost where they are parted.
+// Defines the units that the max-load solvers place: the color classes of an instance, and the costs of their outputs
+// if they are parted.
 //
 // An output costs an accelerator once if some of the classes that make or read it are on it and some are not, whichever
 // of them makes it. So outputs are nets over classes, and nets over the same classes are one, of their summed cost:
@@ -30,10 +31,10 @@ struct Units {
   std::vector<int> unit_of;  // of each node
 };
 
-// `part[v]`: the unit of node v, 0, 1, .. without holes; nodes of one color are in one.
+// Makes the units. `part[v]`: the unit of node v, 0, 1, .. without holes; nodes of one color are in one.
 Units units_of(const Instance& instance, const std::vector<int>& part);
-// Color classes. With `contiguous` classes are one where every contiguous split keeps them together: where a path of
-// forward nodes between two nodes of one goes through the other.
+// Makes units of color classes. With `contiguous` classes are one if every contiguous split keeps them together: if a
+// path of forward nodes between two nodes of one goes through the other.
 Units color_units(const Instance& instance, bool contiguous);
 
 Devices devices_of(const Units& units, const std::vector<int>& device_of_unit);
@@ -42,8 +43,8 @@ std::vector<int> devices_of_units(const Units& units, const Devices& devices);
 // Whether the forward nodes on `device` are contiguous.
 bool is_contiguous(const Units& units, const std::vector<int>& device_of_unit, int device);
 
-// No split has a smaller max-load: classes in parts, communication for nothing but of a class that is alone on its
-// accelerator or on a CPU. Infinite where what accelerators cannot run finds no CPU.
+// Returns a lower bound on the max-load of any split: classes divisible, communication for nothing but of a class that
+// is alone on its accelerator or on a CPU. Infinite if units that accelerators cannot run find no CPU.
 double balance_bound(const Units& units);
 
 }  // namespace partita::partitioning

@@ -18,7 +18,7 @@ std::vector<std::vector<DeviceId>> nodes_of(const Cluster& cluster) {
   return by_node(cluster, std::move(devices));
 }
 
-// The first devices of the first nodes that have so many; left out where the cluster has not so many nodes of them.
+// The first devices of the first nodes that have so many; left out if the cluster has not so many nodes of them.
 std::vector<DeviceId> group_of(const std::vector<std::vector<DeviceId>>& nodes, int devices, int on_nodes) {
   const auto each = static_cast<size_t>(devices / on_nodes);
   std::vector<DeviceId> group;

@@ -1,4 +1,4 @@
-// Predicts measured kernels: products of matrices, attention, and what only moves memory.
+// Predicts measured kernels: products of matrices, attention, and kernels that only move memory.
 #include <algorithm>
 #include <cmath>
 
@@ -20,8 +20,8 @@ std::string lower(std::string text) {
 
 bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
 
-// As people write them: bf16, fp16, "fp16 in, fp32 acc tensor core". The first named, the operands', where there are
-// several; none where it is one that plans do not have, or is not known.
+// Reads a dtype as people write them: bf16, fp16, "fp16 in, fp32 acc tensor core". The first named, the operands', if
+// there are several; none if plans do not have it, or it is not known.
 std::optional<DType> dtype_in(const std::string& text) {
   const std::string words = lower(text);
   const size_t six = words.find("fp6");
@@ -136,7 +136,7 @@ Attention attention_of(const Table& table, size_t row, DType dtype) {
   return a;
 }
 
-// "blockSize 256, occupancy 25.0%": less than all of the threads that a multiprocessor has room for.
+// "blockSize 256, occupancy 25.0%": fewer than all of the threads that a multiprocessor can hold.
 bool has_few_threads(const std::string& launch_mode) {
   const size_t at = launch_mode.find("occupancy ");
   return at != std::string::npos && std::strtod(launch_mode.c_str() + at + 10, nullptr) < 60;

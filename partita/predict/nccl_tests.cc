@@ -1,4 +1,4 @@
-// Reads what the programs of nccl-tests print.
+// Reads the output of nccl-tests' programs.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -52,7 +52,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Where "size count type .. time algbw busbw" begins in the line of names: at 1 where nothing but '#' is before it.
+// The place of "size count type .. time algbw busbw" in the line of names: 1 if only '#' is before it.
 size_t header_at(const Words& words) {
   for (size_t w = 0; w + 5 < words.size(); ++w)
     if (words[w] == "size" && words[w + 1] == "count" && words[w + 2] == "type" &&
@@ -79,7 +79,7 @@ std::string named_collective(std::string_view line) {
   return "";
 }
 
-// What its bus bandwidth is of its algorithm bandwidth (nccl-tests' PERFORMANCE.md); 0 where that is not known.
+// The ratio of its bus bandwidth to its algorithm bandwidth (nccl-tests' PERFORMANCE.md); 0 if that is not known.
 double bus_part(const std::string& name, double n) {
   if (name == "all_reduce") return 2 * (n - 1) / n;
   if (name == "all_gather" || name == "reduce_scatter" || name == "alltoall") return (n - 1) / n;
@@ -90,7 +90,7 @@ struct Row {
   int line = 0;
   std::string bytes, time;
   bool reduces = false;
-  std::optional<double> bus;  // over the algorithm bandwidth, where that is printed with some digits
+  std::optional<double> bus;  // over the algorithm bandwidth, if that is printed with some digits
 };
 
 // One program's output.
@@ -106,7 +106,7 @@ struct Run {
 
 struct Log {
   std::string_view origin;
-  std::string next_name;  // of the run that comes
+  std::string next_name;  // of the coming run
   std::vector<Run> runs;
 
   template <typename... Args>
@@ -225,7 +225,7 @@ std::string collective_of(const Log& log, const Run& run, const std::string& giv
   return name;
 }
 
-// A group that the cluster's can stand for: one communicator, with as many ranks on each node.
+// Checks that the cluster's group can stand for the run's: one communicator, with as many ranks on each node.
 void check_ranks(const Log& log, const Run& run) {
   if (run.groups.size() > 1)
     log.fail_at(run.line, "the ranks are in {} groups, each with a collective of its own; run without splitting them",
@@ -253,7 +253,7 @@ bool is_nccl_tests(std::string_view text) {
   for (const std::string& line : lines_of(text)) {
     const Words words = words_in(line);
     if (is_rank(words) || header_at(words) > 0) return true;
-    if (words.size() > 2 && words[0] == "#" && words[1] == "(B)") return true;  // of units, where names are cut off
+    if (words.size() > 2 && words[0] == "#" && words[1] == "(B)") return true;  // units of cut-off names
   }
   return false;
 }

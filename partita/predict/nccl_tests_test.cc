@@ -1,4 +1,4 @@
-// What programs of nccl-tests print, whole, joined, tagged and damaged.
+// Tests the output of nccl-tests' programs, whole, joined, tagged and damaged.
 #include <gtest/gtest.h>
 
 #include "partita/base/testing/error_of.h"
@@ -153,7 +153,7 @@ TEST(NcclTests, RatesThatContradictTheCollectiveAreRefused) {
             "log.txt:2: this run is of all_reduce; leave out --collective all_gather");
 }
 
-// Whatever the table's other rows are of.
+// For any other rows of the table.
 TEST(NcclTests, GpusOfAnotherNameAreNotPredicted) {
   const auto why_not = [](const std::string& text, const std::string& cluster) {
     return predict(parse_nccl_tests(text, "log.txt"), load_cluster(cluster))[0].why_not;

@@ -1,4 +1,4 @@
-// Which kind of table it is, which of its rows the cluster can say something of, and how far off the figures are.
+// Finds a table's kind, predicts its rows that the cluster can, and summarises the errors.
 #include "partita/predict/predict.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ double quantile(std::vector<double> values, double part) {
   return values[std::min(values.size() - 1, static_cast<size_t>(part * static_cast<double>(values.size())))];
 }
 
-// 0 or more; none where the cell is empty or the column missing.
+// 0 or more; none if the cell is empty or the column missing.
 std::optional<double> figure(const Table& table, size_t row, std::string_view column) {
   const std::string& text = table.cell(row, column);
   if (text.empty()) return std::nullopt;

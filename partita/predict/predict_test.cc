@@ -1,4 +1,4 @@
-// Tables of measurements, and what is predicted of them.
+// Tests predictions of tables of measurements.
 #include "partita/predict/predict.h"
 
 #include <gtest/gtest.h>
@@ -144,7 +144,7 @@ TEST(Predict, NodesOfSeveralSizes) {
   EXPECT_TRUE(p[2].predicted_us);
 }
 
-// A GPU of 100 TFLOP/s in float32, 400 in bfloat16, 1 TB/s and 3 us a launch; of 100 multiprocessors where `sized`.
+// A GPU of 100 TFLOP/s in float32, 400 in bfloat16, 1 TB/s and 3 us a launch; with 100 multiprocessors if `sized`.
 std::vector<Prediction> of_kernels(const std::string& csv, bool sized = false) {
   std::string yaml = kNodes;
   const std::string figures =
@@ -203,7 +203,7 @@ TEST(Predict, ProductsThatCannotBe) {
             "t.csv:2: m is '0x10', which is not a positive number");
 }
 
-// The first queries see nothing where there are fewer keys: as long as for the queries that do, in whole tiles.
+// With fewer keys the first queries see nothing: the time is that of the queries that do, in whole tiles.
 TEST(Predict, CausalAttentionWithFewerKeysThanQueries) {
   const auto p = of_kernels(
       "pass,head_dim,seq_q,seq_kv,batch,heads_q,heads_kv,causal,dtype\n"

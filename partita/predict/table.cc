@@ -98,7 +98,7 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// What is text, and no table that parse_csv reads, by what a person can do about it.
+// Rejects text that is no table for parse_csv, with advice for a person.
 void check_text(std::string_view text, std::string_view origin) {
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     fail("{}: the text is UTF-16; save it as UTF-8", origin);
