@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""cli_page_test.py PROGRAM: docs/reference/cli.md describes exactly the commands and options that the program's own help prints.
+"""cli_page_test.py PROGRAM: docs/reference/cli.md describes exactly the commands and options of the program's own help.
+Examples in all documents have options of their commands.
 
 The page's first table lists the commands. A table `| option | meaning |` is of the commands that the heading above it names, or
 of every command. Choices of an option (`--objective comm|time`) are those that the help prints.
@@ -10,7 +11,8 @@ import sys
 import unittest
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "cli.md"
 FOREIGN = {"--gtest_filter"}  # options of other programs
 NAME = r"-(?:[a-z]|-[a-z][\w-]*)"
 
@@ -79,6 +81,14 @@ def errors_of(page, program):
     return errors
 
 
+def wrong_examples(text, program):
+    """Examples of commands in the text, `partita COMMAND ..`, with an option that the command has not; and how many there are."""
+    examples = re.findall(r"(?:^|[\s`/])partita (\w+)([^\n`|]*)", text.replace("\\\n", " "), re.M)
+    examples = [(command, words) for command, words in examples if command in program]
+    return [f"partita {command}{words}: no option {name}" for command, words in examples
+            for name in re.findall(rf"(?<!\S)({NAME})(?=[\s=\])]|$)", words) if name not in program[command]], len(examples)
+
+
 class CliPage(unittest.TestCase):
     program = None
 
@@ -106,6 +116,15 @@ class CliPage(unittest.TestCase):
             with self.subTest(new=new):
                 self.assertEqual(self.page.count(old), 1)
                 self.assertTrue(any(e.startswith(error) for e in errors_of(self.page.replace(old, new), self.commands)), error)
+
+    def test_examples_have_options_of_their_commands(self):
+        seen = 0
+        for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "bench" / "README.md"]:
+            wrong, examples = wrong_examples(path.read_text(encoding="utf-8"), self.commands)
+            self.assertEqual(wrong, [], path)
+            seen += examples
+        self.assertGreater(seen, 100)
+        self.assertEqual(len(wrong_examples("    $ partita plan m.onnx \\\n  --searches tofu\n", self.commands)[0]), 1)
 
 
 if __name__ == "__main__":
