@@ -88,6 +88,8 @@ function(partita_make_onnx_proto)
   add_library(partita_onnx_proto STATIC ${generated}/onnx.pb.cc ${generated}/onnx.pb.h)
   target_include_directories(partita_onnx_proto SYSTEM PUBLIC $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated>)  # <onnx/onnx.pb.h>
   target_link_libraries(partita_onnx_proto PUBLIC ${PARTITA_PROTOBUF} Threads::Threads)
-  target_link_options(partita_onnx_proto INTERFACE -Wl,--exclude-libs,ALL)
+  if(NOT PARTITA_SANITIZE MATCHES "fuzzer")  # clang's AddressSanitizer is an archive, whose operator new shared libraries must find
+    target_link_options(partita_onnx_proto INTERFACE -Wl,--exclude-libs,ALL)
+  endif()
   set_target_properties(partita_onnx_proto PROPERTIES EXCLUDE_FROM_ALL ON)
 endfunction()

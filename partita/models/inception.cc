@@ -10,7 +10,7 @@ namespace {
 
 class Network {
  public:
-  Network(GraphBuilder& b, DType dtype) : b_(b), layers_(b, dtype) {}
+  Network(GraphBuilder& b, DType dtype) : layers_(b, dtype) {}
 
   // A convolution without bias, batch norm and ReLU.
   TensorId basic(TensorId x, const std::string& name, int64_t outputs, Extent2 kernel, int64_t stride = 1,
@@ -93,7 +93,6 @@ class Network {
     return basic(layers_.average_pool(x, name + ".pool", 3, 1, 1), name + ".branch_pool", outputs, 1);
   }
 
-  GraphBuilder& b_;
   Layers layers_;
 };
 

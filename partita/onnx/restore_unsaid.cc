@@ -50,18 +50,18 @@ class UnsaidRestorer {
                      [&](const std::string& a, const std::string& b) { return rank_of(a) < rank_of(b); });
     std::map<uint64_t, std::vector<std::string>> by_hash, by_rounded;
     for (const std::string& name : names) {
-      const Initializer& initializer = r_.model.initializers.at(name);
-      const Values values = initializer.load();
+      const Values values = r_.model.initializers.at(name).load();
+      const bool is_low = r_.model.initializers.at(name).low.has_value();
       const uint64_t hash = hash_of_elements(values);
       if (!is_owned(name) && !says_nothing(values)) {
-        bool done = false;
+        bool done = false;  // true: the model has the initializer no more
         for (const std::string& other : by_hash[hash]) done = done || tie(name, other, values);
-        if (initializer.low)
+        if (is_low)
           for (const std::string& other : by_rounded[hash]) done = done || tie(name, other, values);
         if (done) continue;
       }
       by_hash[hash].push_back(name);
-      if (is_owned(name) && !initializer.low)
+      if (is_owned(name) && !is_low)
         for (DType low : {DType::kFloat16, DType::kBFloat16})
           by_rounded[hash_of_elements(rounded(values, low))].push_back(name);
     }
