@@ -1,5 +1,5 @@
 # The commands of a person at a terminal. CMake does the building (CMakePresets.json); tools/setup.sh installs what is missing.
-.PHONY: build tests test long examples asan asan-rooms tsan format style setup setup-tests clean
+.PHONY: build tests test long examples asan asan-rooms tsan fuzz coverage format style setup setup-tests clean
 .DEFAULT_GOAL := build
 
 CTEST = ctest --output-on-failure -j $(shell nproc)
@@ -43,6 +43,18 @@ tsan: setup-tests  ## the runtime's quick tests under ThreadSanitizer
 	@cmake --preset tsan --log-level=WARNING
 	cmake --build --preset tsan
 	$(CTEST) --test-dir build/tsan -L quick
+
+coverage: setup-tests  ## line coverage of the quick tests, by room; ROOMS="tdl graph": of these rooms' tests alone
+	@cmake --preset coverage --log-level=WARNING
+	cmake --build --preset coverage $(foreach room,$(subst /,_,$(ROOMS)),--target partita_$(room)_test)
+	tools/coverage.py $(ROOMS)
+
+SECONDS = 10
+fuzz:                  ## the readers of files, each on inputs that clang's libFuzzer finds, for SECONDS; SEED repeats a run's seed
+	@tools/setup.sh --fuzz
+	@cmake --preset fuzz --log-level=WARNING
+	cmake --build --preset fuzz
+	tools/fuzz.py --seconds $(SECONDS) $(SEED:%=--seed %)
 
 format:                ## clang-format over everything
 	@tools/setup.sh --style

@@ -3,9 +3,10 @@
 
     tools/fuzz.py [--build DIR] [--seconds N] [--seed N] [--jobs N] [TARGET..]        without TARGET: all
 
-A target fails if its reader crashes, hangs for 20 seconds, takes 2 GiB, or throws what is no bad-input error. Seed files are those
-that the target's source names after "Seeds:", up to 64 kB each. Inputs that reach new code are kept in DIR/corpus/TARGET, and the
-next run begins with them too. Exit codes: 0 nothing found, 1 something was, 2 it cannot run.
+A target fails if its reader crashes, hangs for 20 seconds, takes 2 GiB, or throws what is no bad-input error. It begins with its seed
+files of up to 64 kB: those in tests/fuzz/targets/seeds/TARGET, and those that its source names after "Seeds:". Inputs that reach new
+code are kept in DIR/corpus/TARGET, and the next run begins with them too. Exit codes: 0 nothing found, 1 something was, 2 it cannot
+run.
 """
 import concurrent.futures
 import glob
@@ -29,9 +30,10 @@ def targets():
 
 
 def seeds_of(target):
-    """The files that the target's source names."""
+    patterns = [f"tests/fuzz/targets/seeds/{target}/*"]
     with open(os.path.join(SOURCES, target + ".cc"), encoding="utf-8") as file:
-        patterns = re.search(r"^// Seeds: (.*)$", file.read(), re.M).group(1).split()
+        if named := re.search(r"^// Seeds: (.*)$", file.read(), re.M):
+            patterns += named.group(1).split()
     files = [path for pattern in patterns for path in sorted(glob.glob(os.path.join(ROOT, pattern)))]
     return [path for path in files if os.path.getsize(path) <= MOST_SEED_BYTES]
 

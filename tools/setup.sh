@@ -4,6 +4,7 @@
 # coinor-cbc is the solver that the integer program of placements runs; without it all else works.
 #   --tests   also the Python packages that torch, and the scripts of tests and examples, import (.deps/python)
 #   --style   also clang-format and clang-tidy, which `make style` runs
+#   --fuzz    also clang and its libraries of sanitizers, which `make fuzz` builds with
 # Prints what it will install and asks first, unless CI is set. Nothing to install: it says nothing.
 #   CI=1                    do not ask
 #   CMAKE_PREFIX_PATH=DIR   use the torch or libtorch at DIR (it has include/ATen) instead of installing one
@@ -23,6 +24,7 @@ readonly packages=(
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
   libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev coinor-cbc python3)
 readonly style_packages=(clang-format-14 clang-tidy-14)
+readonly fuzz_packages=(clang-14 libclang-rt-14-dev)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 refuse() { say "$@"; exit 3; }
@@ -43,12 +45,13 @@ CMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH:-}
 # The stamp of .deps/python: its packages, in one line.
 readonly python_stamp="${python_packages[*]}"
 
-with_tests= with_style=
+with_tests= with_style= with_fuzz=
 for option in "$@"; do
   case $option in
     --tests) with_tests=1 ;;
     --style) with_style=1 ;;
-    *) refuse "$option is no option: --tests or --style" ;;
+    --fuzz) with_fuzz=1 ;;
+    *) refuse "$option is no option: --tests, --style or --fuzz" ;;
   esac
 done
 
@@ -60,6 +63,7 @@ python_wheels=()
 
 wanted=("${packages[@]}")
 [ -z "$with_style" ] || wanted+=("${style_packages[@]}")
+[ -z "$with_fuzz" ] || wanted+=("${fuzz_packages[@]}")
 if [ $((${#wheels[@]} + ${#python_wheels[@]})) -gt 0 ] && ! python3 -c 'import pip' 2>/dev/null; then wanted+=(python3-pip); fi
 
 missing=()

@@ -1,5 +1,5 @@
 // Fuzz target of cluster files: YAML that describes devices and links.
-// Seeds: tests/fuzz/targets/seeds/cluster/* tests/data/cases/*/*.yaml
+// Seeds: tests/data/cases/*/*.yaml
 #include "partita/cluster/cluster.h"
 #include "tests/fuzz/targets/reading.h"
 

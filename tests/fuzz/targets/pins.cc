@@ -1,5 +1,5 @@
 // Fuzz target of files of pins: what is read is checked, and put into the graph.
-// Seeds: tests/fuzz/targets/seeds/pins/* tests/fuzz/targets/seeds/plan/*
+// Seeds: tests/fuzz/targets/seeds/plan/*
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/plan.h"

@@ -1,5 +1,4 @@
 // Fuzz target of plan files: what is read is printed and read again as the same plan, and checked.
-// Seeds: tests/fuzz/targets/seeds/plan/*
 #include "partita/plan/plan.h"
 
 #include "partita/models/testing/training.h"

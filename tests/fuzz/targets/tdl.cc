@@ -1,5 +1,5 @@
 // Fuzz target of a user's TDL: descriptions of operations are read, bound to shapes, and their strategies derived.
-// Seeds: tests/fuzz/targets/seeds/tdl/* examples/*.tdl
+// Seeds: examples/*.tdl
 #include "partita/ops/ops.h"
 #include "partita/tdl/tdl.h"
 #include "tests/fuzz/targets/reading.h"
