@@ -1,4 +1,4 @@
-// The program: one command, and its exit code.
+// Runs one command of the program, and returns its exit code.
 #include <map>
 
 #include "partita/cli/commands.h"

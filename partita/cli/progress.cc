@@ -1,4 +1,4 @@
-// Lines on standard error while a search runs, one a second at most; and the program's clock.
+// Prints lines on standard error while a search runs, one a second at most; and sets the program's clock.
 #include "partita/cli/progress.h"
 
 #include <fmt/format.h>

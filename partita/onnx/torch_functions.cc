@@ -1,4 +1,4 @@
-// Tables of PyTorch's functions, by their effect on a weight.
+// Holds tables of PyTorch's functions, by their effect on a weight.
 #include "partita/onnx/torch_functions.h"
 
 #include <algorithm>

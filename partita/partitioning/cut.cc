@@ -1,4 +1,4 @@
-// Minimum cuts by Dinic's algorithm; a net of free units is two nodes with its cost between them.
+// Computes minimum cuts by Dinic's algorithm; a net of free units is two nodes with its cost between them.
 #include "partita/partitioning/cut.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Types that the array formats (npz.h, safetensors.h) share.
+// Declares types that the array formats (npz.h, safetensors.h) share.
 #pragma once
 #include <map>
 #include <string>

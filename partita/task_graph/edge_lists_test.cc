@@ -1,3 +1,4 @@
+// Tests that edge lists say the edges that they were made of, and are shared.
 #include "partita/task_graph/edge_lists.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests that alike layouts share numbers and conversions.
 #include "partita/task_graph/known_layouts.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Computes every written element from all that a call reads, for tests of the runtime.
 #include "partita/runtime/testing/mix_kernels.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Runs the actors of a graph on one thread, in a drawn order of messages and firings.
 #include "partita/runtime/testing/scheduled_run.h"
 
 #include <deque>
