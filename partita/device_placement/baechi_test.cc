@@ -11,17 +11,18 @@ namespace {
 
 TEST(Baechi, TheExample) {
   std::string why;
-  EXPECT_EQ(topological_placement(chain(40), why), (std::vector<int>{0, 0, 0, 1}));  // 20 bytes and one operation more
-  EXPECT_EQ(topological_placement(chain(20), why), (std::vector<int>{0, 0, 1, 1}));
-  EXPECT_EQ(earliest_task_first(chain(40), why)->device, (std::vector<int>{0, 0, 0, 0}));
-  EXPECT_EQ(earliest_task_first(chain(20), why)->device, (std::vector<int>{0, 0, 1, 1}));
-  EXPECT_EQ(topological_placement(chain(10), why), std::nullopt);
+  EXPECT_EQ(topological_placement(chain_problem(40), why),
+            (std::vector<int>{0, 0, 0, 1}));  // 20 bytes and one operation more
+  EXPECT_EQ(topological_placement(chain_problem(20), why), (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(earliest_task_first(chain_problem(40), why)->device, (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(earliest_task_first(chain_problem(20), why)->device, (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(topological_placement(chain_problem(10), why), std::nullopt);
   EXPECT_EQ(why, "'o2' needs 10 bytes, and no device has more left than 0: 10 bytes missing");
-  EXPECT_EQ(earliest_task_first(chain(15), why), std::nullopt);
+  EXPECT_EQ(earliest_task_first(chain_problem(15), why), std::nullopt);
 }
 
 TEST(Baechi, GroupsStayTogether) {
-  PlacementProblem p = chain(20);
+  PlacementProblem p = chain_problem(20);
   p.ops[0].group = p.ops[3].group = 4;
   std::string why;
   EXPECT_EQ(topological_placement(p, why), (std::vector<int>{0, 1, 1, 0}));

@@ -8,9 +8,9 @@
 //   nothing, and batches of (i) and (ii) alone have cycles. Here it is: draw an arc from i to j if (u_i, v_j) is an
 //   edge, d_i = d_j = 1 and H(u_i) = H(u_j). Merged, the graph has no cycle if and only if the arcs have none.
 //
-// Why: a cycle of the merged graph goes through pairs. From the vertex at which it enters a pair to that at which it
-// enters the next, height grows, unless it enters at v_i and leaves at u_i. By (ii) it then goes to a vertex as high as
-// v_i at least, and just as high only if d_i = 1. So height is the same all around, and each step is an arc.
+// Why: a cycle of the merged graph goes through pairs. Height grows from each entry into a pair to the next entry,
+// unless it enters at v_i and leaves at u_i. By (ii) it then goes to a vertex as high as v_i at least, and just as high
+// only if d_i = 1. So height is the same all around, and each step is an arc.
 //
 // Pairs are taken heaviest first, each only if no arc goes from it to one that is taken: taking (u, v) with d = 1 bars
 // v's other predecessors of u's height from being the u of a later pair with d = 1.

@@ -48,7 +48,7 @@ int64_t cut_ns(PlacementWindows& windows, const PlacementProblem& p, const Place
 PlacementState one_image(const PlacementProblem& p, const PlacementWindows& windows) {
   PlacementState state = windows.start();
   std::vector<PlacementUnit> units = placement_units(p);
-  narrow(p, units);
+  break_device_symmetry(p, units);
   for (const PlacementUnit& unit : units) {
     uint64_t devices = 0;
     for (int d : unit.devices) devices |= uint64_t{1} << d;

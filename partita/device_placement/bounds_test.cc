@@ -55,7 +55,7 @@ TEST(Bounds, HeadsAndLinks) {
 }
 
 TEST(Bounds, WhatIsTogetherHasToFit) {
-  PlacementProblem p = chain(40);
+  PlacementProblem p = chain_problem(40);
   EXPECT_EQ(placement_bounds(p).cut_ns, 8);
   for (PlacedDevice& d : p.devices) d.memory_bytes = 20;
   const PlacementBounds bounds = placement_bounds(p);

@@ -150,7 +150,8 @@ class Branch {
   Found ordered(const PlacementState& state) {
     std::vector<int> device(p_.ops.size());
     for (size_t o = 0; o < p_.ops.size(); ++o) device[o] = std::countr_zero(state.runs[o]);
-    SequenceResult result = sequenced(p_, device, limit_, std::min(kOrderNodes, last_node_ - looked_at() + 1), watch_);
+    SequenceResult result =
+        find_sequence(p_, device, limit_, std::min(kOrderNodes, last_node_ - looked_at() + 1), watch_);
     result_.order_nodes += result.nodes;
     if (!result.schedule) return result.complete ? Found::kNothing : Found::kGaveUp;
     result_.schedule = std::move(*result.schedule);

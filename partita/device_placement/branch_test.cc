@@ -24,12 +24,12 @@ TEST(Sequence, TheExample) {
   p.values = {{1, 1, {3}}, {1, 2, {3}}};
   verify(p);
   const std::vector<int> device = {0, 0, 1, 1};
-  const SequenceResult found = sequenced(p, device, 7, 100, {});
+  const SequenceResult found = find_sequence(p, device, 7, 100, {});
   ASSERT_TRUE(found.schedule);
   EXPECT_EQ(why_not(p, *found.schedule), "");
   EXPECT_EQ(found.schedule->end, 6);
   EXPECT_EQ(found.schedule->start[1], 0);
-  const SequenceResult none = sequenced(p, device, 5, 100, {});
+  const SequenceResult none = find_sequence(p, device, 5, 100, {});
   EXPECT_FALSE(none.schedule);
   EXPECT_TRUE(none.complete);
 }
@@ -49,11 +49,11 @@ TEST(Sequence, RandomProblems) {
       for (size_t d = 0; d < p.devices.size(); ++d)
         if (static_cast<int>(d) != device[o]) p.ops[o].ns[d] = -1;
     const int64_t best = BruteForce(p, true).best();
-    const SequenceResult found = sequenced(p, device, best, 100'000, {});
+    const SequenceResult found = find_sequence(p, device, best, 100'000, {});
     ASSERT_TRUE(found.schedule) << round;
     ASSERT_EQ(why_not(p, *found.schedule), "") << round;
     ASSERT_EQ(found.schedule->end, best) << round;
-    const SequenceResult none = sequenced(p, device, best - 1, 100'000, {});
+    const SequenceResult none = find_sequence(p, device, best - 1, 100'000, {});
     ASSERT_TRUE(none.complete && !none.schedule) << round;
     shorter += best < start.end;
   }

@@ -280,7 +280,7 @@ bool Coarsener::may_merge(int u, int v) const {
 }
 
 bool Coarsener::merge(int u, int v) {
-  if (!may_merge(u, v) || (slack_ && !slack_->take(u, v))) return false;
+  if (!may_merge(u, v) || (slack_ && !slack_->try_merge(u, v))) return false;
   const int a = class_of(u), b = class_of(v);
   if (a == b) return true;
   Class &one = classes_[at(std::min(a, b))], &other = classes_[at(std::max(a, b))];

@@ -1,8 +1,8 @@
 // Makes a placement problem of fewer vertices, each of several operations, for searches on large graphs (Pesto, section
 // 3.3).
 //
-// Batches of edges (batch.h) are merged, heaviest first (by the time that the values between take to cross), until the
-// target is reached or a batch takes few. Then vertices of one height are merged in a batch of their own: no path goes
+// Batches of edges (batch.h) are merged until the target is reached or a batch takes few. The heaviest go first, by the
+// time that their values take to cross. Then vertices of one height are merged in a batch of their own: no path goes
 // between two of them, and each edge of the merged graph still goes up. Edges follow again. The paper prints batches of
 // edges alone, and no caps. Two vertices merge only if they can run on the same devices. If they are of different
 // groups, the groups become one. Neither a vertex nor a group grows beyond its share of all time and memory. An

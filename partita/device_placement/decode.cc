@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/device_placement/held.h"
 #include "partita/device_placement/list_decoder.h"
+#include "partita/device_placement/live_memory.h"
 
 namespace partita {
 
@@ -179,7 +179,7 @@ class FirstCome {
   std::vector<Least<Waiting>> waiting_;
   std::vector<char> device_free_, queue_free_;
   double frees_from_;
-  std::optional<HeldNow> held_;
+  std::optional<LiveMemory> held_;
   std::priority_queue<Event> events_;
   int64_t now_ = 0;
   PlacedSchedule s_;

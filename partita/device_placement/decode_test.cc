@@ -15,7 +15,7 @@ namespace {
 
 // The example of problem.h.
 PlacementProblem example() {
-  PlacementProblem p = fork_of(100, {0, 1, 0.01});
+  PlacementProblem p = fork_problem(100, {0, 1, 0.01});
   p.ops = {{"a", {3, 3}, 10, -1, {}}, {"b", {4, 4}, 10, -1, {0}}, {"c", {5, 5}, 10, -1, {0}}};
   return p;
 }

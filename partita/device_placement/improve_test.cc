@@ -17,7 +17,7 @@ namespace {
 
 // The example of improve.h.
 TEST(Improve, AChainComesToOneDevice) {
-  PlacementProblem p = chain(100);
+  PlacementProblem p = chain_problem(100);
   Rng rng(1);
   const PlacedSchedule start = list_schedule(p, {0, 1, 0, 1}, {0, 1, 2, 3}, true);
   EXPECT_EQ(start.end, 23);

@@ -90,7 +90,7 @@ std::vector<int> by_latest_start(const PlacementProblem& problem, const std::vec
   return FromTheEnd(problem, made, device).order(order);
 }
 
-PlacedSchedule justified(const PlacementProblem& problem, const PlacedSchedule& schedule) {
+PlacedSchedule justify_schedule(const PlacementProblem& problem, const PlacedSchedule& schedule) {
   const std::vector<std::vector<int>> made = made_by(problem);
   ListDecoder decoder(problem, true);
   PlacedSchedule best = schedule;

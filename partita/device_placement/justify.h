@@ -19,6 +19,6 @@ std::vector<int> by_latest_start(const PlacementProblem& problem, const std::vec
                                  const std::vector<int>& device, const std::vector<int>& order);
 
 // Returns a schedule of the same placement that is no longer; repeats while this shortens it. Memory does not count.
-PlacedSchedule justified(const PlacementProblem& problem, const PlacedSchedule& schedule);
+PlacedSchedule justify_schedule(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

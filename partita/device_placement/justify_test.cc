@@ -23,7 +23,7 @@ TEST(Justify, TheExample) {
   const PlacedSchedule start = list_schedule(p, {0, 0, 1}, {0, 1, 2}, true);
   EXPECT_EQ(start.end, 10);
   EXPECT_EQ(by_latest_start(p, made_by(p), start.device, {0, 1, 2}), (std::vector<int>{1, 2, 0}));
-  const PlacedSchedule justified_once = justified(p, start);
+  const PlacedSchedule justified_once = justify_schedule(p, start);
   EXPECT_EQ(why_not(p, justified_once), "");
   EXPECT_EQ(justified_once.end, 7);
 }
@@ -38,7 +38,7 @@ TEST(Justify, RandomSchedulesAreNoLonger) {
     std::vector<int> order(p.ops.size());  // the framework's
     std::iota(order.begin(), order.end(), 0);
     const std::vector<int> device = random_placement(rng, p);
-    const PlacedSchedule start = list_schedule(p, device, order, true), found = justified(p, start);
+    const PlacedSchedule start = list_schedule(p, device, order, true), found = justify_schedule(p, start);
     ASSERT_EQ(why_not(p, found), "") << round;
     ASSERT_EQ(found.device, device) << round;
     ASSERT_LE(found.end, start.end) << round;

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "partita/device_placement/decode.h"
-#include "partita/device_placement/held.h"
+#include "partita/device_placement/live_memory.h"
 #include "partita/device_placement/testing/fork.h"
 #include "partita/device_placement/testing/random_problem.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 // The example of memory.h: all take 4 ns, the transfer 6.
 PlacementProblem example() {
-  PlacementProblem p = fork_of(10, {0, 1, 0.5});
+  PlacementProblem p = fork_problem(10, {0, 1, 0.5});
   p.ops = {{"a", {4, 4}, 1, -1, {}}, {"b", {4, 4}, 1, -1, {0}}, {"c", {4, 4}, 1, -1, {0}}};
   p.values[0].result = 0;
   p.results = {{10, 0}};
@@ -61,7 +61,7 @@ TEST(PlacedMemory, WhatFreesGoesFirst) {
   EXPECT_EQ(PlacedMemory(p).peaks(frees), std::vector<int64_t>{31});
 }
 
-// The checker accepts exactly the peak, and not a byte less. HeldNow never exceeds the peak, and reaches it.
+// The checker accepts exactly the peak, and not a byte less. LiveMemory never exceeds the peak, and reaches it.
 TEST(PlacedMemory, OfRandomSchedules) {
   constexpr uint64_t kSeed = 44;
   SCOPED_TRACE(kSeed);
@@ -101,7 +101,7 @@ TEST(PlacedMemory, OfRandomSchedules) {
 }
 
 // The bytes held event by event equal those added up at once.
-TEST(HeldNow, IsWhatIsHeldAtEachTime) {
+TEST(LiveMemory, IsWhatIsHeldAtEachTime) {
   constexpr uint64_t kSeed = 45;
   SCOPED_TRACE(kSeed);
   Rng rng(kSeed);
@@ -129,7 +129,7 @@ TEST(HeldNow, IsWhatIsHeldAtEachTime) {
     }
     std::sort(events.begin(), events.end(),
               [](const Event& a, const Event& b) { return std::pair(a.time, a.kind) < std::pair(b.time, b.kind); });
-    HeldNow held(p, device);
+    LiveMemory held(p, device);
     std::vector<int64_t> stays, most(p.devices.size(), 0);
     for (size_t d = 0; d < p.devices.size(); ++d) stays.push_back(most[d] = held.bytes(static_cast<int>(d)));
     for (const Event& e : events) {
@@ -141,7 +141,7 @@ TEST(HeldNow, IsWhatIsHeldAtEachTime) {
         const auto on = device[static_cast<size_t>(e.number)];
         const int64_t before = held.bytes(on), more = held.more_bytes(e.number);
         held.start(e.number);
-        HeldNow after = held;
+        LiveMemory after = held;
         after.end(e.number);
         ASSERT_EQ(after.bytes(on) - before, more) << round;
       }

@@ -3,9 +3,9 @@
 //
 // A move puts on another device one unit (an operation, or a group); a unit and its heaviest neighbour; alike units,
 // such as those of neighbouring time steps or layers; a cluster, grown from a unit along the heaviest exchanges; or
-// neighbours in the order. Or it exchanges two units, shifts an operation in the order as far as its producers and
-// readers allow, or orders all by the longest way to the end or by latest start (justify.h). Half of the time units are
-// drawn by their time. Kinds of moves that have shortened the step are drawn more often.
+// neighbours in the order. Or it exchanges two units, or shifts an operation in the order as far as its producers and
+// readers allow. Or it orders all by the longest way to the end or by latest start (justify.h). Half of the time units
+// are drawn by their time. Kinds of moves that have shortened the step are drawn more often.
 //
 // Example: 40 time steps of a layer are on gpu1, which has more work than gpu0. A move of alike units puts the weight
 // gradients of eight of them on gpu0 at once.

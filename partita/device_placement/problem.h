@@ -37,9 +37,9 @@ struct PlacedValue {
   bool moves() const { return bytes >= 0; }
 };
 
-// A buffer that an operation makes. Its device holds it from the operation's start until the last reader of a value of
-// it there has ended, and the last transfer of one is over. Another device holds a value from the start of its transfer
-// until its last reader there has ended.
+// A buffer that an operation makes. Its device holds it from the operation's start until its last reader there has
+// ended and its last transfer is over. Another device holds a value from the start of its transfer until its last
+// reader there has ended.
 struct PlacedResult {
   int64_t bytes = 0;
   int producer = 0;

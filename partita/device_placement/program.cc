@@ -119,7 +119,7 @@ class ProgramMaker {
     units_ = placement_units(p_);
     for (const PlacementUnit& unit : units_) unit_devices_.push_back(unit.devices);
     device_sets_ = {unit_devices_.begin(), unit_devices_.end()};
-    narrow(p_, units_);
+    break_device_symmetry(p_, units_);
     out_.unit_of_op = unit_of_op(p_, units_);
     for (size_t u = 0; u < units_.size(); ++u) {
       ProgramUnit unit{units_[u].devices, {}, std::vector<Affine>(p_.devices.size())};

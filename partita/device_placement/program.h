@@ -6,8 +6,8 @@
 // - A value that crosses has one vertex for each device that it can go to, with z = 1 if it does: that is one transfer
 //   for each (value, destination), as in PlacedSchedule, where the paper has one for each edge.
 // - A unit's place is one bit x if two devices are possible, the pair (x, y) if four are, with the product w of the two
-//   as a column of its own, otherwise one bit a device. So "u is on d" is linear, `on`, and rows of (10) end in M (2 -
-//   on(u, d) - on(v, d)) for any number of devices.
+//   as a column of its own. Otherwise it is one bit a device. So "u is on d" is linear, `on`, and rows of (10) end in M
+//   (2 - on(u, d) - on(v, d)) for any number of devices.
 // - M is as small as the horizon allows: the latest end of the one less the earliest start of the other.
 // - Rows of (4), (7) and (10) are there for pairs that no path orders and that can meet on one device or link; if the
 //   horizon leaves one order alone, no bit is needed.
@@ -90,18 +90,18 @@ PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_n
 
 // Returns the earliest schedule in the order of the given one. Without congestion no transfer waits for another, and
 // the checker may refuse it.
-PlacedSchedule timed(const PlacementProblem& problem, const PlacedSchedule& schedule, bool congestion);
+PlacedSchedule earliest_schedule(const PlacementProblem& problem, const PlacedSchedule& schedule, bool congestion);
 
-// Returns the values of all columns for a timed() schedule, narrowed (units.h).
+// Returns the values of all columns for the earliest_schedule() of a canonical one (units.h).
 std::vector<double> program_values(const PlacementProblem& problem, const PlacementProgram& program,
                                    const PlacedSchedule& schedule);
 
-// Returns the schedule in the order of the values, timed() with congestion.
+// Returns the schedule in the order of the values, earliest_schedule() with congestion.
 PlacedSchedule schedule_of(const PlacementProblem& problem, const PlacementProgram& program,
                            const std::vector<double>& values);
 
 // Checks values: returns in words the first row or column violated by more than the tolerance; empty: none.
-std::string violated(const PlacementProgram& program, const std::vector<double>& values, double tolerance);
+std::string find_violation(const PlacementProgram& program, const std::vector<double>& values, double tolerance);
 
 // The program without the columns whose bounds are equal (the first stays) and the rows that the bounds imply. Throws
 // if the watch ends.
@@ -109,11 +109,11 @@ struct ReducedProgram {
   PlacementProgram program;  // columns, rows and terms alone
   std::vector<int> column;   // of the whole, by column of it
 };
-ReducedProgram reduced(const PlacementProgram& program, const Watch& watch = {});
+ReducedProgram presolve(const PlacementProgram& program, const Watch& watch = {});
 
 // Returns the problem with so little memory that a placement is balanced (the paper's memory rows). The devices that
-// the most operations can run on get an equal share of all bytes that could be there, and (1 - 1 / their number) of the
-// largest unit more.
-PlacementProblem balanced(const PlacementProblem& problem);
+// the most operations can run on get an equal share of all bytes that could be there. (1 - 1 / their number) of the
+// largest unit comes on top.
+PlacementProblem with_balanced_memory(const PlacementProblem& problem);
 
 }  // namespace partita

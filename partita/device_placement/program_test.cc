@@ -89,12 +89,12 @@ TEST(PlacementProgram, HoldsEverySchedule) {
     for (bool congestion : {true, false}) {
       std::vector<int> plain(p.ops.size());
       std::iota(plain.begin(), plain.end(), 0);
-      PlacedSchedule s = narrowed(p, first_come(p, c.placement, plain));
+      PlacedSchedule s = canonical_schedule(p, first_come(p, c.placement, plain));
       ASSERT_EQ(why_not(p, s), "") << round;
-      s = timed(p, s, congestion);
+      s = earliest_schedule(p, s, congestion);
       const PlacementProgram program = make_program(p, s.end + static_cast<int64_t>(rng.below(3)), congestion);
       const std::vector<double> values = program_values(p, program, s);
-      ASSERT_EQ(violated(program, values, 1e-9), "") << round;
+      ASSERT_EQ(find_violation(program, values, 1e-9), "") << round;
       ASSERT_EQ(values[0], static_cast<double>(s.end));
       const PlacedSchedule back = schedule_of(p, program, values);
       ASSERT_EQ(back.device, s.device) << round;
@@ -112,16 +112,16 @@ TEST(PlacementProgram, IsReducedToWhatIsFree) {
   Rng rng(kSeed);
   for (int round = 0; round < 300; ++round) {
     const Case c = random_case(rng, 2, 14);
-    const PlacedSchedule s = timed(c.problem, narrowed(c.problem, start_of(c)), true);
+    const PlacedSchedule s = earliest_schedule(c.problem, canonical_schedule(c.problem, start_of(c)), true);
     PlacementProgram program = make_program(c.problem, s.end, true);
     const std::vector<double> values = program_values(c.problem, program, s);
     const auto check = [&](uint64_t of_four) {
       for (size_t i = 0; i < values.size(); ++i)
         if (rng.below(4) < of_four) program.columns[i].lower = program.columns[i].upper = values[i];
-      ReducedProgram part = reduced(program);
+      ReducedProgram part = presolve(program);
       std::vector<double> rest;
       for (int column : part.column) rest.push_back(values[static_cast<size_t>(column)]);
-      EXPECT_EQ(violated(part.program, rest, 1e-9), "") << round;
+      EXPECT_EQ(find_violation(part.program, rest, 1e-9), "") << round;
       return part;
     };
     const ReducedProgram half = check(2), none = check(4);
@@ -129,7 +129,7 @@ TEST(PlacementProgram, IsReducedToWhatIsFree) {
     ASSERT_EQ(none.program.columns.size(), 1u);
     ASSERT_EQ(none.program.rows.size(), 0u) << round;
     program.columns[0].lower -= 1;
-    for (const ProgramRow& row : reduced(program).program.rows) ASSERT_EQ(row.terms_end - row.terms, 1u);
+    for (const ProgramRow& row : presolve(program).program.rows) ASSERT_EQ(row.terms_end - row.terms, 1u);
   }
 }
 
@@ -303,7 +303,7 @@ TEST(PlacementProgram, BalancedMemoryHalvesBytes) {
   }
   std::string why;
   EXPECT_EQ(best_list_schedule(p, {}, why)->end, 4);
-  const PlacementProblem b = balanced(p);
+  const PlacementProblem b = with_balanced_memory(p);
   EXPECT_EQ(b.devices[0].memory_bytes, 25);
   EXPECT_EQ(solve_program(b, *best_list_schedule(b, {{0, 1, 0, 1}}, why), {}, {}).schedule.end, 9);
 }
@@ -316,7 +316,7 @@ TEST(PlacementUnits, EqualDevicesAreFound) {
   ASSERT_EQ(units.size(), 4u);
   EXPECT_EQ(units[2].ops, (std::vector<int>{2, 4}));
   EXPECT_EQ(unit_of_op(p, units), (std::vector<int>{0, 1, 2, 3, 2}));
-  narrow(p, units);  // the group is the longest
+  break_device_symmetry(p, units);  // the group is the longest
   EXPECT_EQ(units[2].devices, (std::vector<int>{0}));
   EXPECT_EQ(units[0].devices, (std::vector<int>{0, 1}));
   EXPECT_EQ(units[1].devices, (std::vector<int>{0, 1, 2}));
@@ -560,7 +560,7 @@ TEST(Cbc, WritingBreaksOffAtTheDeadline) {
   watch.deadline = Watch::Clock::now() + std::chrono::milliseconds(5);
   EXPECT_LT(seconds_of([&] { write_mps(part, program, watch); }), 1);
   EXPECT_LT(part.str().size(), all.str().size() / 2);
-  EXPECT_THROW(reduced(program, watch), Error);
+  EXPECT_THROW(presolve(program, watch), Error);
 }
 
 // More operations than one window has; as long as any window is better, it goes on. A busy machine needs more seconds.

@@ -66,7 +66,7 @@ PlacedSchedule timed_without_congestion(const PlacementProblem& p, const PlacedS
 
 }  // namespace
 
-PlacedSchedule timed(const PlacementProblem& problem, const PlacedSchedule& schedule, bool congestion) {
+PlacedSchedule earliest_schedule(const PlacementProblem& problem, const PlacedSchedule& schedule, bool congestion) {
   return congestion ? pushed_left(problem, schedule) : timed_without_congestion(problem, schedule);
 }
 
@@ -166,7 +166,7 @@ PlacedSchedule schedule_of(const PlacementProblem& p, const PlacementProgram& pr
   return pushed_left(p, s);
 }
 
-std::string violated(const PlacementProgram& program, const std::vector<double>& values, double tolerance) {
+std::string find_violation(const PlacementProgram& program, const std::vector<double>& values, double tolerance) {
   for (size_t c = 0; c < program.columns.size(); ++c) {
     const ProgramColumn& column = program.columns[c];
     if (values[c] < column.lower - tolerance || values[c] > column.upper + tolerance)
@@ -189,7 +189,7 @@ std::string violated(const PlacementProgram& program, const std::vector<double>&
   return {};
 }
 
-ReducedProgram reduced(const PlacementProgram& whole, const Watch& watch) {
+ReducedProgram presolve(const PlacementProgram& whole, const Watch& watch) {
   Polling polling(watch, "while the integer program was reduced");
   ReducedProgram result;
   PlacementProgram& out = result.program;
@@ -227,7 +227,7 @@ ReducedProgram reduced(const PlacementProgram& whole, const Watch& watch) {
   return result;
 }
 
-PlacementProblem balanced(const PlacementProblem& problem) {
+PlacementProblem with_balanced_memory(const PlacementProblem& problem) {
   PlacementProblem p = problem;
   std::vector<int> runs(p.devices.size(), 0);
   const std::vector<PlacementUnit> units = placement_units(p);

@@ -246,8 +246,8 @@ class Sequencer {
 
 }  // namespace
 
-SequenceResult sequenced(const PlacementProblem& problem, const std::vector<int>& device, int64_t limit_ns,
-                         int64_t most_nodes, const Watch& watch) {
+SequenceResult find_sequence(const PlacementProblem& problem, const std::vector<int>& device, int64_t limit_ns,
+                             int64_t most_nodes, const Watch& watch) {
   return Sequencer(problem, device, limit_ns, most_nodes, watch).run();
 }
 

@@ -23,7 +23,7 @@ struct SequenceResult {
 };
 
 // Searches orders of a valid placement. Looks at `nodes` nodes at most, and until the watch ends.
-SequenceResult sequenced(const PlacementProblem& problem, const std::vector<int>& device, int64_t limit_ns,
-                         int64_t most_nodes, const Watch& watch);
+SequenceResult find_sequence(const PlacementProblem& problem, const std::vector<int>& device, int64_t limit_ns,
+                             int64_t most_nodes, const Watch& watch);
 
 }  // namespace partita

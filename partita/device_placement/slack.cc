@@ -62,7 +62,7 @@ bool Slack::narrow(int v, int other, int64_t& from, int64_t& until) {
   return looks_ >= 0;
 }
 
-bool Slack::take(int u, int v) {
+bool Slack::try_merge(int u, int v) {
   if (looks_ < 0) return false;
   int64_t from = 0, until = limit_;
   const int64_t ns = ns_[at(u)] + ns_[at(v)];

@@ -25,7 +25,7 @@ class Slack {
   Slack(const MergeGraph& graph, const std::vector<int64_t>& ns, int64_t limit_ns);
 
   // Merges two unmerged vertices if there is time, and returns whether it did.
-  bool take(int u, int v);
+  bool try_merge(int u, int v);
   // Returns its start (ns).
   int64_t start(int v) const { return start_[static_cast<size_t>(v)]; }
 

@@ -44,7 +44,7 @@ TEST(Slack, TheExample) {
   const MergeGraph g = graph_of(3, {{0, 1}, {0, 2}});
   const std::vector<int64_t> ns = {2, 2, 2};
   EXPECT_EQ(longest_path(g, ns), 4);
-  const auto room = [&](int64_t limit, int u, int v) { return Slack(g, ns, limit).take(u, v); };
+  const auto room = [&](int64_t limit, int u, int v) { return Slack(g, ns, limit).try_merge(u, v); };
   EXPECT_FALSE(room(4, 0, 1));
   EXPECT_FALSE(room(4, 1, 2));
   EXPECT_FALSE(room(6, 0, 1));
@@ -75,7 +75,7 @@ TEST(Slack, RandomMergesKeepTheLimit) {
     while (left.size() > 1) {
       const int u = left.back(), v = left[rng.below(left.size() - 1)];
       left.pop_back();
-      if (!slack.take(u, v)) continue;
+      if (!slack.try_merge(u, v)) continue;
       std::erase(left, v);
       into[v] = u;
       ++merges;

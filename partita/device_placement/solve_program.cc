@@ -60,7 +60,7 @@ std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& p,
   int64_t best_ns = 0;
   const auto offer = [&](PlacedSchedule s) {
     s = pushed_left(p, s);
-    const int64_t ns = congestion ? s.end : timed(p, s, false).end;
+    const int64_t ns = congestion ? s.end : earliest_schedule(p, s, false).end;
     if ((best && ns >= best_ns) || !why_not(p, s).empty()) return;
     best = std::move(s);
     best_ns = ns;
@@ -167,7 +167,7 @@ class ProgramSolver {
 
   void make(const Watch& watch) {
     const double before = passed();
-    start_ = timed(problem_, narrowed(problem_, result_.schedule), options_.congestion);
+    start_ = earliest_schedule(problem_, canonical_schedule(problem_, result_.schedule), options_.congestion);
     program_ = {};
     program_ = make_program(problem_, start_.end, options_.congestion, watch, result_.made ? nullptr : &result_.rows);
     made_from_ = result_.objective_ns;
@@ -189,7 +189,7 @@ class ProgramSolver {
     const double tolerance = std::max(1e-6, 1e-6 * static_cast<double>(start_.end));
     if (!answer.values.empty()) {
       const PlacedSchedule found = schedule_of(problem_, program_, values);
-      const int64_t objective = timed(problem_, found, options_.congestion).end;
+      const int64_t objective = earliest_schedule(problem_, found, options_.congestion).end;
       if (objective < result_.objective_ns && why_not(problem_, found).empty()) {
         result_.objective_ns = objective;
         result_.schedule = found;
@@ -207,10 +207,10 @@ class ProgramSolver {
     if (window) {
       const std::vector<ProgramColumn> columns = program_.columns;
       keep_outside(problem_, program_, values, start_, *window);
-      part = reduced(program_, watch_);
+      part = presolve(program_, watch_);
       program_.columns = columns;
     } else {
-      part = reduced(program_, watch_);
+      part = presolve(program_, watch_);
     }
     std::vector<double> start;
     for (int column : part.column) start.push_back(values[static_cast<size_t>(column)]);
@@ -261,7 +261,7 @@ ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedul
   ensure(wrong.empty(), "the schedule to begin with is none: {}", wrong);
   ProgramResult result;
   result.schedule = pushed_left(problem, start);
-  result.objective_ns = timed(problem, start, options.congestion).end;
+  result.objective_ns = earliest_schedule(problem, start, options.congestion).end;
   result.only_start = true;
   ProgramSolver solver(problem, options, watch, result);
   try {

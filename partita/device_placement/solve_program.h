@@ -1,7 +1,7 @@
 // Solves placement and schedule by the integer program (Pesto, section 3.2.2): CBC starts from the best list schedule.
 //
 // A program of some hundred operations has so many rows that the solver comes through few nodes. So it first gets the
-// program with all fixed but a window of 8, 16 or 32 operations, from the first to the last, as long as any window
+// program with all fixed but a window of 8, 16 or 32 operations. Windows go from the first to the last, as long as any
 // improves; then the whole, which proves the bound. CBC does not look at its clock while it reads a program of millions
 // of rows: it is killed a tenth after the time. A program that takes half of the time to make is not handed to it. Nor
 // is the whole if less than ten times its making is left: CBC takes so long to write and read it.

@@ -84,7 +84,7 @@ std::vector<std::vector<int>> equal_devices(const PlacementProblem& p) {
   return sets;
 }
 
-void narrow(const PlacementProblem& problem, std::vector<PlacementUnit>& units) {
+void break_device_symmetry(const PlacementProblem& problem, std::vector<PlacementUnit>& units) {
   for (const std::vector<int>& set : equal_devices(problem)) {
     size_t tried = 1;
     for (size_t u : by_length(problem, units)) {
@@ -97,7 +97,7 @@ void narrow(const PlacementProblem& problem, std::vector<PlacementUnit>& units) 
   }
 }
 
-PlacedSchedule narrowed(const PlacementProblem& problem, const PlacedSchedule& schedule) {
+PlacedSchedule canonical_schedule(const PlacementProblem& problem, const PlacedSchedule& schedule) {
   const std::vector<PlacementUnit> units = placement_units(problem);
   std::vector<int> becomes(problem.devices.size());
   std::iota(becomes.begin(), becomes.end(), 0);

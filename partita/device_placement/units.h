@@ -28,8 +28,8 @@ std::vector<std::vector<int>> equal_devices(const PlacementProblem& problem);
 
 // Takes from the units the devices that need not be tried: among equal devices the k-th unit, by length of its
 // operations, keeps the first k.
-void narrow(const PlacementProblem& problem, std::vector<PlacementUnit>& units);
-// Returns the schedule with equal devices exchanged, so that it is among those that narrow() leaves.
-PlacedSchedule narrowed(const PlacementProblem& problem, const PlacedSchedule& schedule);
+void break_device_symmetry(const PlacementProblem& problem, std::vector<PlacementUnit>& units);
+// Returns the schedule with equal devices exchanged, so that it is among those that break_device_symmetry() leaves.
+PlacedSchedule canonical_schedule(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

@@ -132,7 +132,7 @@ void measure_kernels(std::vector<const KernelToTime*> unknown, const KernelsToTi
                      const MeasureOptions& options, const TimingOptions& timing, Profile& profile, Keeper& keeper,
                      MeasureReport& report) {
   if (keeper.stopped() || unknown.empty()) return;
-  const Others others(kernels, engine);
+  const SmallKernels others(kernels, engine);
   const double bytes = group_bytes(options.step_bytes, profile.machine);
   for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown), bytes)) {
     if (keeper.stopped()) return;
@@ -180,7 +180,7 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
                              .shared_cache_bytes = profile.machine.shared_cache_bytes,
                              .stop = options.stop};
   std::vector<Probe> missing;
-  for (Probe& probe : probes(options.devices, profile.machine.message_us, timing))
+  for (Probe& probe : runtime_probes(options.devices, profile.machine.message_us, timing))
     if (!has_point(profile, probe)) missing.push_back(std::move(probe));
   std::vector<const KernelToTime*> unknown;
   for (const auto& [key, kernel] : kernels)
@@ -212,7 +212,7 @@ double drift_of(const PhysicalGraph& graph, const Profile& profile, Kernels& eng
     taken += group[most++]->kernel.bytes;
   group.resize(most);
   const GroupTimes now =
-      time_group(group, company_of(group, kernels, bytes), Others(kernels, engine), engine,
+      time_group(group, company_of(group, kernels, bytes), SmallKernels(kernels, engine), engine,
                  {.seconds = kSecondsOfDrift, .cores = 1, .cache_bytes = profile.machine.cache_bytes});
   double now_us = 0, then_us = 0;
   for (const KernelToTime* k : group) {

@@ -37,7 +37,7 @@ class SpinKernels final : public Kernels {
   explicit SpinKernels(double spin_us) : spin_us_(spin_us), swept_(spin_us > 0 ? kSwept : 0) {}
   void run(const KernelCall& call) override {
     const Clock::time_point from = Clock::now();
-    for (const View& view : call.writes) fill(view, 1);
+    for (const View& view : call.writes) fill_view(view, 1);
     // Devices do not end at once in a step: the first waits, and its thread sleeps, until the last has come.
     const double spin_us = spin_us_ * (call.task->device.value % 2 == 0 ? 1 : kLate);
     thread_local size_t at = 0;
@@ -224,8 +224,8 @@ double sent_part(StepKind kind, int n) {
   return kind == StepKind::kAllToAll ? part / n : part;
 }
 
-// From the end of the last kernel that makes an operand to the start of those that wait for the result, less the
-// messages before and after, which count by themselves.
+// A span goes from the end of the last kernel that makes an operand to the start of those that wait for the result. The
+// messages before and after count by themselves.
 void add_spans(const Trace& trace, const PhysicalGraph& graph, double message_us, CollectiveSpans& spans) {
   std::map<std::pair<int, TaskId>, Event> events;
   std::map<std::pair<int, CollectiveId>, double> quickest_us;  // of the participants
@@ -343,12 +343,12 @@ struct Feeding {
 
 Measured measure_load(double bytes, const TimingOptions& options) {
   const Feeding feeding(bytes);
-  return timed([&](int) { feeding.hooks.load(feeding.graph.inputs[0], 0, feeding.view); }, 1, options);
+  return time_in_threads([&](int) { feeding.hooks.load(feeding.graph.inputs[0], 0, feeding.view); }, 1, options);
 }
 
 Measured measure_output(double bytes, const TimingOptions& options) {
   const Feeding feeding(bytes);
-  return timed([&](int) { feeding.hooks.take(feeding.graph.outputs[0], 0, feeding.view); }, 1, options);
+  return time_in_threads([&](int) { feeding.hooks.take(feeding.graph.outputs[0], 0, feeding.view); }, 1, options);
 }
 
 }  // namespace
@@ -379,7 +379,7 @@ Overheads measure_overheads() {
   return overheads;
 }
 
-std::vector<Probe> probes(int devices, double message_us, const TimingOptions& options) {
+std::vector<Probe> runtime_probes(int devices, double message_us, const TimingOptions& options) {
   TimingOptions each = options;
   each.seconds = kProbe * options.seconds;
   std::vector<Probe> all;

@@ -33,6 +33,6 @@ struct Probe {
 };
 // Returns probes of all-reduce, all-gather, reduce-scatter and all-to-all among 2 to `devices` devices, transfers,
 // copies, loads and outputs; bytes from a kilobyte to 64 MB, four times as many from one to the next.
-std::vector<Probe> probes(int devices, double message_us, const TimingOptions& options);
+std::vector<Probe> runtime_probes(int devices, double message_us, const TimingOptions& options);
 
 }  // namespace partita

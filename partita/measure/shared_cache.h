@@ -7,9 +7,9 @@
 
 namespace partita {
 
-// Returns bytes in all: memory of which so much is gone through again and again, by all cores at once, takes halfway
-// between the times of little memory and of 1 GiB. 0 if much takes less than 1.25 times as long as little, or there is
-// too little memory to tell.
+// Returns bytes in all. So much memory, gone through again and again by all cores at once, takes halfway between the
+// times of little memory and of 1 GiB. 0 if much takes less than 1.25 times as long as little, or there is too little
+// memory to tell.
 double measure_shared_cache(int cores, const std::atomic<bool>* stop);
 
 // Goes through so many bytes of other memory, so that nothing else is left in any cache.

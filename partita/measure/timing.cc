@@ -128,7 +128,7 @@ Measured measured_of(std::vector<double> us) {
   return measured;
 }
 
-Measured timed(const std::function<void(int thread)>& run, int threads, const TimingOptions& options) {
+Measured time_in_threads(const std::function<void(int thread)>& run, int threads, const TimingOptions& options) {
   std::vector<double> times;
   std::mutex mutex;
   std::exception_ptr error;
@@ -169,12 +169,12 @@ Measured timed(const std::function<void(int thread)>& run, int threads, const Ti
   return measured_of(std::move(times));
 }
 
-struct Others::Inside {
+struct SmallKernels::Inside {
   std::vector<std::unique_ptr<Instance>> instances;
   Kernels& engine;
 };
 
-Others::Others(const KernelsToTime& kernels, Kernels& engine) : inside_(new Inside{{}, engine}) {
+SmallKernels::SmallKernels(const KernelsToTime& kernels, Kernels& engine) : inside_(new Inside{{}, engine}) {
   constexpr size_t kOthers = 6;
   constexpr double kQuickFlops = 1e6, kQuickBytes = 64 << 10;
   std::set<std::string> definitions;
@@ -191,9 +191,9 @@ Others::Others(const KernelsToTime& kernels, Kernels& engine) : inside_(new Insi
   }
 }
 
-Others::~Others() = default;
+SmallKernels::~SmallKernels() = default;
 
-void Others::run() const {
+void SmallKernels::run() const {
   for (const auto& instance : inside_->instances) instance->run(inside_->engine);
 }
 
@@ -224,7 +224,7 @@ Measured measured_in_group(InGroup& k, Kernels& kernels, const TimingOptions& op
   if (!k.far.empty()) time.far_us = std::max({time.us, time.cold_us, measured_of(std::move(k.far)).us});
   if (options.cores < 2) return time;
   const auto run = [&](int thread) { k.instances[static_cast<size_t>(thread)]->run(kernels); };
-  const double alone = timed(run, 1, options).us, together = timed(run, options.cores, options).us;
+  const double alone = time_in_threads(run, 1, options).us, together = time_in_threads(run, options.cores, options).us;
   time.together_us = time.us * std::max(1.0, together / alone);
   return time;
 }
@@ -245,7 +245,7 @@ void time_far(std::vector<InGroup>& members, Kernels& kernels, const TimingOptio
 }  // namespace
 
 GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::vector<const KernelToTime*>& company,
-                      const Others& others, Kernels& kernels, const TimingOptions& options) {
+                      const SmallKernels& others, Kernels& kernels, const TimingOptions& options) {
   GroupTimes result;
   std::vector<InGroup> members;
   const auto join = [&](const KernelToTime* kernel, int instances) {

@@ -26,14 +26,14 @@ Measured measured_of(std::vector<double> us);
 
 // Returns median and quartiles of the times of `run` in each of several threads. run(thread) is called at least
 // `least_runs` times in each, and for as long as the options say.
-Measured timed(const std::function<void(int thread)>& run, int threads, const TimingOptions& options);
+Measured time_in_threads(const std::function<void(int thread)>& run, int threads, const TimingOptions& options);
 
 // Small kernels, which run between those that are timed.
-class Others {
+class SmallKernels {
  public:
   // Some of these, of different definitions, that are quick.
-  Others(const KernelsToTime& kernels, Kernels& engine);
-  ~Others();
+  SmallKernels(const KernelsToTime& kernels, Kernels& engine);
+  ~SmallKernels();
   void run() const;
 
  private:
@@ -51,6 +51,6 @@ struct GroupTimes {
 };
 // `company` runs in the turns too, and is not timed.
 GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::vector<const KernelToTime*>& company,
-                      const Others& others, Kernels& kernels, const TimingOptions& options);
+                      const SmallKernels& others, Kernels& kernels, const TimingOptions& options);
 
 }  // namespace partita

@@ -54,7 +54,7 @@ std::pair<TensorId, TensorId> chosen(Layers& layers, TensorId p, const std::stri
   const std::vector<TensorId> top = b.ops("top_k", {by}, {{"k", static_cast<double>(o.choices)}}, name + ".choice");
   TensorId w = top[0];
   if (o.corrected) w = b.op("gather_elements", {p, top[1]}, {{"axis", -1}}, name + ".choice.scores");
-  if (!o.as_they_are && (o.choices > 1 || o.one_is_all)) {
+  if (!o.unnormalized && (o.choices > 1 || o.normalize_single)) {
     TensorId sum = b.op("reduce_sum", {w}, {{"axes.0", -1}, {"keepdims", 1}}, name + ".chosen");
     if (o.sigmoid)  // their sum can be 0
       sum = b.op("add", {sum, b.scalar(name + ".chosen.least", 1e-20, layers.dtype)}, {}, name + ".chosen.not_0");

@@ -27,8 +27,8 @@ struct Experts {
   double limit = 0, alpha = 0;
   bool scored_inputs = false;       // a token's only choice scales its expert's input, not its result
   std::string activation = "gelu";  // an element-wise operation
-  bool one_is_all = false;          // a token's only choice counts 1, not its probability
-  bool as_they_are = false;         // choices count their scores, which are not divided by their sum
+  bool normalize_single = false;    // a token's only choice counts 1, not its probability
+  bool unnormalized = false;        // choices count their scores, which are not divided by their sum
   double scale = 1;                 // of the choices' weights
   bool sigmoid = false;             // scores are sigmoids of the logits, not their softmax
   bool corrected = false;           // a number of each expert, NAME.gate.e_score_correction_bias, is added to choose by
@@ -47,7 +47,7 @@ struct ExpertsResult {
 // Adds the layer. x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together,
 // NAME.experts.up_proj (and .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A
 // token's result is the sum of its choices' results, weighted by their scores. Several scores are divided by their sum
-// (GShard, algorithm 1), and so is a single one with `one_is_all`; with `as_they_are` none is.
+// (GShard, algorithm 1), and so is a single one with `normalize_single`; with `unnormalized` none is.
 ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& options);
 
 }  // namespace partita

@@ -91,7 +91,7 @@ Model read_deepseek_v2(Reading& in) {
   Fields& f = in.f;
   for (Rotary& rotary : m.rotaries) rotary.interleaved = true;
   m.feed_forward_bias = m.shared_bias = f.flag("mlp_bias", false);
-  m.experts.as_they_are = true;
+  m.experts.unnormalized = true;
   if (!f.has("num_experts_per_tok")) f.problem("num_experts_per_tok is missing");
   const std::string method = f.text("topk_method", "greedy");
   if (method == "group_limited_greedy") read_parts(m, in, 1, 1);
@@ -133,7 +133,7 @@ void name_further_layers(const Mixtral& m, int64_t more, WeightNames& names) {
 }
 
 void read_v3_routing(Mixtral& m, Reading& in, int64_t parts, int64_t chosen_parts) {
-  m.experts.as_they_are = !in.f.flag("norm_topk_prob", true);
+  m.experts.unnormalized = !in.f.flag("norm_topk_prob", true);
   m.experts.sigmoid = m.experts.corrected = true;
   m.experts.part_best = 2;
   read_parts(m, in, parts, chosen_parts);

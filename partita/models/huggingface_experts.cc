@@ -24,7 +24,7 @@ void read_experts(Mixtral& m, Reading& in, const char* count_field, int64_t coun
   m.experts.gated = true;
   m.experts.activation = m.activation;
   m.experts.groups = m.batch;
-  m.experts.one_is_all = true;
+  m.experts.normalize_single = true;
   m.experts.capacity = f.number("capacity", 0, 0, 1e9);
   m.experts.imbalance = f.number("imbalance", 1, 1, 1e9);
   if (m.experts.capacity > 0 && f.has("imbalance"))
@@ -46,7 +46,7 @@ void read_qwen_experts(Mixtral& m, Reading& in, const char* count_field, int64_t
                        int64_t inner) {
   Fields& f = in.f;
   read_experts(m, in, count_field, count, choices, f.integer("moe_intermediate_size", inner));
-  m.experts.as_they_are = !f.flag("norm_topk_prob", false);
+  m.experts.unnormalized = !f.flag("norm_topk_prob", false);
   read_balance(m, in);
   const int64_t step = f.integer("decoder_sparse_step", 1);
   std::set<int64_t> plain;
@@ -119,7 +119,7 @@ Model read_qwen3_vl_moe(Reading& in) {
   m.query_norm = Llama::QueryNorm::kHead;
   read_qwen_experts(m, in, in.f.has("num_local_experts") ? "num_local_experts" : "num_experts", 60, 4, 1408);
   in.f.only("norm_topk_prob", true, "transformers' Qwen3-VL always divides what choices count by their sum");
-  m.experts.as_they_are = false;
+  m.experts.unnormalized = false;
   return finish_experts(m, in, "mlp", kExpertParts);
 }
 

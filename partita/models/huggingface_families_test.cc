@@ -122,7 +122,7 @@ TEST(HuggingfaceFamilies, LayersWithoutPositions) {
   expect_error(changed("olmo-3-7b", {{"rope_theta", 10000}}), "layers of full_attention alone");
 }
 
-// A query that sees only some of the positions before it, by chunks or by an indexer, sees all of a sequence that is no
+// A query that sees a limited number of positions, by chunks or by an indexer, sees all of a sequence that is no
 // longer.
 TEST(HuggingfaceFamilies, AsLongAsAQuerySees) {
   const auto steps = [](const std::string& name) {

@@ -84,7 +84,7 @@ Model read_llama4(Reading& in) {
   check_chunks(m, in, turned);
   read_temperature(m, in);
   read_experts(m, in, "num_local_experts", 16, 1, m.inner);
-  m.experts.fused = m.experts.sigmoid = m.experts.as_they_are = m.experts.scored_inputs = true;
+  m.experts.fused = m.experts.sigmoid = m.experts.unnormalized = m.experts.scored_inputs = true;
   if (m.experts.choices != 1)
     f.problem("num_experts_per_tok={}: experts that take a token by its score have one choice", m.experts.choices);
   m.shared = m.inner;

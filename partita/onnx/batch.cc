@@ -85,11 +85,11 @@ int64_t extent_of(const Model& model, const Input& input, std::size_t axis, cons
 
 // Takes --bind INPUT.AXIS=N for an axis whose extent the file fixes.
 void take_said(const Model& model, const Input& input, std::size_t axis, const OnnxOptions& options,
-               SaidOfInputs& said) {
+               InputBindings& said) {
   const auto bound = options.bindings.find(fmt::format("{}.{}", input.name, axis));
   const int64_t extent = input.shape[axis].extent;
   if (bound == options.bindings.end()) return;
-  SaidAxes& axes = said[input.name];
+  AxisBindings& axes = said[input.name];
   if (bound->second == extent) {
     axes.kept.insert(axis);
     return;

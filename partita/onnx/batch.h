@@ -14,18 +14,18 @@ namespace partita::onnx_model {
 
 // The options --bind INPUT.AXIS=N on an input's axes whose extents the file fixes: an axis stays as it is, or has the
 // samples of the given batch.
-struct SaidAxes {
+struct AxisBindings {
   std::set<std::size_t> kept;
   std::optional<std::size_t> samples;
 };
-using SaidOfInputs = std::map<std::string, SaidAxes>;  // by input
+using InputBindings = std::map<std::string, AxisBindings>;  // by input
 
 struct BoundInputs {
   std::vector<Shape> shapes;     // one an input
   std::vector<int> sample_axes;  // -1: the input has no samples
   bool symbolic_batch = false;   // the options' batch is a dimension of the file
   bool fixed_batch = false;      // the file has its own batch, which the options replace by another
-  SaidOfInputs said;
+  InputBindings said;
 };
 
 // Gives symbolic dimensions their extents. `batch` is that of the dimension "batch", and of axis 0 if that is symbolic;
@@ -44,6 +44,6 @@ struct OfOtherBatch {
 // node behind each op. Bad input, in one line: a node that does not keep samples apart, an output without samples, or
 // inputs that begin with a batch of more than one sample and do not follow.
 OfOtherBatch with_batch(const Graph& forward, int64_t batch, const std::string& path,
-                        const std::map<std::string, std::string>& nodes, const SaidOfInputs& said = {});
+                        const std::map<std::string, std::string>& nodes, const InputBindings& said = {});
 
 }  // namespace partita::onnx_model

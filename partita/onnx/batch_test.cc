@@ -296,7 +296,7 @@ TEST(SeveralInputs, PairsFollowEachOther) {
   }
 }
 
-std::string error_with(const Graph& graph, const SaidOfInputs& said = {}) {
+std::string error_with(const Graph& graph, const InputBindings& said = {}) {
   return error_of([&] { with_batch(graph, 5, "m.onnx", {}, said); });
 }
 

@@ -48,7 +48,7 @@ Converter extremum(const char* definition) {
   return [definition](NodeContext& n) -> Results {
     const bool from_below = definition == std::string_view("maximum");
     for (std::size_t x = 0; x < 2 && n.count() == 2; ++x)
-      if (std::optional<Value> one = bounded(n, from_below, x, 1 - x)) return {*one};
+      if (std::optional<Value> one = clamp_of_bound(n, from_below, x, 1 - x)) return {*one};
     return chain(definition)(n);
   };
 }

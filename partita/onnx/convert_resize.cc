@@ -98,7 +98,7 @@ std::vector<double> scales_of(NodeContext& n) {
   if (has(n.node, "scales")) return onnx_model::reals(n.node, "scales");
   const Values* values = n.constant(n.opset() < 11 ? 1 : 2, "scales");
   std::vector<double> scales = values ? values->real : std::vector<double>();
-  for (double& scale : scales) scale = shortest(static_cast<float>(scale));
+  for (double& scale : scales) scale = shortest_decimal(static_cast<float>(scale));
   return scales;
 }
 

@@ -13,7 +13,7 @@ Symbols symbols_of(const std::vector<Input>& inputs, const std::vector<Shape>& s
   return symbols;
 }
 
-bool agrees(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols) {
+bool agrees_with_declared(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols) {
   if (declared.size() != shape.size()) return false;
   for (std::size_t a = 0; a < shape.size(); ++a) {
     int64_t extent = declared[a].extent;

@@ -14,7 +14,7 @@ using Symbols = std::map<std::string, int64_t>;
 Symbols symbols_of(const std::vector<Input>& inputs, const std::vector<Shape>& shapes);
 
 // Whether a value can have this shape by the file's declaration. A symbol that no input has may be any extent.
-bool agrees(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols);
+bool agrees_with_declared(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols);
 
 // "[batchx3x7x7]".
 std::string text_of(const std::vector<Dimension>& declared);

@@ -53,8 +53,8 @@ bool is_weight(const Model& model, const std::string& name, const Initializer& i
 FoldedValues restore_parameters(Model& model, bool load_weights) {
   Restoring r(model, load_weights);
   const std::vector<std::string> order = model.initializer_order;
-  restore_said(r, order);
-  if (load_weights) restore_unsaid(r, order);
+  restore_from_notes(r, order);
+  if (load_weights) restore_by_values(r, order);
   std::vector<Node> nodes = std::move(r.made);
   for (Node& node : model.nodes) nodes.push_back(std::move(node));
   model.nodes = std::move(nodes);

@@ -25,7 +25,7 @@ struct FoldedValues {
 // parameters among these. Elements are then found by their values; without the parameter, the names of the steps say
 // whether elements were only moved. The older exporter says nothing: a value is a parameter, transposed or otherwise
 // moved, if it is that bit for bit. Values that could be anyone's, as those filled with one number, are not taken for
-// another's, nor are those of modules that are copies of each other. Without `load_weights` values are not looked at.
+// another's. Nor are those of modules that are copies of each other. Without `load_weights` values are not looked at.
 FoldedValues restore_parameters(Model& model, bool load_weights);
 
 // Turns Constant nodes with more than one floating number into initializers, which are weights or not. PyTorch's

@@ -318,7 +318,7 @@ class Importer {
     } else {
       build_.set_source(node.source);
       wrapped_name = chosen_name(node, names, output_names_, state_.reserved);
-      const bool wraps = wrapped_into(node, result_type(node, 0, known), known).has_value();
+      const bool wraps = wrapping_type(node, result_type(node, 0, known), known).has_value();
       NodeContext site = context(node, names, wraps ? wrapped_name + ".exact" : wrapped_name);
       site.transposed_weight = reads_.reads_transposed(node);
       results = (*converter)(site);
@@ -343,7 +343,7 @@ class Importer {
   // A value's shape and the declared one, if these differ; else empty.
   std::string other_shape(const std::string& name, const Shape& shape) const {
     const auto found = model().declared.find(name);
-    if (found == model().declared.end() || agrees(found->second, shape, symbols_)) return "";
+    if (found == model().declared.end() || agrees_with_declared(found->second, shape, symbols_)) return "";
     return fmt::format("'{}' is {}, and the file declares {}", name, shape_text(shape), text_of(found->second));
   }
 
@@ -408,7 +408,7 @@ class Importer {
   std::shared_ptr<const OpRegistry> registry_;
   const bool load_weights_;
   int64_t other_batch_ = 0;  // replaces the file's own; 0: none
-  SaidOfInputs said_;
+  InputBindings said_;
   std::vector<std::string> batch_notes_;
   bool symbolic_batch_ = false;
   Symbols symbols_;

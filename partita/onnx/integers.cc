@@ -102,7 +102,7 @@ int64_t result_type(const Node& node, std::size_t result, const std::vector<cons
   return of_operand(0);
 }
 
-std::optional<IntegerType> wrapped_into(const Node& node, int64_t type, const std::vector<const Value*>& operands) {
+std::optional<IntegerType> wrapping_type(const Node& node, int64_t type, const std::vector<const Value*>& operands) {
   const auto to = integer_type_of(type);
   if (!to || keeps_values(node) || *to == IntegerType{64, true}) return {};
   if ((node.operation == "Cast" || node.operation == "CastLike") && !operands.empty() && operands[0]) {
@@ -130,7 +130,7 @@ void give_type(GraphBuilder& build, const Node& node, std::size_t r, Value& resu
                const std::vector<const Value*>& operands, const std::string& name) {
   if (!result.sequence && result.dtype != DType::kInt64) return;
   result.type = result_type(node, r, operands);
-  const auto into = result.sequence ? std::nullopt : wrapped_into(node, result.type, operands);
+  const auto into = result.sequence ? std::nullopt : wrapping_type(node, result.type, operands);
   const auto is_operand = [&](const Value* v) { return v && v->tensor == result.tensor && v->type == result.type; };
   if (!into || (!result.constant && std::any_of(operands.begin(), operands.end(), is_operand))) return;
   if (into->bits == 64 &&

@@ -13,7 +13,7 @@ namespace partita::onnx_model {
 int64_t result_type(const Node& node, std::size_t result, const std::vector<const Value*>& operands);
 // Returns the type that a result must be wrapped into, if its int64 value may lie outside its type in the file. Empty:
 // it cannot, or the type is int64.
-std::optional<IntegerType> wrapped_into(const Node& node, int64_t type, const std::vector<const Value*>& operands);
+std::optional<IntegerType> wrapping_type(const Node& node, int64_t type, const std::vector<const Value*>& operands);
 
 int64_t wrapped(int64_t value, IntegerType type);
 Values wrapped(Values values, IntegerType type);

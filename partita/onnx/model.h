@@ -109,7 +109,7 @@ struct IntegerType {
   bool operator==(const IntegerType&) const = default;
 };
 std::optional<IntegerType> integer_type_of(int64_t onnx_type);
-double shortest(float value);                      // the shortest decimal that gives the same float32
+double shortest_decimal(float value);              // the shortest decimal that gives the same float32
 constexpr int64_t kOnnxInt32 = 6, kOnnxInt64 = 7;  // TensorProto.INT32, INT64
 
 }  // namespace partita::onnx_model

@@ -137,7 +137,7 @@ class NodeReader {
     auto unreadable = [&](std::string why) { node.unreadable = std::move(why); };
     switch (a.type()) {
       case onnx::AttributeProto::FLOAT:
-        node.attributes[a.name()] = shortest(a.f());
+        node.attributes[a.name()] = shortest_decimal(a.f());
         break;
       case onnx::AttributeProto::INT:
         node.attributes[a.name()] = a.i();
@@ -147,7 +147,7 @@ class NodeReader {
         break;
       case onnx::AttributeProto::FLOATS: {
         std::vector<double> list;
-        for (float f : a.floats()) list.push_back(shortest(f));
+        for (float f : a.floats()) list.push_back(shortest_decimal(f));
         node.attributes[a.name()] = std::move(list);
         break;
       }

@@ -21,12 +21,12 @@ struct Asked {
   int64_t batch;
   const std::string& path;
   const std::map<std::string, std::string>& nodes;
-  const SaidOfInputs& said;
+  const InputBindings& said;
   std::vector<char> of_inputs;  // by tensor: whether some input reaches it
 
-  SaidAxes said_of(const Tensor& input) const {
+  AxisBindings said_of(const Tensor& input) const {
     const auto found = said.find(input.name);
-    return found == said.end() ? SaidAxes{} : found->second;
+    return found == said.end() ? AxisBindings{} : found->second;
   }
 };
 
@@ -36,7 +36,7 @@ std::string text_of(const Tensor& input) { return fmt::format("'{}' [{}]", input
 
 // The axes along which an input may have samples.
 std::vector<std::size_t> axes_of(const Asked& asked, const Tensor& input, int64_t from) {
-  const SaidAxes said = asked.said_of(input);
+  const AxisBindings said = asked.said_of(input);
   if (said.samples) return {*said.samples};
   std::vector<std::size_t> axes;
   for (std::size_t a = 0; a < input.shape.size(); ++a)
@@ -190,8 +190,8 @@ bool add_group(const Asked& asked, int64_t from, Following& f, const std::vector
   return false;
 }
 
-// Groups of inputs one after another, each with the others as they are, until all inputs that begin with the batch are
-// in one, and every output has samples.
+// Groups of inputs one after another, each with the others as they are. They end when all inputs that begin with the
+// batch are in one, and every output has samples.
 std::optional<Following> in_groups(const Asked& asked, const std::vector<SampleAxes>& all, int64_t from) {
   constexpr std::size_t kTried = 16;
   for (std::size_t i = 0; i < std::min(all.size(), kTried); ++i) {
@@ -268,7 +268,7 @@ bool is_for(const Asked& asked, int64_t from) {
 }  // namespace
 
 OfOtherBatch with_batch(const Graph& forward, int64_t batch, const std::string& path,
-                        const std::map<std::string, std::string>& nodes, const SaidOfInputs& said) {
+                        const std::map<std::string, std::string>& nodes, const InputBindings& said) {
   Graph bare = forward;
   for (TensorId id : bare.inputs) bare.tensor(id).sample_axis = -1;
   const Asked asked{bare, batch, path, nodes, said, depends_on(bare, Role::kInput)};

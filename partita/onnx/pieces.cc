@@ -199,7 +199,7 @@ std::optional<Value> binary_cross_entropy(NodeContext& n) {
   return n.op("bce", {of, to});
 }
 
-std::optional<Value> bounded(NodeContext& n, bool from_below, std::size_t x, std::size_t bound) {
+std::optional<Value> clamp_of_bound(NodeContext& n, bool from_below, std::size_t x, std::size_t bound) {
   if (!is_float(n.dtype(x)) || n.dtype(x) != n.dtype(bound) || n.value(x).constant || !n.value(bound).constant ||
       n.node.target.starts_with("aten.maximum") || n.node.target.starts_with("aten.minimum"))
     return std::nullopt;

@@ -36,9 +36,9 @@ struct Restoring {
 };
 
 // Restores values whose parameters PyTorch's newer exporter names.
-void restore_said(Restoring& r, const std::vector<std::string>& order);
+void restore_from_notes(Restoring& r, const std::vector<std::string>& order);
 // Restores values that are a parameter's elements, rearranged, without notes in the file.
-void restore_unsaid(Restoring& r, const std::vector<std::string>& order);
+void restore_by_values(Restoring& r, const std::vector<std::string>& order);
 
 // Whether a module owns the name: "layers.0.weight".
 bool is_owned(const std::string& name);

@@ -147,7 +147,7 @@ void read_fields(const onnx::TensorProto& tensor, Values& values) {
 
 }  // namespace
 
-double shortest(float value) {
+double shortest_decimal(float value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   double result = value;

@@ -22,7 +22,7 @@ class Lattice {
     int unit, ideal;
   };
   // Empty if there are more than `most`, or `watch` ended.
-  Lattice(const Ordered& o, long long most, const Watch& watch)
+  Lattice(const OrderedUnits& o, long long most, const Watch& watch)
       : words_((o.units.units.size() + 63) / 64), index_(16, Hash{this}, Same{this}) {
     std::vector<uint64_t> more(words_);
     add(more);
@@ -70,7 +70,7 @@ class Lattice {
     }
   };
   // The units that can be added to `next`, which is `at` with v.
-  std::vector<Step> after(const Ordered& o, int at, int v, int next) const {
+  std::vector<Step> after(const OrderedUnits& o, int at, int v, int next) const {
     std::vector<Step> steps;
     for (const Step& step : up[at])
       if (step.unit != v) steps.push_back({step.unit, -1});
@@ -106,7 +106,7 @@ struct Sums {
 
 class Program {
  public:
-  Program(const Ordered& o, const Lattice& lattice, double below, const Watch& watch)
+  Program(const OrderedUnits& o, const Lattice& lattice, double below, const Watch& watch)
       : o_(o),
         lattice_(lattice),
         instance_(*o.units.instance),
@@ -263,7 +263,7 @@ class Program {
     }
   }
 
-  const Ordered& o_;
+  const OrderedUnits& o_;
   const Lattice& lattice_;
   const Instance& instance_;
   const Watch& watch_;
@@ -277,7 +277,7 @@ class Program {
   double slowness_ = kInfinity;  // the least cpu / accelerator of a unit
 };
 
-std::optional<Devices> best_split(const Ordered& o, const Lattice& lattice, double below, const Watch& watch,
+std::optional<Devices> best_split(const OrderedUnits& o, const Lattice& lattice, double below, const Watch& watch,
                                   bool& complete) {
   Program program(o, lattice, below, watch);
   complete = program.run();
@@ -289,7 +289,7 @@ std::optional<Devices> best_split(const Ordered& o, const Lattice& lattice, doub
 }  // namespace
 
 IdealsResult best_of_ideals(const Instance& instance, double below, const Watch& watch, long long most) {
-  const Ordered o = ordered(instance);
+  const OrderedUnits o = order_units(instance);
   const long long states = (instance.accelerators + 1LL) * (instance.cpus + 1LL);
   IdealsResult result;
   const Lattice lattice(o, most / states, watch);
@@ -302,7 +302,7 @@ IdealsResult best_of_ideals(const Instance& instance, double below, const Watch&
 }
 
 std::optional<Devices> best_of_order(const Instance& instance, double below, uint64_t seed, const Watch& watch) {
-  Ordered o = ordered(instance);
+  OrderedUnits o = order_units(instance);
   Rng rng(seed);
   const std::vector<int> order = drawn_order(o, rng);
   for (size_t at = 0; at < order.size(); ++at) {

@@ -1,7 +1,7 @@
 // Finds the best contiguous split whose devices stand in an order, by a dynamic program over ideals (Tarnawski et al.
 // 2020, section 5.1.1). An ideal is a set of units that has, with a unit, all that it reads. Such a split is a chain of
-// ideals, each device the difference of two neighbours. For every ideal J that k' accelerators and l' CPUs can fill
-// with a max-load below the best known, every ideal I that contains J is reached by one more device that takes I \ J.
+// ideals, each device the difference of two neighbours. Let k' accelerators and l' CPUs fill an ideal J with a max-load
+// below the best known. Then one more device that takes I \ J reaches every ideal I that contains J.
 //
 // Ideals whose rest could not fit on the devices that are left are skipped.
 //

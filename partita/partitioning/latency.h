@@ -13,10 +13,10 @@ namespace partita::partitioning {
 // in turn takes as many as its memory holds, the CPUs the rest.
 Subgraphs greedy_subgraphs(const Instance& instance, int q, uint64_t seed);
 
-// Returns the best cut of an order of units, drawn by `seed`, into up to accelerators * q intervals on accelerators and
-// units on CPUs between them, as if all ran one after another: for chains the latency, else more. With `shared` each
-// interval has an accelerator's memory over q and there are q to an accelerator; without, one to an accelerator. All on
-// CPUs if `watch` ends before.
+// Returns the best cut of an order of units, drawn by `seed`: up to accelerators * q intervals on accelerators, and
+// units on CPUs between them. Its value is as if all ran one after another: for chains the latency, else more. With
+// `shared` each interval has an accelerator's memory over q and there are q to an accelerator; without, one to an
+// accelerator. All on CPUs if `watch` ends before.
 Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t seed, const Watch& watch);
 
 struct LatencySearch {
@@ -36,10 +36,10 @@ struct LatencyBranch {
 // Branches over nodes in topological order, each on all places it may have; `most` evaluations.
 LatencyBranch branch_latency(const Instance& instance, int q, double below, long long most, const Watch& watch);
 
-// Returns a lower bound on the latency of any assignment. Along a path v1 -> .. -> vm, each run of its nodes is on one
-// subgraph, which it holds for its least load (cut.h) with the units it must have and without those it cannot have, or
-// its nodes are on CPUs. A program over the path takes the best such cut into at most accelerators * q runs. The
-// largest over several long paths counts.
+// Returns a lower bound on the latency of any assignment. Along a path v1 -> .. -> vm, each run of its nodes is on CPUs
+// or on one subgraph. The run holds the subgraph for its least load (cut.h) with the units it must have and without
+// those it cannot have. A program over the path takes the best such cut into at most accelerators * q runs. The largest
+// over several long paths counts.
 double path_bound(const Instance& instance, int q, const Watch& watch);
 
 }  // namespace partita::partitioning

@@ -41,7 +41,7 @@ class Interval {
 }  // namespace
 
 Subgraphs greedy_subgraphs(const Instance& instance, int q, uint64_t seed) {
-  const Ordered o = ordered(instance);
+  const OrderedUnits o = order_units(instance);
   Rng rng(seed);
   Subgraphs places(instance.nodes.size(), kCpu);
   int used = 0;
@@ -64,7 +64,7 @@ Subgraphs greedy_subgraphs(const Instance& instance, int q, uint64_t seed) {
 }
 
 Subgraphs best_intervals(const Instance& instance, int q, bool shared, uint64_t seed, const Watch& watch) {
-  const Ordered o = ordered(instance);
+  const OrderedUnits o = order_units(instance);
   Rng rng(seed);
   const std::vector<int> order = drawn_order(o, rng);
   const int n = static_cast<int>(order.size()), most = std::min(n, instance.accelerators * (shared ? q : 1));

@@ -9,9 +9,9 @@ namespace partita::partitioning {
 namespace {
 
 // Strongly connected parts of a graph (Tarjan), each node's number.
-class Circles {
+class StrongComponents {
  public:
-  explicit Circles(const std::vector<std::vector<int>>& to) : to_(to), index_(to.size(), -1), low_(to.size()) {
+  explicit StrongComponents(const std::vector<std::vector<int>>& to) : to_(to), index_(to.size(), -1), low_(to.size()) {
     part.assign(to.size(), -1);
     for (size_t v = 0; v < to.size(); ++v)
       if (index_[v] < 0) visit(static_cast<int>(v));
@@ -58,7 +58,7 @@ std::vector<std::vector<int>> sorted(const std::vector<std::set<int>>& sets) {
 
 }  // namespace
 
-Ordered ordered(const Instance& instance) {
+OrderedUnits order_units(const Instance& instance) {
   const Units colors = color_units(instance, false);
   const int n = static_cast<int>(colors.units.size());
   std::vector<std::set<int>> after(n);
@@ -70,10 +70,10 @@ Ordered ordered(const Instance& instance) {
       else if (instance.nodes[u].backward && !(colors.units[a].forward && colors.units[b].forward)) after[b].insert(a);
     }
   const std::vector<std::vector<int>> to = sorted(after);
-  const Circles circles(to);
+  const StrongComponents circles(to);
   std::vector<int> part(instance.nodes.size());
   for (size_t v = 0; v < part.size(); ++v) part[v] = circles.part[colors.unit_of[v]];
-  Ordered o{units_of(instance, part), {}, {}};
+  OrderedUnits o{units_of(instance, part), {}, {}};
   std::vector<std::set<int>> before(circles.parts), later(circles.parts);
   for (int a = 0; a < n; ++a)
     for (const int b : to[a])
@@ -86,7 +86,7 @@ Ordered ordered(const Instance& instance) {
   return o;
 }
 
-bool order_is_enough(const Ordered& o, double value) {
+bool order_is_enough(const OrderedUnits& o, double value) {
   const Instance& instance = *o.units.instance;
   const size_t n = o.units.units.size();
   for (const Unit& unit : o.units.units)
@@ -136,7 +136,7 @@ bool order_is_enough(const Ordered& o, double value) {
   return true;
 }
 
-std::vector<int> drawn_order(const Ordered& o, Rng& rng) {
+std::vector<int> drawn_order(const OrderedUnits& o, Rng& rng) {
   std::vector<size_t> missing;
   std::vector<int> ready, order;
   for (size_t v = 0; v < o.before.size(); ++v) {

@@ -8,25 +8,25 @@
 
 namespace partita::partitioning {
 
-struct Ordered {
+struct OrderedUnits {
   Units units;
   std::vector<std::vector<int>> before, after;  // direct neighbours of each unit
 };
 
-Ordered ordered(const Instance& instance);
+OrderedUnits order_units(const Instance& instance);
 
 // Whether contiguous splits whose devices stand in no order are no better than `value` if those in an order are not.
 //
 // Devices can wait for each other in a circle although all are contiguous: for a -> b, c -> d the devices {a, d}, {b,
 // c}. A unit that all others are before or after is a bottleneck. A device without it lies before it or after it as a
-// whole, and none of those after leads to one before or to its own. So the devices of a circle lie in one region
-// between two neighbouring bottlenecks. Their units there are contiguous together (the device of the bottleneck before
-// takes an ideal of the region, that of the one after the rest of another) and can be on one of them. Then the circle
-// is gone, and the max-load has not become more than the load of all of the region with all nets that reach it. This
-// holds for classes with one forward node each; for others the answer is no.
-bool order_is_enough(const Ordered& o, double value);
+// whole. None of those after leads to one before or to its own. So the devices of a circle lie in one region between
+// two neighbouring bottlenecks. Their units there are contiguous together, and can be on one of them. For the device of
+// the bottleneck before takes an ideal of the region, and that of the one after the rest of another. Then the circle is
+// gone. The max-load is at most the load of all of the region with all nets that reach it. This holds for classes with
+// one forward node each; for others the answer is no.
+bool order_is_enough(const OrderedUnits& o, double value);
 
 // Draws a topological order: among possible next units mostly the one made ready last, so that branches stay whole.
-std::vector<int> drawn_order(const Ordered& o, Rng& rng);
+std::vector<int> drawn_order(const OrderedUnits& o, Rng& rng);
 
 }  // namespace partita::partitioning

@@ -174,8 +174,8 @@ class Annealing {
 
 }  // namespace
 
-std::vector<int> annealed(const Units& units, std::vector<int> device, const SearchOptions& options,
-                          const Watch& watch) {
+std::vector<int> anneal_split(const Units& units, std::vector<int> device, const SearchOptions& options,
+                              const Watch& watch) {
   return Annealing(units, std::move(device), options).run(watch);
 }
 

@@ -15,8 +15,8 @@ struct SearchOptions {
 };
 
 // Returns the best split met from `device` (of each unit), an allowed one; never worse than it.
-std::vector<int> annealed(const Units& units, std::vector<int> device, const SearchOptions& options,
-                          const Watch& watch);
+std::vector<int> anneal_split(const Units& units, std::vector<int> device, const SearchOptions& options,
+                              const Watch& watch);
 
 // Returns an allowed split that ignores communication: heavy units first, each where the load stays least. Nothing if
 // that fails.

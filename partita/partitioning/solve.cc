@@ -94,7 +94,7 @@ class MaxLoad {
       search.seed = options_.seed + round;
       search.moves = std::min(kMostMoves, kMovesOfUnit * n);
       search.hot = kHot[round % std::size(kHot)];
-      take(devices_of(units_, annealed(units_, devices_of_units(units_, *result_.place), search, rounds.watch)));
+      take(devices_of(units_, anneal_split(units_, devices_of_units(units_, *result_.place), search, rounds.watch)));
     }
   }
 

@@ -121,7 +121,7 @@ TEST(PartitioningSolve, StagesAreSound) {
       SearchOptions search;
       search.contiguous = true;
       search.moves = 2000;
-      const auto split = annealed(units, devices_of_units(units, *ideals.devices), search, {});
+      const auto split = anneal_split(units, devices_of_units(units, *ideals.devices), search, {});
       EXPECT_EQ(wrong_devices(in, devices_of(units, split), true), std::nullopt);
     }
     of += least < kInfinity;

@@ -1,9 +1,9 @@
 // Defines the units that the max-load solvers place: the color classes of an instance, and the costs of their outputs
 // if they are parted.
 //
-// An output costs an accelerator once if some of the classes that make or read it are on it and some are not, whichever
-// of them makes it. So outputs are nets over classes, and nets over the same classes are one, of their summed cost:
-// with a and b of one class, a -> c costing 1 and c -> b costing 2, the one net {ab, c} costs 3.
+// An output costs an accelerator once if some of the classes that make or read it are on it and some are not. So
+// outputs are nets over classes, and nets over the same classes are one, of their summed cost: with a and b of one
+// class, a -> c costing 1 and c -> b costing 2, the one net {ab, c} costs 3.
 #pragma once
 #include <vector>
 

@@ -25,7 +25,7 @@ std::vector<int> cores_of(const std::vector<int>& usable, int device, int device
   return {usable.begin() + mine.lo, usable.begin() + mine.hi};
 }
 
-void stay_on(const std::vector<int>& cores) {
+void set_affinity(const std::vector<int>& cores) {
   if (cores.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);

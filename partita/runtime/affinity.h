@@ -13,6 +13,6 @@ std::vector<int> usable_cores();  // in ascending order; empty if the system doe
 // (hosts).
 std::vector<int> cores_of(const std::vector<int>& usable, int device, int devices);
 // Keeps the calling thread on these cores, as far as the system lets it; on any, if there are none.
-void stay_on(const std::vector<int>& cores);
+void set_affinity(const std::vector<int>& cores);
 
 }  // namespace partita

@@ -24,9 +24,9 @@ TEST(Affinity, AThreadStaysWhereItIsTold) {
   ASSERT_FALSE(all.empty());
   std::vector<int> seen;
   std::thread([&] {
-    stay_on({all.back()});
+    set_affinity({all.back()});
     seen = usable_cores();
-    stay_on({});
+    set_affinity({});
     EXPECT_EQ(usable_cores(), seen);
   }).join();
   EXPECT_EQ(seen, (std::vector<int>{all.back()}));

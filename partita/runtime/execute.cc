@@ -78,7 +78,7 @@ void Executor::run_into(const Task& task, const Act& act, int number, int64_t st
   } else if (auto* combine = std::get_if<CombineWork>(&task.work)) {
     for (const View& written : writes)
       combine_wide(written, [&](const View& to) {
-        fill(to, tdl::identity_of(combine->reducer));
+        fill_view(to, tdl::identity_of(combine->reducer));
         for (const std::vector<View>& read : act.reads)
           for (const View& from : read) combine_box(combine->reducer, from, to);
       });
@@ -102,7 +102,7 @@ void Executor::run_collective(const CollectiveWork& work, int act, size_t tensor
   const auto held_by = [&](TaskId p) -> const View& { return acts_.at(p, act).reads[tensor][0]; };
   if (work.partial)
     return combine_wide(to, [&](const View& into) {
-      fill(into, tdl::identity_of(work.reducer));
+      fill_view(into, tdl::identity_of(work.reducer));
       for (TaskId p : participants) combine_box(work.reducer, held_by(p), into);
     });
   std::vector<Box> missing = {to.box};

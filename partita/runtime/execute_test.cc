@@ -302,8 +302,9 @@ TEST(Accumulated, LaterActsAdd) {
   const Memory memory(b.graph);
   Taken taken;
   int64_t loaded = 0;
-  const Hooks hooks = taken.hooks(
-      [&](TensorId, int64_t step, const View& into) { fill(into, static_cast<double>(100 * step + loaded++ % 4)); });
+  const Hooks hooks = taken.hooks([&](TensorId, int64_t step, const View& into) {
+    fill_view(into, static_cast<double>(100 * step + loaded++ % 4));
+  });
   run_threads(b.graph, memory, hooks, {.steps = 3});
   const auto four = [](double times) {
     return std::vector<double>{6 * times, 406 * times, 806 * times};
@@ -317,7 +318,7 @@ TEST(Accumulated, LaterActsAdd) {
 TEST(Accumulated, AKernelsLaterActsAdd) {
   struct Ones final : Kernels {
     void run(const KernelCall& call) override {
-      for (const View& view : call.writes) fill(view, call.act + 1);
+      for (const View& view : call.writes) fill_view(view, call.act + 1);
     }
   };
   PhysicalBuilder b(1, 3);
@@ -353,7 +354,7 @@ TEST(Carried, OldAndNew) {
   put_all(memory.view({w}, 0, 1), {1000, 1000});
   Taken taken;
   const Hooks hooks =
-      taken.hooks([](TensorId, int64_t step, const View& into) { fill(into, static_cast<double>(step + 1)); });
+      taken.hooks([](TensorId, int64_t step, const View& into) { fill_view(into, static_cast<double>(step + 1)); });
   run_threads(b.graph, memory, hooks, {.steps = 4});
   EXPECT_EQ(taken.values[0], (std::vector<double>{1000, 1001, 1003, 1006}));
   EXPECT_EQ(taken.values[1], (std::vector<double>{1001, 1003, 1006, 1010}));
@@ -366,7 +367,7 @@ TEST(Steps, AreCountedFromTheFirst) {
     void run(const KernelCall& call) override {
       EXPECT_EQ(call.seed, 7u);
       seen.push_back(call.step);
-      fill(call.writes[0], 0);
+      fill_view(call.writes[0], 0);
     }
   };
   PhysicalBuilder b(1);
@@ -382,7 +383,8 @@ TEST(Steps, AreCountedFromTheFirst) {
   run_passes(b.graph);
   const Memory memory(b.graph);
   Taken taken;
-  Hooks hooks = taken.hooks([](TensorId, int64_t step, const View& into) { fill(into, static_cast<double>(step)); });
+  Hooks hooks =
+      taken.hooks([](TensorId, int64_t step, const View& into) { fill_view(into, static_cast<double>(step)); });
   Steps kernels;
   hooks.kernels = &kernels;
   hooks.seed = 7;

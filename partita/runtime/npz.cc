@@ -211,7 +211,7 @@ Arrays read_arrays(const std::string& path) {
 void write_npz(const std::string& path, const Arrays& arrays) {
   ZipWriter writer{path, {}, {}, 0};
   for (const auto& [name, values] : arrays) add_array(writer, name, npy_of(values));
-  write_file(path, finished(std::move(writer)));
+  write_file(path, zip_bytes(std::move(writer)));
 }
 
 }  // namespace partita

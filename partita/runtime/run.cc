@@ -114,7 +114,7 @@ class ThreadEngine final : public Engine {
 
   void serve(int q) {
     const Queue& queue = graph_.queues[table_.queues[static_cast<size_t>(q)].queue.index()];
-    if (queue.kind == QueueKind::kCompute) stay_on(cores_of(cores_, queue.device.value, graph_.compute_count));
+    if (queue.kind == QueueKind::kCompute) set_affinity(cores_of(cores_, queue.device.value, graph_.compute_count));
     current_worker_ = q;
     local_.clear();
     try {

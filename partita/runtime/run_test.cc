@@ -199,7 +199,7 @@ TEST(BackPressure, TheProducerRunsItsCountAheadAndNoFarther) {
     hooks.load = [&](TensorId, int64_t, const View& into) {
       const int64_t number = begun++;
       farthest = std::max<int64_t>(farthest, number + 1 - consumed);
-      fill(into, static_cast<double>(number));
+      fill_view(into, static_cast<double>(number));
     };
     std::vector<double> seen;
     hooks.take = [&](TensorId, int64_t, const View& value) {
@@ -279,7 +279,7 @@ TEST(Threads, EachStaticQueueOfADeviceGoesOnByItself) {
   Hooks hooks;
   hooks.load = [&](TensorId, int64_t step, const View& into) {
     await([&] { return given > step; }, "the sum of activations");
-    fill(into, 1);
+    fill_view(into, 1);
   };
   hooks.take = [&](TensorId, int64_t, const View&) { ++given; };
   run_threads(b.graph, memory, hooks, {.steps = 3});
@@ -322,7 +322,7 @@ TEST(Threads, WhatAKernelThrowsStopsEveryThread) {
   run_passes(net.graph, {.schedule = net.schedule, .virtual_stages = net.virtual_stages});
   const Memory memory(net.graph);
   Failing kernels;
-  Hooks hooks{&kernels, [](TensorId, int64_t, const View& into) { fill(into, 1); },
+  Hooks hooks{&kernels, [](TensorId, int64_t, const View& into) { fill_view(into, 1); },
               [](TensorId, int64_t, const View&) {}};
   EXPECT_THROW(run_threads(net.graph, memory, hooks, {.steps = 50}), std::out_of_range);
 }

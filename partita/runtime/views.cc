@@ -132,7 +132,7 @@ void combine_box(tdl::Reducer reducer, const View& from, const View& to) {
   });
 }
 
-void fill(const View& to, double value) {
+void fill_view(const View& to, double value) {
   with_type(to.dtype, [&](auto zero) {
     using T = decltype(zero);
     T v;
@@ -146,15 +146,15 @@ void fill(const View& to, double value) {
   });
 }
 
-Numbers numbers_in(const View& view) {
-  Numbers worst = Numbers::kFinite;
+Finiteness finiteness_of(const View& view) {
+  Finiteness worst = Finiteness::kFinite;
   with_type(view.dtype, [&](auto zero) {
     using A = decltype(zero);
     for_each_element<A, A>(view.box, view, view, [&](const A& a, const A&) {
       const double x = static_cast<double>(a);
       if (std::isfinite(x)) return;
-      if (x != x) worst = Numbers::kNan;
-      else if (worst == Numbers::kFinite) worst = Numbers::kInfinite;
+      if (x != x) worst = Finiteness::kNan;
+      else if (worst == Finiteness::kFinite) worst = Finiteness::kInfinite;
     });
   });
   return worst;

@@ -20,9 +20,9 @@ void copy_box(const View& from, const View& to);
 std::vector<Box> copy_missing(const std::vector<Box>& missing, const View& from, const View& to);
 // to := to (reducer) from on from.box and to.box's common part.
 void combine_box(tdl::Reducer reducer, const View& from, const View& to);
-void fill(const View& to, double value);
+void fill_view(const View& to, double value);
 // The worst number in floating views.
-enum class Numbers { kFinite, kInfinite, kNan };  // the worst number there
-Numbers numbers_in(const View& view);
+enum class Finiteness { kFinite, kInfinite, kNan };  // the worst number there
+Finiteness finiteness_of(const View& view);
 
 }  // namespace partita

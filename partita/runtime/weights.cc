@@ -88,7 +88,7 @@ void write_tensor(const Memory& memory, TensorId id, const Values& given, const 
     const Register& reg = graph.registers[r];
     if (!holds(reg, id)) continue;
     const View to = memory.view({RegisterId(r), false, {}, -1}, 0, 1);
-    if (reg.term > 0) fill(to, 0);  // of a sum, the first term has the values
+    if (reg.term > 0) fill_view(to, 0);  // of a sum, the first term has the values
     else copy_box(view_of(values, reg.axes, bytes), to);
   }
 }

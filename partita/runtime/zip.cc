@@ -202,7 +202,7 @@ void add_array(ZipWriter& writer, const std::string& name, std::string_view npy)
   directory += member;
 }
 
-std::string finished(ZipWriter writer) {
+std::string zip_bytes(ZipWriter writer) {
   std::string& out = writer.out;
   const uint64_t offset = out.size(), size = writer.directory.size();
   if (offset + size >= kIn64) fail("{}: the file would be larger than 4 GiB, which is not supported", writer.path);

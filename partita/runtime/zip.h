@@ -29,6 +29,6 @@ struct ZipWriter {
 // The member NAME.npy. Equal members make equal archives: they have one fixed time.
 void add_array(ZipWriter& writer, const std::string& name, std::string_view npy);
 // The archive's bytes.
-std::string finished(ZipWriter writer);
+std::string zip_bytes(ZipWriter writer);
 
 }  // namespace partita

@@ -63,29 +63,29 @@ using State = Algorithm2State;
 
 // Logs an entry before it changes. Entries that the proposal has added need no log.
 template <typename T>
-void keep(const State& s, Log<T>& log, const std::vector<T>& of, int entry, int old_count) {
+void log_entry(const State& s, Log<T>& log, const std::vector<T>& of, int entry, int old_count) {
   if (entry >= old_count) return;
   if (log.epoch.size() <= at(entry)) log.epoch.resize(of.size());
   if (std::exchange(log.epoch[at(entry)], s.epoch) != s.epoch) log.was.push_back({entry, of[at(entry)]});
 }
 
 Update& update_of(State& s, int task) {
-  keep(s, s.was_update, s.updates, task, s.was_tasks);
+  log_entry(s, s.was_update, s.updates, task, s.was_tasks);
   return s.updates[at(task)];
 }
 
 Link& link_of(State& s, int link) {
-  keep(s, s.was_link, s.links, link, s.was_links);
+  log_entry(s, s.was_link, s.links, link, s.was_links);
   return s.links[at(link)];
 }
 
 template <typename T>
-void restore(Log<T>& log, std::vector<T>& of) {
+void undo_log(Log<T>& log, std::vector<T>& of) {
   for (const auto& [entry, was] : log.was) of[at(entry)] = was;
   log.was.clear();
 }
 
-void push(State& s, int task) {
+void push_update(State& s, int task) {
   Update& update = update_of(s, task);
   if (update.queued_ns == update.times.ready_ns) return;
   update.queued_ns = update.times.ready_ns;
@@ -104,7 +104,7 @@ int64_t start_of(const State& s, int task) {
 }
 
 void push_if_moved(State& s, int task) {
-  if (task >= 0 && start_of(s, task) != s.updates[at(task)].times.start_ns) push(s, task);
+  if (task >= 0 && start_of(s, task) != s.updates[at(task)].times.start_ns) push_update(s, task);
 }
 
 int64_t ready_of(const State& s, int task) {
@@ -115,13 +115,13 @@ int64_t ready_of(const State& s, int task) {
   return ready_ns;
 }
 
-bool before(const State& s, int a, int b) {
+bool comes_before(const State& s, int a, int b) {
   const int64_t a_ns = s.updates[at(a)].times.ready_ns, b_ns = s.updates[at(b)].times.ready_ns;
   return a_ns != b_ns ? a_ns < b_ns : s.tasks[at(a)].key < s.tasks[at(b)].key;
 }
 
 // Takes the task out of the lists; tasks behind it are pushed later.
-void leave(State& s, int task) {
+void leave_lists(State& s, int task) {
   for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) {
     const Link link = s.links[at(s.updates[at(task)].link + q)];
     link_of(s, link.previous).next = link.next;
@@ -132,12 +132,12 @@ void leave(State& s, int task) {
 
 // Puts the task into the list of its q-th queue, by (ready time, key), from the link `near` on: swaps with neighbours,
 // forward or back.
-void enter(State& s, int task, int q, int near) {
+void enter_list(State& s, int task, int q, int near) {
   const int link = s.updates[at(task)].link + q;
   int next = near;
-  while (s.links[at(next)].task >= 0 && before(s, s.links[at(next)].task, task)) next = s.links[at(next)].next;
+  while (s.links[at(next)].task >= 0 && comes_before(s, s.links[at(next)].task, task)) next = s.links[at(next)].next;
   for (int previous = s.links[at(next)].previous;
-       s.links[at(previous)].task >= 0 && before(s, task, s.links[at(previous)].task);
+       s.links[at(previous)].task >= 0 && comes_before(s, task, s.links[at(previous)].task);
        previous = s.links[at(next)].previous)
     next = previous;
   const int previous = s.links[at(next)].previous;
@@ -160,17 +160,17 @@ void push_pushed(State& s) {
 void update_task(State& s, int task) {
   const int64_t ready_ns = ready_of(s, task);
   if (ready_ns != s.updates[at(task)].times.ready_ns) {
-    leave(s, task);
+    leave_lists(s, task);
     update_of(s, task).times.ready_ns = ready_ns;
     for (int q = 0; q < s.tasks[at(task)].queue_count; ++q)
-      enter(s, task, q, s.links[at(s.updates[at(task)].link + q)].next);
+      enter_list(s, task, q, s.links[at(s.updates[at(task)].link + q)].next);
     push_pushed(s);
   }
   push_if_moved(s, task);
 }
 
 // Updates until nothing changes; false if that takes more than `limit` updates.
-bool settle(State& s, int64_t limit) {
+bool settle_updates(State& s, int64_t limit) {
   while (!s.queue.empty()) {
     const ReadyTask top = s.queue.top();
     s.queue.pop();
@@ -223,7 +223,7 @@ void add_links_and_edges(State& s) {
 // Removes tasks; `near` gets, by queue, a link of a task that has left it.
 void remove_tasks(State& s) {
   for (const int task : s.removed) {
-    leave(s, task);
+    leave_lists(s, task);
     update_of(s, task).queued_ns = -1;
     for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) {
       const int link = s.updates[at(task)].link + q;
@@ -245,9 +245,9 @@ void insert_tasks(State& s) {
       for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) {
         int& near = s.near[at(s.tasks[at(task)].queues[q])];
         while (s.links[at(near)].task == kGone) near = s.links[at(near)].next;
-        enter(s, task, q, near);
+        enter_list(s, task, q, near);
       }
-      push(s, task);
+      push_update(s, task);
     }
 }
 
@@ -260,7 +260,7 @@ int64_t latest_end(const State& s) {
   return end_ns;
 }
 
-void begin(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) {
+void begin_exchange(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) {
   begin_proposal(s, exchanges);
   s.was_update.was.clear();
   s.was_link.was.clear();
@@ -278,7 +278,7 @@ void begin(State& s, const std::vector<std::pair<int, FragmentPtr>>& exchanges) 
 }
 
 // Puts the graph's timeline into lists.
-void start(State& s, TaskGraph graph) {
+void start_from(State& s, TaskGraph graph) {
   const int64_t taken = s.taken;
   s = {};
   s.taken = taken;
@@ -290,12 +290,12 @@ void start(State& s, TaskGraph graph) {
   s.links.resize(at(s.graph.queue_count));
   s.link_count = s.graph.queue_count;
   for (int queue = 0; queue < s.graph.queue_count; ++queue) s.links[at(queue)] = {-1, queue, queue};
-  begin(s, all);
+  begin_exchange(s, all);
   for (const int task : timeline.order) {  // numbered as here
     const Timeline::Times& of = timeline.of[at(task)];
     s.updates[at(task)].times = {of.ready_ns, of.start_ns, of.end_ns};
     s.updates[at(task)].fresh = false;
-    for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) enter(s, task, q, s.tasks[at(task)].queues[q]);
+    for (int q = 0; q < s.tasks[at(task)].queue_count; ++q) enter_list(s, task, q, s.tasks[at(task)].queues[q]);
   }
   s.pushed.clear();
   commit_tasks(s);
@@ -321,25 +321,25 @@ constexpr int64_t kMostUpdates = 16;  // a task
 void start_again(State& s) {
   TaskGraph graph = s.graph, was_graph = s.graph;
   for (const auto& [slot, fragment] : s.exchanges) was_graph.fragments[at(slot)] = fragment;
-  start(s, std::move(graph));
+  start_from(s, std::move(graph));
   s.was_graph = std::move(was_graph);
 }
 
 }  // namespace
 
-Algorithm2::Algorithm2(TaskGraph graph) : state_(std::make_unique<State>()) { start(*state_, std::move(graph)); }
+Algorithm2::Algorithm2(TaskGraph graph) : state_(std::make_unique<State>()) { start_from(*state_, std::move(graph)); }
 Algorithm2::~Algorithm2() = default;
 
 int64_t Algorithm2::propose(const std::vector<std::pair<int, FragmentPtr>>& exchanges) {
   State& s = *state_;
-  if (is_sparse(s)) start(s, std::move(s.graph));
-  begin(s, exchanges);
+  if (is_sparse(s)) start_from(s, std::move(s.graph));
+  begin_exchange(s, exchanges);
   for (size_t queue = 0; queue < s.near.size(); ++queue) s.near[queue] = static_cast<int>(queue);
   const int64_t live = s.live_tasks, changed = static_cast<int64_t>(s.removed.size()) + s.new_count - s.task_count;
   bool settled = false;
   if (2 * changed <= live) {
     update_tasks(s);
-    settled = settle(s, kMostUpdates * live);
+    settled = settle_updates(s, kMostUpdates * live);
   } else {
     commit_tasks(s);
   }
@@ -351,9 +351,9 @@ int64_t Algorithm2::propose(const std::vector<std::pair<int, FragmentPtr>>& exch
 void Algorithm2::undo() {
   State& s = *state_;
   ensure(std::exchange(s.can_undo, false), "there is no proposal to take back");
-  if (s.was_graph) return start(s, *std::exchange(s.was_graph, std::nullopt));
-  restore(s.was_update, s.updates);
-  restore(s.was_link, s.links);
+  if (s.was_graph) return start_from(s, *std::exchange(s.was_graph, std::nullopt));
+  undo_log(s.was_update, s.updates);
+  undo_log(s.was_link, s.links);
   for (const auto& [task, edges] : s.was_edges) s.tasks[at(task)].edges = edges;
   for (size_t i = 0; i < s.exchanges.size(); ++i) {
     auto& [slot, fragment] = s.exchanges[i];

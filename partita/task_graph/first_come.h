@@ -2,7 +2,7 @@
 // replay.h.
 //
 // A task is ready when all it waits for has ended, at 0 if it waits for nothing. Tasks are taken in increasing order of
-// (ready time, key). A task starts when it is ready and the last task taken on each of its queues has ended, and holds
+// (ready time, key). A task starts when it is ready and the last task taken on each of its queues has ended. It holds
 // all of them for its duration. Times are whole nanoseconds, and a task takes at least one, so a task is ready later
 // than all it waits for: the order is final, and the timeline unique.
 //
@@ -34,8 +34,8 @@ struct FlatTasks {
   int size() const { return static_cast<int>(tasks.size()) - 1; }
 };
 
-// Flattens a graph. Edges of a tensor's fragment run from the tensor's producer to its own tasks and to readers, and
-// from its own tasks to its own and to readers.
+// Flattens a graph. Edges of a tensor's fragment run from the tensor's producer and its own tasks to its own tasks and
+// to readers.
 FlatTasks flatten(const TaskGraph& graph);
 // The same, into existing memory.
 void flatten(const TaskGraph& graph, FlatTasks& flat);

@@ -130,7 +130,7 @@ void add_own_edges(FragmentDraft& draft, const PhysicalGraph& graph) {
                                [&](const TaskOf& reader) { draft.reads(graph, RegisterId(r), true, reader); });
 }
 
-Fragment finished(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes) {
+Fragment finish_fragment(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes) {
   const EdgeLists::Lists& known = lists.of(draft.edges, sizes);
   Fragment made = draft.fragment;  // without the spare capacity of the draft
   made.after = known.after;

@@ -62,6 +62,6 @@ void add_own_edges(FragmentDraft& draft, const PhysicalGraph& graph);
 // Adds the bytes of registers from `first` on.
 void add_bytes(FragmentDraft& draft, const PhysicalGraph& graph, size_t first);
 // Returns the finished fragment. `sizes`: tasks by party.
-Fragment finished(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes);
+Fragment finish_fragment(FragmentDraft& draft, EdgeLists& lists, const std::vector<int>& sizes);
 
 }  // namespace partita

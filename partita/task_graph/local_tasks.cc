@@ -84,7 +84,7 @@ struct LocalTasks::Memory {
   Memory(const Graph& g, const CostModel& c, int64_t bucket_bytes)
       : graph(g),
         cluster(c.cluster()),
-        family(families(g)),
+        family(tensor_families(g)),
         local{g,
               resolved,
               {std::vector<std::vector<Shape>>(g.tensors.size()), std::vector<bool>(g.tensors.size(), false)},
@@ -286,7 +286,7 @@ OpFragment LocalTasks::Memory::made(OpId id, ResolvedOp resolved_op) {
         std::ranges::none_of(resolved_op.derived->inner, [&](const tdl::InnerStep& s) { return s.tensor == tensor; }));
   }
   const int size = draft.fragment.size();
-  out.tasks = std::make_shared<const Fragment>(finished(draft, lists, {size}));
+  out.tasks = std::make_shared<const Fragment>(finish_fragment(draft, lists, {size}));
   out.resolved = std::move(resolved_op);
   return out;
 }
@@ -522,7 +522,7 @@ Fragment LocalTasks::Memory::made(TensorId id, int kept, const Ops& ops) {
   for (const TensorId t : of) local.placed[t.index()].reset();
   local.kept[id.index()] = nullptr;
   sizes[0] = draft.fragment.size();
-  return finished(draft, lists, sizes);
+  return finish_fragment(draft, lists, sizes);
 }
 
 const FragmentPtr& LocalTasks::tensor(TensorId id, int kept, const std::vector<const OpFragment*>& ops) {

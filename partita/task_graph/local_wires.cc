@@ -17,7 +17,7 @@ int place_in(const std::vector<int>& list, int value) {
   return static_cast<int>(std::ranges::find(list, value) - list.begin());
 }
 
-std::vector<std::vector<TensorId>> families(const Graph& graph) {
+std::vector<std::vector<TensorId>> tensor_families(const Graph& graph) {
   std::vector<std::vector<TensorId>> out;
   for (size_t t = 0; t < graph.tensors.size(); ++t) out.push_back({TensorId(t)});
   for (size_t t = 0; t < graph.tensors.size(); ++t)

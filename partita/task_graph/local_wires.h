@@ -16,7 +16,7 @@ namespace partita {
 int place_in(const std::vector<int>& list, int value);
 // Returns by tensor its family: it and the tensor that it replaces, or that replaces it; the replaced one first. They
 // share one buffer, and so one placement and one set of axes.
-std::vector<std::vector<TensorId>> families(const Graph& graph);
+std::vector<std::vector<TensorId>> tensor_families(const Graph& graph);
 // Returns the graph without fragments.
 TaskGraph wired_graph(const Graph& graph, const std::vector<std::vector<Reader>>& read_by, int queues);
 // Returns by tensor the ops on whose configurations its tasks depend, without edges to or from them. They read or write

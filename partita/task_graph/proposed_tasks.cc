@@ -81,7 +81,7 @@ void note_old_tasks(ProposedTasks& p) {
 }
 
 // The old task that this one is, or -1.
-int keep(ProposedTasks& p, const ProposedTasks::Task& task) {
+int kept_task(ProposedTasks& p, const ProposedTasks::Task& task) {
   for (size_t place = place_of(p, task.key); p.keys[place].epoch == p.epoch;
        place = (place + 1) & (p.keys.size() - 1)) {
     if (p.keys[place].key != task.key) continue;
@@ -108,7 +108,7 @@ void add_tasks(ProposedTasks& p, int slot) {
                                    .queue = fragment.queues[queue],
                                    .rank = p.rank[at(slot)]};
     queue = at(fragment.queue_ends[i]);
-    int number = keep(p, task);
+    int number = kept_task(p, task);
     if (number < 0) {
       number = p.new_count++;
       if (p.tasks.size() < at(p.new_count)) p.tasks.resize(at(p.new_count) + at(p.new_count) / 2);

@@ -13,7 +13,7 @@ namespace {
 size_t at(int i) { return static_cast<size_t>(i); }
 
 // Sets everything anew for the graph.
-void start(ReplayState& s, TaskGraph graph) {
+void restart(ReplayState& s, TaskGraph graph) {
   const ReplayCounts counts = s.counts;
   const ReplayOptions options = s.options;
   const replay::SweepRecord sweeps = s.sweeps;
@@ -29,14 +29,14 @@ void start(ReplayState& s, TaskGraph graph) {
   s.held_places.resize(at(s.graph.queue_count));
   s.queues.resize(at(s.graph.queue_count));
   s.swept_queues.resize(at(s.graph.queue_count));
-  replay::begin(s, all);
-  replay::build(s);
+  replay::begin_evaluation(s, all);
+  replay::build_proposal(s);
   replay::cut_queues(s, Replay::kNoThreshold);
   replay::bound_tails(s);
-  replay::run(s, Replay::kNoThreshold);
+  replay::replay_tasks(s, Replay::kNoThreshold);
   ensure(static_cast<int>(s.taken.size()) == s.new_count, "{} of {} tasks wait for each other",
          s.new_count - static_cast<int>(s.taken.size()), s.new_count);
-  replay::commit(s);
+  replay::commit_proposal(s);
 }
 
 int64_t most_load(const ReplayState& s) {
@@ -56,14 +56,14 @@ bool simulate(ReplayState& s, int64_t threshold_ns) {
   replay::Verdict verdict = replay::Verdict::kUndecided;
   if (sweeps_now) {
     const int64_t swept = s.counts.swept;
-    verdict = replay::sweep(s, threshold_ns);
+    verdict = replay::sweep_tasks(s, threshold_ns);
     const bool undecided = verdict == replay::Verdict::kUndecided;
     add(sweeps.spent, undecided ? kTasksAnEvent * static_cast<double>(s.counts.swept - swept) : 0);
     add(sweeps.saved, undecided ? 0 : sweeps.taken);
     sweeps.proposals = 0;
   }
   if (verdict != replay::Verdict::kUndecided) return verdict == replay::Verdict::kWithin;
-  const bool within = replay::run(s, threshold_ns);
+  const bool within = replay::replay_tasks(s, threshold_ns);
   s.counts.taken += static_cast<int64_t>(s.taken.size());
   add(sweeps.taken, static_cast<double>(s.taken.size()));
   return within;
@@ -73,7 +73,7 @@ bool simulate(ReplayState& s, int64_t threshold_ns) {
 
 Replay::Replay(TaskGraph graph, const ReplayOptions& options) : state_(std::make_unique<ReplayState>()) {
   state_->options = options;
-  start(*state_, std::move(graph));
+  restart(*state_, std::move(graph));
 }
 Replay::~Replay() = default;
 Replay::Replay(Replay&&) noexcept = default;
@@ -82,13 +82,13 @@ Replay& Replay::operator=(Replay&&) noexcept = default;
 std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t threshold_ns) {
   ReplayState& s = *state_;
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max() - 1'000'000'000;
-  if (s.epoch > kMost || s.round > kMost) start(s, std::move(s.graph));  // counts from 0 again
-  replay::begin(s, exchanges);
+  if (s.epoch > kMost || s.round > kMost) restart(s, std::move(s.graph));  // counts from 0 again
+  replay::begin_evaluation(s, exchanges);
   if (most_load(s) > threshold_ns) {
     ++s.counts.by_loads;
     return std::nullopt;
   }
-  replay::build(s);
+  replay::build_proposal(s);
   if (!replay::cut_queues(s, threshold_ns)) {
     ++s.counts.by_cut;
     return std::nullopt;
@@ -103,8 +103,8 @@ std::optional<int64_t> Replay::evaluate(const Exchanges& exchanges, int64_t thre
 void Replay::commit() {
   ReplayState& s = *state_;
   ensure(s.exact, "only a proposal that was evaluated to its end can be committed");
-  replay::commit(s);
-  if (is_sparse(s)) start(s, std::move(s.graph));
+  replay::commit_proposal(s);
+  if (is_sparse(s)) restart(s, std::move(s.graph));
 }
 
 int64_t Replay::lower_bound_of_loads(std::span<const Load> loads) {
@@ -124,7 +124,7 @@ const ReplayCounts& Replay::counts() const { return state_->counts; }
 
 Replay::Times Replay::times(int slot, int task) const {
   const size_t number = at(state_->task_of(slot, task));
-  const replay::Done& done = state_->done[number];
+  const replay::CommittedTimes& done = state_->done[number];
   const replay::Task& of = state_->tasks[number];
   return {done.ready_ns, done.end_ns - of.duration_ns, done.end_ns, of.tail_ns, of.place};
 }

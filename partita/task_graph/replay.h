@@ -1,11 +1,11 @@
 // Simulates proposals to a local task graph exactly, for local searches. It returns the makespan that first_come.h
 // gives for the graph with some fragments exchanged, starting from the timeline without the exchange.
 //
-// Tasks are taken in the order of (ready time, key). All below K stays as it is, where K is the lowest (ready time,
-// key) among removed tasks and among new tasks that wait for old ones only. A task that keeps its key but changes its
-// duration, its queues or the tasks it waits for counts as removed and new. So each queue is cut at K, and everything
-// after is simulated again beside the committed timeline: a rejected proposal undoes nothing. If that becomes the
-// committed timeline again, only later, it is not simulated up to the next change (replay_rejoin.cc).
+// Tasks are taken in the order of (ready time, key). All below K stays as it is. K is the lowest (ready time, key)
+// among removed tasks and new tasks that wait for old ones only. A task that keeps its key but changes its duration,
+// its queues or the tasks it waits for counts as removed and new. So each queue is cut at K, and everything after is
+// simulated again beside the committed timeline: a rejected proposal undoes nothing. If that becomes the committed
+// timeline again, only later, it is not simulated up to the next change (replay_rejoin.cc).
 //
 // A threshold stops as soon as a lower bound of the makespan is above it. The bounds, cheapest first: the work of a
 // queue; with the time that the queue had lost before K; for each task taken, its end and the longest chain of tasks

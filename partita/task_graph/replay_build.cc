@@ -20,7 +20,7 @@ void change_loads(ReplayState& s, const Fragment& fragment, int64_t sign) {
 void gather(ReplayState& s, int slot) {
   gather_edges(s, slot);
   for (int i = 0; i < s.size_now(slot); ++i) {
-    Now& now = s.now[at(s.task_now(slot, i))];
+    ProposedTask& now = s.now[at(s.task_now(slot, i))];
     now.epoch = s.epoch;
     now.touched = static_cast<int>(s.touched_tasks.size());
     s.touched_tasks.push_back({s.gathered[at(i)]});
@@ -103,7 +103,7 @@ int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key) {
   return static_cast<int>(first - s.order.begin());
 }
 
-void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
+void begin_evaluation(ReplayState& s, const Replay::Exchanges& exchanges) {
   begin_proposal(s, exchanges);
   s.exact = s.has_run = false;
   s.skips.clear();  // queues that are looked at before a run know no skips
@@ -115,7 +115,7 @@ void begin(ReplayState& s, const Replay::Exchanges& exchanges) {
   }
 }
 
-void build(ReplayState& s) {
+void build_proposal(ReplayState& s) {
   add_proposed_tasks(s);
   s.done.resize(s.tasks.size());
   s.now.resize(s.tasks.size());

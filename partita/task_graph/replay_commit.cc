@@ -30,14 +30,14 @@ void set_places(ReplayState& s, int place, int t) {
 // Puts skipped tasks among the taken ones.
 void take_skips(ReplayState& s) {
   if (s.skips.empty()) return;
-  std::vector<Taken>& all = s.scratch_taken;
+  std::vector<TakenTask>& all = s.scratch_taken;
   all.clear();
   size_t next = 0;
   for (const Skip& skip : s.skips) {
     for (; next < skip.taken; ++next) all.push_back(s.taken[next]);
     for (int place = skip.first; place < skip.end; ++place) {
       const int task = s.order[at(place)];
-      const Done& done = s.done[at(task)];
+      const CommittedTimes& done = s.done[at(task)];
       const bool waits_here = s.waiting[at(task)].first_before >= skip.first;
       all.push_back({task, waits_here ? place - s.last_before[at(place)] : 0, done.ready_ns + skip.shift_ns,
                      done.end_ns + skip.shift_ns});
@@ -47,11 +47,11 @@ void take_skips(ReplayState& s) {
   std::swap(s.taken, all);
 }
 
-void take(ReplayState& s) {
+void take_new_tasks(ReplayState& s) {
   s.order.resize(at(s.cut.place));
   s.last_before.resize(at(s.cut.place) + s.taken.size());
   s.end_ns.resize(s.last_before.size());
-  for (const Taken& taken : s.taken) {
+  for (const TakenTask& taken : s.taken) {
     const int place = static_cast<int>(s.order.size());
     s.order.push_back(taken.task);
     s.done[at(taken.task)] = {.ready_ns = taken.ready_ns, .end_ns = taken.end_ns};
@@ -82,8 +82,8 @@ void hold(ReplayState& s) {
   for (int place = s.cut.place; place < static_cast<int>(s.order.size()); ++place) {
     const Task& task = s.tasks[at(s.order[at(place)])];
     for (int q = 0; q < task.queue_count; ++q) {
-      std::vector<Held>& held = s.held[at(task.queues[q])];
-      Done& done = s.done[at(s.order[at(place)])];
+      std::vector<QueuedTask>& held = s.held[at(task.queues[q])];
+      CommittedTimes& done = s.done[at(s.order[at(place)])];
       if (q == 0) done.held = static_cast<int>(held.size());
       const int64_t before_ns = held.empty() ? 0 : held.back().load_ns;
       held.push_back({done.ready_ns, task.key, s.order[at(place)], done.end_ns, before_ns + task.duration_ns});
@@ -145,16 +145,16 @@ void run_from_cut(ReplayState& s) {
   for (const int slot : s.touched)
     for (int i = 0; i < s.size_now(slot); ++i) s.now[at(s.task_now(slot, i))].epoch = s.epoch;
   s.from = s.cut;
-  run(s, Replay::kNoThreshold);
+  replay_tasks(s, Replay::kNoThreshold);
 }
 
 }  // namespace
 
-void commit(ReplayState& s) {
+void commit_proposal(ReplayState& s) {
   if (!s.has_run) run_from_cut(s);
   take_skips(s);
   exchange(s);
-  take(s);
+  take_new_tasks(s);
   hold(s);
   set_tails(s);
   s.makespan_ns = s.new_makespan_ns;

@@ -1,10 +1,10 @@
 // Detects when the proposal becomes the committed timeline again, only later, and skips to the next change.
 //
 // Let the run be about to take a task that was ready `shift_ns` before. Suppose the tasks taken are those taken before
-// this one then, but for new and removed ones, and all of them that end later end `shift_ns` later than they did. Then
-// the committed continuation follows, `shift_ns` later. A ready time is the later of ends before now and of shifted
-// ends, and so are the ends of queues. That holds until the first removed task was ready, or until the first new task
-// that waits for nothing new. Everything up to there is skipped.
+// this one then, but for new and removed ones. Suppose all of them that end later end `shift_ns` later than they did.
+// Then the committed continuation follows, `shift_ns` later. A ready time is the later of ends before now and of
+// shifted ends, and so are the ends of queues. That holds until the first removed task was ready, or until the first
+// new task that waits for nothing new. Everything up to there is skipped.
 //
 // Example: every device computes ten layers, one after another, and the second takes 5 ns more on all of them. The
 // third is ready 5 ns later on all devices, and so is the end. By then 4 of 40 tasks on four devices have been taken.
@@ -30,9 +30,9 @@ bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
 // Adds tasks that the sweep has met at their new places.
 void add_swept(ReplayState& s) {
-  Beside& beside = s.beside;
+  ShiftState& beside = s.beside;
   for (const int t : s.met) {
-    const Swept& swept = s.swept[at(t)];
+    const SweptTask& swept = s.swept[at(t)];
     if (swept.arrived) {
       beside.apart_ns = std::max(beside.apart_ns, swept.end_ns);
       beside.last_ns = std::max(beside.last_ns, swept.end_ns);
@@ -52,7 +52,7 @@ void add_swept(ReplayState& s) {
 
 // Passes removed tasks up to the last place that has been taken.
 void pass_removed(ReplayState& s) {
-  Beside& beside = s.beside;
+  ShiftState& beside = s.beside;
   for (; beside.removed < s.removed.size(); ++beside.removed) {
     const int task = s.removed[beside.removed];
     if (s.tasks[at(task)].place > beside.place) return;
@@ -61,9 +61,9 @@ void pass_removed(ReplayState& s) {
 }
 
 // The first change to come if all taken tasks are shifted.
-Start next_change(ReplayState& s, int64_t now_ns) {
+ReplayStart next_change(ReplayState& s, int64_t now_ns) {
   const int64_t shift_ns = s.beside.shift_ns;
-  Start change{.place = static_cast<int>(s.order.size()), .ready_ns = std::numeric_limits<int64_t>::max()};
+  ReplayStart change{.place = static_cast<int>(s.order.size()), .ready_ns = std::numeric_limits<int64_t>::max()};
   const auto add = [&](int64_t ready_ns, uint64_t key) {
     if (ready_ns < change.ready_ns || (ready_ns == change.ready_ns && key < change.key))
       change.ready_ns = ready_ns, change.key = key;
@@ -101,15 +101,15 @@ void begin_beside(ReplayState& s) {
   if (s.from.after_sweep) add_swept(s);
 }
 
-bool rejoin(ReplayState& s, const ReadyTask& next) {
-  Beside& beside = s.beside;
+bool try_rejoin(ReplayState& s, const ReadyTask& next) {
+  ShiftState& beside = s.beside;
   const int first = beside.place + 1;
   if (is_new(s, next.task) || s.tasks[at(next.task)].place != first) return false;
   pass_removed(s);
   if (beside.taken + static_cast<int>(beside.removed) != first) return false;
   const int64_t old_ns = s.done[at(next.task)].ready_ns;
   if (old_ns < beside.old_apart_ns || next.ready_ns - old_ns != beside.shift_ns) return false;
-  Start to = next_change(s, next.ready_ns);
+  ReplayStart to = next_change(s, next.ready_ns);
   const int worth = static_cast<int>(s.changed.size() / kChangesATask);
   if (to.place - first < std::max(s.options.least_skip, worth))
     return beside.look_from = std::max(to.place, first + worth), false;

@@ -19,7 +19,7 @@ bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 bool is_open(const ReplayState& s, int task) {
   if (is_new(s, task)) return s.done[at(task)].end_ns == 0;
   if (s.from.after_sweep && s.swept[at(task)].epoch == s.epoch) {
-    const Swept& swept = s.swept[at(task)];
+    const SweptTask& swept = s.swept[at(task)];
     if (swept.arrived || swept.removed) return false;
     if (swept.departed) return true;
   }
@@ -29,7 +29,7 @@ bool is_open(const ReplayState& s, int task) {
 // The end of a task that is not open. An end before the run rejoined is no later than `from.earliest_ns`.
 int64_t end_of(const ReplayState& s, int task) {
   if (is_new(s, task)) return s.done[at(task)].end_ns;
-  const Swept& swept = s.swept[at(task)];
+  const SweptTask& swept = s.swept[at(task)];
   if (s.from.after_sweep && swept.epoch == s.epoch && swept.arrived) return swept.end_ns;
   return s.done[at(task)].end_ns + s.from.shift_ns;
 }
@@ -107,7 +107,7 @@ void cut_queue(ReplayState& s, size_t queue, size_t guess) {
     now.next = swept.next;
     return;
   }
-  const std::vector<Held>& held = s.held[queue];
+  const std::vector<QueuedTask>& held = s.held[queue];
   now.next = held_from(s.held_places[queue], guess, s.from.place);
   now.end_ns = now.next == 0 ? 0 : held[now.next - 1].end_ns + s.from.shift_ns;
   now.left_ns = s.load_ns[queue] + s.change_ns[queue] - (now.next == 0 ? 0 : held[now.next - 1].load_ns);
@@ -116,7 +116,7 @@ void cut_queue(ReplayState& s, size_t queue, size_t guess) {
 // Moves the queue past all skips since a task was taken on it.
 void skip_on_queue(ReplayState& s, size_t queue, size_t guess) {
   QueueNow& now = s.queues[queue];
-  const std::vector<Held>& held = s.held[queue];
+  const std::vector<QueuedTask>& held = s.held[queue];
   const std::vector<int>& places = s.held_places[queue];
   const size_t first = held_from(places, now.next, s.skips[now.skips].first);
   now.skips = static_cast<uint32_t>(s.skips.size());
@@ -184,7 +184,7 @@ namespace {
 
 // Compares the run with the committed timeline after the task.
 void note(ReplayState& s, int t, int64_t end_ns) {
-  Beside& beside = s.beside;
+  ShiftState& beside = s.beside;
   beside.last_ns = std::max(beside.last_ns, end_ns);
   if (is_new(s, t)) {
     s.done[at(t)].end_ns = end_ns;
@@ -209,10 +209,10 @@ void note(ReplayState& s, int t, int64_t end_ns) {
 }
 
 // Takes the task at the heap's top. Returns whether the chain behind it allows a makespan within the threshold.
-bool take(ReplayState& s, int64_t threshold_ns) {
+bool take_task(ReplayState& s, int64_t threshold_ns) {
   const int t = s.heap.top().task;
   const Task& task = s.tasks[at(t)];
-  const Now& now = s.now[at(t)];
+  const ProposedTask& now = s.now[at(t)];
   const TouchedTask* const touched = now.epoch == s.epoch ? &s.touched_tasks[at(now.touched)] : nullptr;
   const Edges& edges = touched ? touched->edges : task.edges;
   const int64_t ready_ns = s.heap.top().ready_ns;
@@ -268,7 +268,7 @@ void begin_queues(ReplayState& s) {
 
 }  // namespace
 
-bool run(ReplayState& s, int64_t threshold_ns) {
+bool replay_tasks(ReplayState& s, int64_t threshold_ns) {
   s.taken.clear();
   s.skips.clear();
   s.has_run = !s.from.after_sweep;
@@ -276,8 +276,8 @@ bool run(ReplayState& s, int64_t threshold_ns) {
   begin_beside(s);
   push_ready(s);
   while (!s.heap.empty()) {
-    if (may_rejoin(s, s.heap.top()) && rejoin(s, s.heap.top())) push_ready(s);
-    else if (!take(s, threshold_ns)) return false;
+    if (may_rejoin(s, s.heap.top()) && try_rejoin(s, s.heap.top())) push_ready(s);
+    else if (!take_task(s, threshold_ns)) return false;
   }
   s.new_makespan_ns = s.has_run ? s.beside.last_ns : last_end(s);
   return s.new_makespan_ns <= threshold_ns;

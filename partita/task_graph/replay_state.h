@@ -14,7 +14,7 @@ using Task = ProposedTasks::Task;
 using Edges = ProposedTasks::Edges;
 
 // The times of a task in the committed timeline.
-struct Done {
+struct CommittedTimes {
   int64_t ready_ns = 0, end_ns = 0;
   int held = 0;  // where it is on its first queue
 };
@@ -22,7 +22,7 @@ constexpr size_t kBlock = 64;                           // places of ReplayState
 constexpr int kLate = std::numeric_limits<int>::max();  // the place of a proposal's new tasks
 
 // A task in the proposal.
-struct Now {
+struct ProposedTask {
   uint32_t epoch = 0;    // if it is the proposal's, the task is removed, or its slot is touched
   int touched = -1;      // and if it is not removed, where it is in ReplayState::touched_tasks
   uint32_t changed = 0;  // if it is the proposal's, the task is removed, new, or waits for others than before
@@ -47,7 +47,7 @@ struct TouchedTask {
 };
 
 // A task that has been taken after the cut.
-struct Taken {
+struct TakenTask {
   int task = 0;
   int back = 0;  // if all it waits for was skipped with it: the last of those is so many places before it
   int64_t ready_ns = 0, end_ns = 0;
@@ -63,7 +63,7 @@ struct Skip {
 };
 
 // How far the taken tasks are from their committed times (replay_rejoin.cc).
-struct Beside {
+struct ShiftState {
   int64_t shift_ns = 0;  // by which most of the last ones end later than they did
   int trust = 0;
   int64_t apart_ns = 0, old_apart_ns = 0;  // the latest ends, now and before, of those with another shift
@@ -75,7 +75,7 @@ struct Beside {
 };
 
 // A task taken on a queue.
-struct Held {
+struct QueuedTask {
   int64_t ready_ns = 0;
   uint64_t key = 0;
   int task = 0;
@@ -93,7 +93,7 @@ struct QueueNow {
 };
 
 // The sweep's knowledge of a task; valid if `epoch` is the proposal's.
-struct Swept {
+struct SweptTask {
   int64_t ready_ns = 0;  // if nothing that it waits for is held up
   int64_t end_ns = 0;    // if it has arrived
   uint32_t epoch = 0;
@@ -122,7 +122,7 @@ enum class Verdict { kWithin, kAbove, kUndecided };
 
 // The point at which the replay begins: the first place, and the (ready time, key) below which all stays. After a sweep
 // it is the sweep's end, and tasks that it has met stand elsewhere than in the committed timeline.
-struct Start {
+struct ReplayStart {
   int place = 0;
   int64_t ready_ns = 0;
   uint64_t key = 0;
@@ -138,14 +138,14 @@ namespace partita {
 struct ReplayState : ProposedTasks {
   ReplayOptions options;
   int64_t makespan_ns = 0;
-  std::vector<replay::Done> done;
-  std::vector<int> order;                       // by place: the task
-  std::vector<int> last_before;                 // by place: the last place of the tasks it waits for, -1: none
-  std::vector<int> least_before;                // by kBlock places: the least of last_before
-  std::vector<int64_t> end_ns;                  // by place: the latest end up to it
-  std::vector<std::vector<replay::Held>> held;  // by queue
-  std::vector<std::vector<int>> held_places;    // by queue: of those
-  std::vector<int64_t> load_ns;                 // by queue
+  std::vector<replay::CommittedTimes> done;
+  std::vector<int> order;                             // by place: the task
+  std::vector<int> last_before;                       // by place: the last place of the tasks it waits for, -1: none
+  std::vector<int> least_before;                      // by kBlock places: the least of last_before
+  std::vector<int64_t> end_ns;                        // by place: the latest end up to it
+  std::vector<std::vector<replay::QueuedTask>> held;  // by queue
+  std::vector<std::vector<int>> held_places;          // by queue: of those
+  std::vector<int64_t> load_ns;                       // by queue
   replay::SweepRecord sweeps;
 
   // The proposal.
@@ -153,20 +153,20 @@ struct ReplayState : ProposedTasks {
   std::vector<int64_t> change_ns;  // by queue: of its load
   std::vector<int> changed_queues;
   std::vector<int64_t> decrease_ns;  // by rank: an upper bound by how much tails of untouched slots may shrink
-  replay::Start cut;                 // K
-  replay::Start from;                // the cut, the sweep's end, or the end of the last skip
+  replay::ReplayStart cut;           // K
+  replay::ReplayStart from;          // the cut, the sweep's end, or the end of the last skip
   uint32_t round = 0;                // a run from there
-  replay::Beside beside;
-  std::vector<replay::Now> now;          // by task
-  std::vector<replay::Waiting> waiting;  // by task
+  replay::ShiftState beside;
+  std::vector<replay::ProposedTask> now;  // by task
+  std::vector<replay::Waiting> waiting;   // by task
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
   std::vector<replay::TouchedTask> touched_tasks;
-  std::vector<replay::Taken> taken;
-  std::vector<replay::Taken> scratch_taken;
+  std::vector<replay::TakenTask> taken;
+  std::vector<replay::TakenTask> scratch_taken;
   std::vector<replay::Skip> skips;
   std::vector<int> changed;  // new tasks, and those that wait for others than before
-  std::vector<replay::Swept> swept;
+  std::vector<replay::SweptTask> swept;
   std::vector<replay::SweptQueue> swept_queues;
   std::vector<int> met;  // by the sweep
   bool has_run = false;  // `taken` and `skips` are all that is late
@@ -183,27 +183,27 @@ struct ReplayState : ProposedTasks {
 namespace partita::replay {
 
 // In the order of a proposal's life. Finds the touched slots and the changes of queues' loads.
-void begin(ReplayState& s, const Replay::Exchanges& exchanges);
+void begin_evaluation(ReplayState& s, const Replay::Exchanges& exchanges);
 // Adds its new tasks and the edges of touched slots, and cuts the committed timeline.
-void build(ReplayState& s);
+void build_proposal(ReplayState& s);
 // Whether the bounds at the cut of the queues whose loads change are within the threshold.
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
 // Bounds tails of late tasks of touched slots from below, and how much others may shrink.
 void bound_tails(ReplayState& s);
 // Looks at the affected tasks alone, until these are many. Within: new_makespan_ns. Undecided: sets `from` to its end.
-Verdict sweep(ReplayState& s, int64_t threshold_ns);
+Verdict sweep_tasks(ReplayState& s, int64_t threshold_ns);
 // Takes the tasks from `from` on. Returns whether the makespan, new_makespan_ns, is within the threshold.
-bool run(ReplayState& s, int64_t threshold_ns);
+bool replay_tasks(ReplayState& s, int64_t threshold_ns);
 // Compares the run with the committed timeline at its begin.
 void begin_beside(ReplayState& s);
 // If the next task and all that follows are only shifted, skips to the next change, or to the end, and sets `from`.
 // Returns whether it does.
-bool rejoin(ReplayState& s, const ReadyTask& next);
-// A cheap test that is false only if rejoin() is.
+bool try_rejoin(ReplayState& s, const ReadyTask& next);
+// A cheap test that is false only if try_rejoin() is.
 inline bool may_rejoin(const ReplayState& s, const ReadyTask& next) {
   return s.beside.place + 1 >= s.beside.look_from && next.ready_ns >= s.beside.apart_ns;
 }
-void commit(ReplayState& s);
+void commit_proposal(ReplayState& s);
 
 // Returns the place that a task of this ready time and key would have.
 int place_of(const ReplayState& s, int64_t ready_ns, uint64_t key);

@@ -1,16 +1,15 @@
 // Simulates only the tasks that a proposal affects, in the order of time.
 //
-// A committed task is affected if a task it waits for ends at another time, or one of its queues is free at another
-// time than it was when the task was taken. The sweep goes through events in the order of (ready time, key). At its old
-// place an affected task is taken as before, if it is ready then, or departs from there. It arrives at its ready time
-// in the proposal. A task that has departed and not arrived holds up all that wait for it, whose old places are later.
-// After each event the next task of the queue, in its old order, is affected if the queue is free at another time for
-// it. So each affected task is met before its old place, every event is final, and tasks that are not met stay as they
-// are.
+// A committed task is affected if a task it waits for ends at another time, or one of its queues becomes free at
+// another time. The sweep goes through events in the order of (ready time, key). At its old place an affected task is
+// taken as before, if it is ready then, or departs from there. It arrives at its ready time in the proposal. A task
+// that has departed and not arrived holds up all that wait for it, whose old places are later. After each event the
+// next task of the queue, in its old order, is affected if the queue is free at another time for it. So each affected
+// task is met before its old place, every event is final, and tasks that are not met stay as they are.
 //
-// Example: of two branches of ten tasks each, on a queue each, and a last one that waits for both, the first of the
-// shorter branch is exchanged for a longer task. Ten tasks arrive later than they were; if the last one does not,
-// nothing else has been looked at.
+// Example: two branches of ten tasks each are on a queue each, and a last task waits for both. The first of the shorter
+// branch is exchanged for a longer task. Ten tasks arrive later than they were; if the last one does not, nothing else
+// has been looked at.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -29,8 +28,10 @@ bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 // The queue before a task of this time and key; tasks between the last event and now stay.
 SweptQueue& queue_before(ReplayState& s, int queue, int64_t ready_ns, uint64_t key) {
   SweptQueue& swept = s.swept_queues[at(queue)];
-  const std::vector<Held>& held = s.held[at(queue)];
-  const auto before = [&](const Held& of) { return of.ready_ns != ready_ns ? of.ready_ns < ready_ns : of.key < key; };
+  const std::vector<QueuedTask>& held = s.held[at(queue)];
+  const auto before = [&](const QueuedTask& of) {
+    return of.ready_ns != ready_ns ? of.ready_ns < ready_ns : of.key < key;
+  };
   const bool known = swept.epoch == s.epoch;
   if (!known) swept = {.epoch = s.epoch};
   if (known && (swept.next == held.size() || !before(held[swept.next]))) return swept;
@@ -49,27 +50,27 @@ int64_t left_of(const ReplayState& s, int queue) {
 namespace {
 
 const Edges& edges_of(const ReplayState& s, int task) {
-  const Now& now = s.now[at(task)];
+  const ProposedTask& now = s.now[at(task)];
   return now.epoch == s.epoch ? s.touched_tasks[at(now.touched)].edges : s.tasks[at(task)].edges;
 }
 
 // Meets a task; until there is news, it is ready when it was.
-Swept& meet(ReplayState& s, int task) {
-  Swept& swept = s.swept[at(task)];
+SweptTask& meet(ReplayState& s, int task) {
+  SweptTask& swept = s.swept[at(task)];
   if (swept.epoch == s.epoch) return swept;
   s.met.push_back(task);
   swept = {.ready_ns = is_new(s, task) ? 0 : s.done[at(task)].ready_ns, .epoch = s.epoch};
   return swept;
 }
 
-void push_old_place(ReplayState& s, int task, Swept& swept) {
+void push_old_place(ReplayState& s, int task, SweptTask& swept) {
   if (is_new(s, task) || swept.has_event) return;
   swept.has_event = true;
   s.heap.push({s.done[at(task)].ready_ns, s.tasks[at(task)].key, task});
 }
 
 // Schedules the events that follow from the task's current state.
-void schedule(ReplayState& s, int task, Swept& swept) {
+void schedule(ReplayState& s, int task, SweptTask& swept) {
   push_old_place(s, task, swept);
   if (swept.waits > 0) return;
   if (is_new(s, task) || swept.ready_ns != s.done[at(task)].ready_ns)
@@ -77,7 +78,7 @@ void schedule(ReplayState& s, int task, Swept& swept) {
 }
 
 int64_t end_of(const ReplayState& s, int task) {
-  const Swept& swept = s.swept[at(task)];
+  const SweptTask& swept = s.swept[at(task)];
   return swept.epoch == s.epoch && swept.arrived ? swept.end_ns : s.done[at(task)].end_ns;
 }
 
@@ -92,9 +93,9 @@ int64_t ready_of(const ReplayState& s, int task) {
 // Whether the next task finds the queue free at another time than it did.
 void look_at_next(ReplayState& s, int queue) {
   const SweptQueue& swept = s.swept_queues[at(queue)];
-  const std::vector<Held>& held = s.held[at(queue)];
+  const std::vector<QueuedTask>& held = s.held[at(queue)];
   if (swept.next == held.size()) return;
-  const Held& next = held[swept.next];
+  const QueuedTask& next = held[swept.next];
   const int64_t old_end_ns = swept.next == 0 ? 0 : held[swept.next - 1].end_ns;
   if (std::max(swept.end_ns, next.ready_ns) == std::max(old_end_ns, next.ready_ns)) return;
   push_old_place(s, next.task, meet(s, next.task));
@@ -108,7 +109,7 @@ void tell_of_end(ReplayState& s, int task, bool held_up) {
   const Edges edges = edges_of(s, task);
   for (int e = edges.after; e < edges.before; ++e) {
     const int next = s.edges[at(e)];
-    Swept& then = meet(s, next);
+    SweptTask& then = meet(s, next);
     if (held_up && --then.waits > 0) continue;
     if (!held_up && then.waits > 0) continue;
     const int64_t was_ns = then.ready_ns;
@@ -121,7 +122,7 @@ void tell_of_end(ReplayState& s, int task, bool held_up) {
 void hold_up(ReplayState& s, int task) {
   const Edges edges = edges_of(s, task);
   for (int e = edges.after; e < edges.before; ++e) {
-    Swept& then = meet(s, s.edges[at(e)]);
+    SweptTask& then = meet(s, s.edges[at(e)]);
     ++then.waits;
     push_old_place(s, s.edges[at(e)], then);
   }
@@ -130,7 +131,7 @@ void hold_up(ReplayState& s, int task) {
 // Takes a task at its new time. False if a bound is above the threshold.
 bool arrive(ReplayState& s, int t, bool in_place, int64_t threshold_ns) {
   const Task& task = s.tasks[at(t)];
-  Swept& swept = s.swept[at(t)];
+  SweptTask& swept = s.swept[at(t)];
   int64_t start_ns = swept.ready_ns, left_ns = 0;
   for (int q = 0; q < task.queue_count; ++q)
     start_ns = std::max(start_ns, queue_before(s, task.queues[q], swept.ready_ns, task.key).end_ns);
@@ -144,7 +145,7 @@ bool arrive(ReplayState& s, int t, bool in_place, int64_t threshold_ns) {
     left_ns = std::max(left_ns, left_of(s, task.queues[q]));
     look_at_next(s, task.queues[q]);
   }
-  const Now& now = s.now[at(t)];
+  const ProposedTask& now = s.now[at(t)];
   const int64_t tail_ns =
       now.epoch == s.epoch ? s.touched_tasks[at(now.touched)].tail_ns : task.tail_ns - s.decrease_ns[at(task.rank)];
   if (swept.end_ns + tail_ns > threshold_ns) return ++s.counts.by_tails, false;
@@ -156,7 +157,7 @@ bool arrive(ReplayState& s, int t, bool in_place, int64_t threshold_ns) {
 // Takes a task from its old place; it may have arrived before.
 void depart(ReplayState& s, int t) {
   const Task& task = s.tasks[at(t)];
-  const Swept& swept = s.swept[at(t)];
+  const SweptTask& swept = s.swept[at(t)];
   for (int q = 0; q < task.queue_count; ++q) {
     SweptQueue& queue = queue_before(s, task.queues[q], s.done[at(t)].ready_ns, task.key);
     ++queue.next;
@@ -170,13 +171,13 @@ void begin_events(ReplayState& s) {
   s.heap.clear();
   s.met.clear();
   for (const int task : s.removed) {
-    Swept& swept = meet(s, task);
+    SweptTask& swept = meet(s, task);
     swept.removed = true;
     push_old_place(s, task, swept);
   }
   for (const int task : s.changed) meet(s, task);
   for (const int task : s.changed) {
-    Swept& swept = s.swept[at(task)];
+    SweptTask& swept = s.swept[at(task)];
     const Edges& edges = edges_of(s, task);
     int64_t ready_ns = 0;
     for (int e = edges.before; e < edges.end; ++e) {
@@ -194,7 +195,7 @@ int64_t latest_end(const ReplayState& s) {
   int64_t end_ns = 0;
   for (size_t queue = 0; queue < s.held.size(); ++queue) {
     const SweptQueue& swept = s.swept_queues[queue];
-    const std::vector<Held>& held = s.held[queue];
+    const std::vector<QueuedTask>& held = s.held[queue];
     if (swept.epoch == s.epoch && swept.next == held.size()) end_ns = std::max(end_ns, swept.end_ns);
     else if (!held.empty()) end_ns = std::max(end_ns, held.back().end_ns);
   }
@@ -212,11 +213,11 @@ bool is_dense(const ReplayState& s, int64_t events, int64_t ready_ns) {
 
 }  // namespace
 
-Verdict sweep(ReplayState& s, int64_t threshold_ns) {
+Verdict sweep_tasks(ReplayState& s, int64_t threshold_ns) {
   begin_events(s);
   for (int64_t events = 0; !s.heap.empty();) {
     const ReadyTask top = s.heap.top();
-    Swept& swept = s.swept[at(top.task)];
+    SweptTask& swept = s.swept[at(top.task)];
     const bool at_old_place =
         !is_new(s, top.task) && !swept.departed && !swept.in_place && top.ready_ns == s.done[at(top.task)].ready_ns;
     const bool arrives = !swept.removed && !swept.arrived && swept.waits == 0 && swept.ready_ns == top.ready_ns;

@@ -4,7 +4,7 @@
 // configurations of its writer and its readers. To change a configuration is to exchange a few fragments.
 //
 // Worked example: y = relu(h) on gpu0, h made on gpu1. The op's slot holds a fragment of one task on gpu0's compute
-// queue, the slot of h one of one task on the link gpu1 -> gpu0, whose parties are 0: itself, 1: the producer of h, 2:
+// queue. The slot of h holds one task on the link gpu1 -> gpu0, whose parties are 0: itself, 1: the producer of h, 2:
 // relu. Its edges: {1, 0} -> {0, 0} -> {2, 0}. If relu moves to gpu1, its fragment is another, and that of h has no
 // task, and the edge {1, 0} -> {2, 0}.
 //
@@ -64,7 +64,7 @@ class PartyLists {
   uint64_t first_ = 0;  // bits of the first kNoted parties that have any, to spare a look at `held_`
 };
 
-// Party 0 is the fragment itself, party 1 the tensor's producer (none for an input or parameter), the others are its
+// Party 0 is the fragment itself, party 1 the tensor's producer (none for an input or parameter). The others are its
 // readers, in the graph's order. A fragment of an op has party 0 alone.
 struct Fragment {
   // By own task.

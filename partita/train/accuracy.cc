@@ -14,10 +14,10 @@ namespace partita {
 namespace {
 
 // The output of the evaluation graph that the loss compares with the labels.
-TensorId judged_output(const Planned& planned, const Graph& evaluation) {
+TensorId output_with_labels(const Planned& planned, const Graph& evaluation) {
   const Graph& training = planned.training;
   const TensorId labels = training.find_tensor("labels");
-  TensorId judged = labels.valid() ? judged_by(training, labels) : TensorId();
+  TensorId judged = labels.valid() ? output_of_labels(training, labels) : TensorId();
   while (judged.valid() &&
          !planned.forward.find_tensor(training.tensor(judged).name).valid()) {  // a cast to the loss's dtype
     const OpId producer = training.tensor(judged).producer;
@@ -55,7 +55,7 @@ double accuracy(const Planned& planned, const Dataset& data, const Arrays& weigh
   write_initial(memory, graph.whole_graph(), seed, weights);
   const int64_t each = data.items_a_step(), steps = (data.items() + each - 1) / each;
   const std::vector<int64_t>& labels = data.array("labels").integer;
-  const TensorId judged = judged_output(planned, graph);
+  const TensorId judged = output_with_labels(planned, graph);
   ensure(judged.valid(), "no output is compared with the labels");
   int64_t right = 0;
   Feed feed;

@@ -43,13 +43,13 @@ std::string many_steps(const Tensor& input) {
 bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
   const Tensor& tensor = graph.tensor(input);
   if (tensor.shape.empty() || tensor.shape[0] != batch) return false;
-  const TensorId output = judged_by(graph, input);
+  const TensorId output = output_of_labels(graph, input);
   return !output.valid() || graph.tensor(output).sample_axis == 0;
 }
 
 // Whether the input is the same in every step. Labels never are.
 bool is_shared(const Graph& graph, TensorId input) {
-  return graph.tensor(input).sample_axis != 0 && !judged_by(graph, input).valid();
+  return graph.tensor(input).sample_axis != 0 && !output_of_labels(graph, input).valid();
 }
 
 // The loss that compares an output with these labels.
@@ -119,7 +119,7 @@ void check_numbers(const Graph& graph, TensorId input, const Values& values, con
   }
 }
 
-TensorId judged_by(const Graph& training, TensorId labels) {
+TensorId output_of_labels(const Graph& training, TensorId labels) {
   const OpId loss = loss_that_reads(training, labels);
   return loss.valid() ? training.op(loss).operands[0] : TensorId();
 }

@@ -71,6 +71,6 @@ Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng);
 void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin);
 
 // Returns the output that a loss compares with these labels; invalid if no loss reads them as its labels.
-TensorId judged_by(const Graph& training, TensorId labels);
+TensorId output_of_labels(const Graph& training, TensorId labels);
 
 }  // namespace partita

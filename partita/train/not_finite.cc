@@ -14,9 +14,9 @@ void WatchingKernels::run(const KernelCall& call) {
   if (!watch.load(std::memory_order_relaxed)) return;
   for (const View& write : call.writes) {
     if (!is_float(write.dtype) || is_empty(write.box)) continue;
-    const Numbers found = numbers_in(write);
+    const Finiteness found = finiteness_of(write);
     const bool forward = call.task->phase == Phase::kForward;
-    if (found == Numbers::kFinite || (forward && found == Numbers::kInfinite)) continue;
+    if (found == Finiteness::kFinite || (forward && found == Finiteness::kInfinite)) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
     weights_lost_ |= call.task->phase == Phase::kUpdate;
     if (!first_ || call.task->op.index() < first_->index()) first_ = call.task->op;
@@ -33,7 +33,7 @@ bool WatchingKernels::weights_lost() const {
   return weights_lost_;
 }
 
-std::string of_first_step(const Graph& graph, const WatchingKernels& kernels, double loss) {
+std::string first_step_report(const Graph& graph, const WatchingKernels& kernels, double loss) {
   const bool lost = !std::isfinite(loss);
   const std::optional<OpId> id = kernels.first();
   if (!lost && !kernels.weights_lost()) return "";
@@ -51,7 +51,7 @@ std::string of_first_step(const Graph& graph, const WatchingKernels& kernels, do
       place);
 }
 
-std::string of_later_step(int64_t step, double before, double first, bool watched) {
+std::string later_step_report(int64_t step, double before, double first, bool watched) {
   const char* why = "a smaller learning rate may help";
   if (step > 1 && before <= first)
     why = "losses had not grown before: a derivative may be infinite at this step's samples";

@@ -34,9 +34,9 @@ class WatchingKernels final : public Kernels {
 
 // Returns the report after the first step, from kernels that watched it; "" if its loss and its gradients are finite.
 // Then later faults are no infinite derivative at the start.
-std::string of_first_step(const Graph& graph, const WatchingKernels& kernels, double loss);
+std::string first_step_report(const Graph& graph, const WatchingKernels& kernels, double loss);
 // The same for the first loss that is not finite: `before` is that of the step before, `first` that of the first step.
-// `watched`: of_first_step was "".
-std::string of_later_step(int64_t step, double before, double first, bool watched);
+// `watched`: first_step_report was "".
+std::string later_step_report(int64_t step, double before, double first, bool watched);
 
 }  // namespace partita

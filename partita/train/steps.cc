@@ -82,9 +82,9 @@ class Notes {
   void look(const std::vector<double>& losses, int64_t step) {
     if (said_ || !options_.note) return;
     const double loss = losses[static_cast<size_t>(step)];
-    std::string note = step == 0 && watched_ ? of_first_step(graph_, kernels_, loss) : "";
+    std::string note = step == 0 && watched_ ? first_step_report(graph_, kernels_, loss) : "";
     if (note.empty() && !std::isfinite(loss))
-      note = of_later_step(step, step > 0 ? losses[static_cast<size_t>(step - 1)] : loss, losses[0], watched_);
+      note = later_step_report(step, step > 0 ? losses[static_cast<size_t>(step - 1)] : loss, losses[0], watched_);
     said_ = !note.empty();
     if (said_) options_.note(note);
   }

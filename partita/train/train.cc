@@ -37,7 +37,7 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
   report.weights = std::move(run.weights);
   Writes writes;
   if (!options.save.empty())
-    writes.add([&] { write_safetensors(options.save, as_in_files(report.weights, planned.weight_names)); });
+    writes.add([&] { write_safetensors(options.save, to_file_layout(report.weights, planned.weight_names)); });
   if (keep) writes.add([&] { keep(report); });
   writes.end();
   if (options.stop && *options.stop && (options.verify_serial || test)) report.interrupted = true;

@@ -214,7 +214,7 @@ ModelWeights load_weights(const std::string& path, const Graph& graph, const Wei
   return result;
 }
 
-Arrays as_in_files(const Arrays& values, const WeightNames& names) {
+Arrays to_file_layout(const Arrays& values, const WeightNames& names) {
   Arrays out;
   for (const auto& [name, whole] : values) {
     const auto parts = names.parts.find(name);

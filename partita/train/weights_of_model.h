@@ -15,12 +15,11 @@ struct ModelWeights {
   std::vector<std::string> notes;  // arrays not found or not used, if that is no error
 };
 
-// Loads weights. `path`: see WeightFiles. Only arrays that the model needs are read. One error lists the parameters
-// that have no values of their own and are missing, the arrays that are not in the model, and those of another shape or
-// kind.
+// Loads weights. `path`: see WeightFiles. Only arrays that the model needs are read. One error lists missing parameters
+// without values of their own, arrays that are not in the model, and those of another shape or kind.
 ModelWeights load_weights(const std::string& path, const Graph& graph, const WeightNames& names);
 
 // Returns parameters and state under the files' names and in their layouts, the inverse of load_weights.
-Arrays as_in_files(const Arrays& values, const WeightNames& names);
+Arrays to_file_layout(const Arrays& values, const WeightNames& names);
 
 }  // namespace partita

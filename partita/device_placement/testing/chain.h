@@ -7,7 +7,7 @@
 namespace partita {
 
 // Four operations of 2 ns and 10 bytes on either of two devices of so much memory, 5 ns apart.
-inline PlacementProblem chain(int64_t memory_bytes) {
+inline PlacementProblem chain_problem(int64_t memory_bytes) {
   PlacementProblem p;
   p.devices = {{"gpu0", memory_bytes}, {"gpu1", memory_bytes}};
   p.queues = 2;

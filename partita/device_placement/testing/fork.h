@@ -6,7 +6,7 @@ namespace partita {
 
 // a, and b and c, which read its one value, on either of two devices of 100 bytes. The one way is from gpu0 to gpu1.
 // The caller sets the operations' times.
-inline PlacementProblem fork_of(int64_t value_bytes, const Way& way) {
+inline PlacementProblem fork_problem(int64_t value_bytes, const Way& way) {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 1;

@@ -1,6 +1,6 @@
 // Provides kernels without a library behind them, for tests of the runtime. Every written element depends on every
-// element that the call reads, on the task and on the firing, in small whole numbers, so that any order of addition
-// gives the same bytes.
+// element that the call reads, on the task and on the firing. Numbers are small and whole, so that any order of
+// addition gives the same bytes.
 #pragma once
 #include <functional>
 

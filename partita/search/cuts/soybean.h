@@ -14,9 +14,9 @@
 namespace partita {
 
 // Cuts the devices one prime factor at a time, largest first, the slowest links first. Each cut gives every tensor one
-// tiling (split on an axis, or replicated) and every op one aligned strategy, so that the conversions between them cost
-// least. The next cut sees each op's own ranges and each tensor's kept tile. A conversion in a cut costs the bytes that
-// it moves, counted from the boxes (the ghost area, section 4.2.1), beyond those of the cuts before.
+// tiling (split on an axis, or replicated) and every op one aligned strategy. The conversions between them cost least.
+// The next cut sees each op's own ranges and each tensor's kept tile. A conversion in a cut costs the bytes that it
+// moves, counted from the boxes (the ghost area, section 4.2.1), beyond those of the cuts before.
 //
 // Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels
 // of convolutions, the batch alone for other ops) or all (every derived strategy).

@@ -36,7 +36,7 @@ Solved solve(const Problem& problem, const PlacementProblem& fine, double second
   Solved solved;
   solved.coarse = coarsen(fine, kVertices, coarsening_of(problem));
   PlacementProblem& p = solved.coarse.problem;
-  if (problem.options.at("balance") == "yes") p = balanced(p);
+  if (problem.options.at("balance") == "yes") p = with_balanced_memory(p);
   std::string why;
   ProgramOptions options;
   options.congestion = problem.options.at("congestion") == "yes";

@@ -37,8 +37,8 @@ bool can_be_placed(const Problem& problem);
 // are needed. Infeasible if the model is too large to lower.
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch);
 
-// Returns lower bounds on the step of any plan. The problem has an update wait for readers of the old value on other
-// devices too, which read a copy, and its parameters take a tick each to start: these bounds have neither.
+// Returns lower bounds on the step of any plan. In the problem an update waits for readers of the old value on other
+// devices too, which read a copy. Its parameters take a tick each to start. These bounds have neither.
 PlacementBounds bounds_of_plans(const PlacedGraph& placed);
 
 // Returns the problem for searches without time. Results stay too, each with so large a part that all together are the

@@ -124,8 +124,8 @@ struct Tried {
   bool operator<(const Tried& b) const { return is_better(evaluation, b.evaluation); }
 };
 
-// Returns the plan whose lowered step is the shortest, among those that fit if any does, of these schedules in their
-// own order (kept) or in others (placements.h).
+// Returns the plan of these schedules whose lowered step is the shortest, among those that fit if any does. A schedule
+// is tried in its own order (kept) or in others (placements.h).
 Tried shortest(const Problem& problem, const PlacedGraph& placed, const std::vector<PlacedSchedule>& schedules,
                const std::vector<std::string>& orders, const Watch& watch) {
   std::optional<Tried> best;
@@ -207,7 +207,7 @@ void expect_room_for_what_stays(const PlacementProblem& p) {
 
 // The planner leaves gaps between registers that the problem has not, for one schedule more than for another. If a step
 // waits for memory, or does not fit, other schedules are made, some times. They start from the one so far that is
-// nearest to fitting, with as much less memory as its deficit, more each time, and by twice as many moves if nothing
+// nearest to fitting, with as much less memory as its deficit, more each time. They take twice as many moves if nothing
 // was found.
 Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProblem p, PlacedSchedule nearest,
               Tried tried, const Budget& budget, Rng& rng, const Watch& watch) {

@@ -54,7 +54,7 @@ PlacedSchedule BestSchedule::offer(const std::vector<int>& device, const std::ve
       if (fits(first_come(p_, device, rank, frees_from))) break;
   }
   if (!order.empty()) fits(list_schedule(p_, device, order, true));
-  fits(justified(p_, least->schedule));
+  fits(justify_schedule(p_, least->schedule));
   return std::move(least->schedule);
 }
 

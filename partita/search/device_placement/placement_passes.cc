@@ -228,7 +228,7 @@ class Passes {
     tell(p, best.start().end, best);
     best.take(improved(p, best.start(), {changes_on(p, share, 1), options_.enough_ns}, rng_, watch_),
               "the step itself");
-    best.take(justified(p, best.schedule()), best.whose());
+    best.take(justify_schedule(p, best.schedule()), best.whose());
   }
 
   const PassOptions& options_;

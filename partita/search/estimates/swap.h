@@ -11,7 +11,7 @@
 
 namespace partita {
 
-// Every device takes its share of the batch and does the same at the same time, so each has its share of the links to
+// Every device takes its share of the batch and does the same at the same time. So each has its share of the links to
 // the host. As for small-batch, nothing is exchanged. Blocks are the registers of the lowered step, and swap_schedule()
 // says when they move. The simulator runs kernels and copies on their queues. Fragments of memory do not count. No plan
 // if one op alone needs more than a device has, or all devices together more than their host.

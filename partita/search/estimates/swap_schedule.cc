@@ -13,9 +13,9 @@ namespace partita {
 namespace {
 
 // The blocks of the coming ops, as many as fit together.
-class Soon {
+class UpcomingBlocks {
  public:
-  Soon(const SwapProgram& program, int64_t capacity_bytes)
+  UpcomingBlocks(const SwapProgram& program, int64_t capacity_bytes)
       : program_(program), capacity_(capacity_bytes), uses_(program.blocks.size(), 0) {}
 
   // Ops before `op` are over; they only count on.
@@ -45,7 +45,7 @@ class Soon {
 };
 
 // Memory that was given up, oldest first: whoever takes it waits for those who had it.
-class Room {
+class FreedMemory {
  public:
   void clear(int64_t free_bytes) {
     pieces_.assign(1, {free_bytes, {}});
@@ -89,8 +89,8 @@ struct State {
 struct Memory {
   const SwapProgram& program;
   int64_t capacity;
-  Soon soon;
-  Room room = {};
+  UpcomingBlocks soon;
+  FreedMemory room = {};
   std::vector<State> states;              // by block
   std::vector<std::vector<int>> ends;     // by op: the blocks that are gone after it
   std::set<std::pair<int64_t, int>> lru;  // (used, block) of resident blocks
@@ -104,7 +104,7 @@ struct Memory {
 Memory memory_of(const SwapProgram& program, int64_t capacity_bytes) {
   Memory m{.program = program,
            .capacity = capacity_bytes,
-           .soon = Soon(program, capacity_bytes),
+           .soon = UpcomingBlocks(program, capacity_bytes),
            .states = std::vector<State>(program.blocks.size()),
            .ends = std::vector<std::vector<int>>(program.ops.size())};
   std::vector<int> last;  // by block

@@ -3,7 +3,7 @@
 //
 // Worked example: `partita plan zoo:mlp --devices 4 --search exact -o p.json --write-bound b.json` writes the proof,
 // and `partita check p.json --bound b.json` calls check_proof(): the network of p.json's model on mesh [2, 2] is built
-// again, the certificate is checked on it, and the bound in bytes is returned, whatever plan of the space p.json is.
+// again, the certificate is checked on it, and the bound in bytes is returned. p.json may be any plan of the space.
 #pragma once
 #include <optional>
 #include <string>

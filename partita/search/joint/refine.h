@@ -2,8 +2,8 @@
 // axes unchanged.
 //
 // Worked example: a data parallel plan on mesh [4], every op split along i. refined() puts it on [2, 2] with i on both
-// axes. refine() then lets all ops change on axis 0 together, j or k in place of i if that moves fewer bytes, next on
-// axis 1, and again until neither brings anything.
+// axes. refine() then lets all ops change on axis 0 together, j or k in place of i if that moves fewer bytes. Next
+// comes axis 1, and again until neither brings anything.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -29,8 +29,8 @@ std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& s
   return stage;
 }
 
-// Tensors that neither samples nor weights reach (masks, rotary tables) are made on each rank that reads them, since
-// they are cheaper to make than to send.
+// Tensors that neither samples nor weights reach (masks, rotary tables) are made on each rank that reads them. They are
+// cheaper to make than to send.
 class EachItsOwn {
  public:
   EachItsOwn(const Graph& graph, const std::vector<int>& stage_of_op, int ranks)
@@ -85,9 +85,10 @@ Plan pinned(Plan plan, const Pins& pins) {
 }
 
 // Compares a pipeline's plans.
-class PlanJudge {
+class PlanEvaluator {
  public:
-  PlanJudge(const Problem& problem, const Watch& watch) : problem_(problem), watch_(watch), roomy_(problem.cluster) {
+  PlanEvaluator(const Problem& problem, const Watch& watch)
+      : problem_(problem), watch_(watch), roomy_(problem.cluster) {
     constexpr int64_t kPlenty = std::numeric_limits<int64_t>::max() / 4;
     for (Device& d : roomy_.devices) d.memory_bytes = kPlenty;
   }
@@ -122,10 +123,10 @@ class PlanJudge {
 };
 
 // None: a plan that cannot run, or time is over.
-template <typename Judge>
-auto if_it_can(const Judge& judge) -> std::optional<decltype(judge())> {
+template <typename Evaluate>
+auto if_it_can(const Evaluate& evaluator) -> std::optional<decltype(evaluator())> {
   try {
-    return judge();
+    return evaluator();
   } catch (const Error& error) {
     if (error.code() == ExitCode::kBug) throw;
     return std::nullopt;
@@ -134,8 +135,8 @@ auto if_it_can(const Judge& judge) -> std::optional<decltype(judge())> {
 
 }  // namespace
 
-Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
-            const Cluster& cluster) {
+Plan staged_plan(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
+                 const Cluster& cluster) {
   const std::set<int> stages(stage_of_op.begin(), stage_of_op.end());
   if (static_cast<int>(stages.size()) <= *stages.rbegin())
     throw DoesNotApply(fmt::format("pipeline: '{}' has operations for {} of {} stages; choose fewer", graph.name,
@@ -182,16 +183,17 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
   const Plan one = inner(rank_of(cluster, ranks));
   const StageCuts cuts = stage_cuts(graph, one, cluster, pipelining);
   const auto plan_of = [&](const StageCut& cut) {
-    Plan plan = staged(graph, one, stages_of(cuts.stretches, cut), ranks, cluster);
+    Plan plan = staged_plan(graph, one, stages_of(cuts.stretches, cut), ranks, cluster);
     if (ranks > 1) plan.pipeline = pipeline;
     return pinned(std::move(plan), problem.pins);
   };
-  PlanJudge judge(problem, budget.watch());
-  const int64_t most = judge.most(plan_of(cuts.cuts[cuts.estimated()]));
+  PlanEvaluator evaluator(problem, budget.watch());
+  const int64_t most = evaluator.most(plan_of(cuts.cuts[cuts.estimated()]));
   return plan_of(shortest_cut(
       cuts, {std::min(most, budget.steps.value_or(most)), budget.watch().share(kComparing)},
-      {.step_ns = [&](const StageCut& cut) { return if_it_can([&] { return judge.step_ns(plan_of(cut)); }); },
-       .evaluated = [&](const StageCut& cut) { return if_it_can([&] { return judge.evaluated(plan_of(cut)); }); }}));
+      {.step_ns = [&](const StageCut& cut) { return if_it_can([&] { return evaluator.step_ns(plan_of(cut)); }); },
+       .evaluated =
+           [&](const StageCut& cut) { return if_it_can([&] { return evaluator.evaluated(plan_of(cut)); }); }}));
 }
 
 Pipeline pipeline_of(const std::map<std::string, std::string>& options) {

@@ -14,8 +14,8 @@ namespace partita {
 // Makes a plan for all ranks from `inner`, a plan for one rank on the cluster's first devices. Each op of stage c goes
 // on the devices of rank c mod `ranks`, each tensor that no op makes on those of its first reader. Constants, and
 // results of constants alone (masks, rotary tables), are whole on every rank that reads them.
-Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
-            const Cluster& cluster);
+Plan staged_plan(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
+                 const Cluster& cluster);
 
 // Makes plans by stages: `inner` makes the plan for one rank's devices, in which a rank has `pipeline.virtual_stages`
 // stages. The layers of each stage are those of shortest_cut() (stage_cuts.h); a step of the budget is a cut that is

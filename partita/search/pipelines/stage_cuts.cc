@@ -90,7 +90,7 @@ class StageNeeds {
     for (size_t begin = 0; begin < memory.size(); ++begin)
       for (size_t end = begin + 1; end < ends_; ++end)
         runs_[begin * ends_ + end] =
-            end == begin + 1 ? memory[begin] : joined(runs_[begin * ends_ + end - 1], memory[end - 1]);
+            end == begin + 1 ? memory[begin] : join_memory(runs_[begin * ends_ + end - 1], memory[end - 1]);
   }
   // The share of the memory of its rank's smallest device.
   double operator()(int stage, int begin, int end) const {
@@ -207,11 +207,11 @@ std::vector<StageCut> all_cuts(int stretches, int stages, int64_t most) {
 // Cuts that were compared as if memory were plenty.
 class Compared {
  public:
-  Compared(const CutEffort& effort, const JudgeCut& judge) : effort_(effort), judge_(judge) {}
+  Compared(const CutEffort& effort, const CutEvaluator& evaluator) : effort_(effort), evaluator_(evaluator) {}
   bool full() const { return static_cast<int64_t>(looked_at_.size()) >= effort_.most || effort_.watch.ended(); }
   void add(const StageCut& cut) {
     if (full() || !looked_at_.insert(cut).second) return;
-    if (const auto ns = judge_.step_ns(cut)) by_step_.push_back({cut, *ns});
+    if (const auto ns = evaluator_.step_ns(cut)) by_step_.push_back({cut, *ns});
     std::stable_sort(by_step_.begin(), by_step_.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
   }
   // Looks at the neighbours of the shortest until it is the shortest of them: first at those that differ in one end.
@@ -232,7 +232,7 @@ class Compared {
 
  private:
   const CutEffort& effort_;
-  const JudgeCut& judge_;
+  const CutEvaluator& evaluator_;
   std::set<StageCut> looked_at_;
   std::vector<Step> by_step_;
 };
@@ -249,14 +249,14 @@ std::vector<size_t> from_the_middle(size_t middle, size_t count) {
 
 }  // namespace
 
-StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const JudgeCut& judge) {
+StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const CutEvaluator& evaluator) {
   constexpr int64_t kFew = 3;
   constexpr double kNearly = 0.97;                     // times a compared step is no shorter than this part
   constexpr double kTooMuch = 1.4, kSurelyFits = 0.7;  // of the memory, by the estimate
   const size_t estimated = cuts.estimated();
   const StageCut& by_estimate = cuts.cuts[estimated];
   if (effort.most < kFew || (cuts.cuts.size() == 1 && neighbours(by_estimate).empty())) return by_estimate;
-  Compared compared(effort, judge);
+  Compared compared(effort, evaluator);
   for (const size_t i : from_the_middle(estimated, cuts.cuts.size())) compared.add(cuts.cuts[i]);
   for (const StageCut& cut : all_cuts(cuts.stretches.cuts, by_estimate.back() + 1, effort.most)) compared.add(cut);
   compared.climb();
@@ -269,7 +269,7 @@ StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const Judg
   int64_t best_ns = std::numeric_limits<int64_t>::max();
   for (size_t i = 0; !is_far(i, best_ns); ++i) {
     if (cuts.need(by_step[i].cut) > kTooMuch) continue;
-    const auto evaluation = judge.evaluated(by_step[i].cut);
+    const auto evaluation = evaluator.evaluated(by_step[i].cut);
     if (!evaluation || !evaluation->fits() || evaluation->cost() >= best_ns) continue;
     best = by_step[i].cut, best_ns = evaluation->cost();
   }

@@ -46,7 +46,7 @@ StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster
 std::vector<int> stages_of(const Stretches& stretches, const StageCut& cut);
 
 // Evaluates a cut's plan; none: it cannot be simulated.
-struct JudgeCut {
+struct CutEvaluator {
   // About how long its step takes if memory is plenty.
   std::function<std::optional<int64_t>(const StageCut&)> step_ns;
   // Its step, and its memory deficit.
@@ -62,6 +62,6 @@ struct CutEffort {
 // memory were plenty, so that the choice does not depend on it. Then those nearly as short as the shortest that fits
 // are evaluated. Cuts near the estimated one are looked at first. If too few may be, or none fits, the estimated one is
 // taken.
-StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const JudgeCut& judge);
+StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const CutEvaluator& evaluator);
 
 }  // namespace partita

@@ -32,7 +32,7 @@ StageCuts beginning_at(const StageCut& cut) {
   return cuts;
 }
 
-JudgeCut by(const std::function<int64_t(const StageCut&)>& step_ns) {
+CutEvaluator by(const std::function<int64_t(const StageCut&)>& step_ns) {
   return {.step_ns = step_ns, .evaluated = [step_ns](const StageCut& cut) {
             return PlanEvaluation{.step_ns = step_ns(cut), .memory_deficit = 0};
           }};

@@ -170,7 +170,7 @@ std::vector<StretchMemory> stretch_memory(const Graph& graph, const Plan& plan, 
   return Needs(graph, plan, of_op, stretches).result();
 }
 
-StretchMemory joined(const StretchMemory& first, const StretchMemory& then) {
+StretchMemory join_memory(const StretchMemory& first, const StretchMemory& then) {
   return {first.once + then.once, first.kept + then.kept, std::max(first.most, first.kept + then.most), first.brought};
 }
 

@@ -25,7 +25,7 @@ std::vector<StretchMemory> stretch_memory(const Graph& graph, const Plan& plan, 
                                           int stretches);
 
 // Joins the memory of two runs of stretches, one behind the other: the second runs while the first's `kept` is there.
-StretchMemory joined(const StretchMemory& first, const StretchMemory& then);
+StretchMemory join_memory(const StretchMemory& first, const StretchMemory& then);
 // Returns the bytes with so many micro-batches in flight: `once`, `brought` and `kept` for each but the last, and
 // `most` for that one.
 int64_t bytes_of(const StretchMemory& memory, int in_flight);

@@ -118,10 +118,11 @@ TEST(EvenParts, AreEvenByTheCostsOfTheirOwnRanks) {
 // The example of stage_memory.h.
 TEST(StageMemory, OfTwoLayersWithThreeInFlight) {
   const StretchMemory layer{.once = 10, .kept = 6, .most = 8};
-  const StretchMemory two = joined(layer, layer);
+  const StretchMemory two = join_memory(layer, layer);
   EXPECT_EQ(bytes_of(two, 3), 58);
-  EXPECT_EQ(bytes_of(joined(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 1), 11 + 10);
-  EXPECT_EQ(bytes_of(joined(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 2), 11 + 10 + 11);
+  EXPECT_EQ(bytes_of(join_memory(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 1), 11 + 10);
+  EXPECT_EQ(bytes_of(join_memory(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 2),
+            11 + 10 + 11);
 }
 
 // Llama-3-405B on 16 stages: 126 layers; the first and the last stage have one fewer than the others.

@@ -1,9 +1,9 @@
 // Bounds from below the simulated time of every plan of a SOAP space: of its local task graph, first come first served
 // (partita/task_graph/first_come.h). For searches and their reports.
 //
-// The time of a plan is at least the work of any queue, and at least any path of tasks of which each waits for the one
-// before it. So it is at least every weighted mean of these: with weights l_k for each queue of kind k and w_p for path
-// p, all together no more than 1,
+// The time of a plan is at least the work of any queue. It is at least any path of tasks of which each waits for the
+// one before it. So it is at least every weighted mean of these: with weights l_k for each queue of kind k and w_p for
+// path p, all together no more than 1,
 //
 //     time(plan) >= sum_k l_k load_k(plan) + sum_p w_p length_p(plan)
 //
@@ -18,9 +18,9 @@
 // long, and shortening the path costs loads.
 //
 // Worked example: two equal layers of 8 ms, one after the other, on 2 devices and one link; split along samples, each
-// synchronises its weights for 6 ms. Loads alone bound by (8 + 8) / 2 = 8 ms, the path alone by 4 + 4 = 8 ms. With half
-// of the weight for the path, a quarter for the link and an eighth for each device, a layer that is whole counts
-// 8/2 + 8/8 = 5 ms, one that is split 4/2 + 6/4 + 8/8 = 4.5 ms: the bound is 9 ms.
+// synchronises its weights for 6 ms. Loads alone bound by (8 + 8) / 2 = 8 ms, the path alone by 4 + 4 = 8 ms. Let half
+// of the weight be for the path, a quarter for the link and an eighth for each device. A layer that is whole then
+// counts 8/2 + 8/8 = 5 ms, one that is split 4/2 + 6/4 + 8/8 = 4.5 ms: the bound is 9 ms.
 #pragma once
 #include <cstdint>
 #include <string>

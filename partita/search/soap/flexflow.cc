@@ -4,8 +4,8 @@
 // A chain begins at a plan and proposes one move after another: a unit, uniformly, with a configuration of its set,
 // uniformly; so a proposal is as likely as its reverse. It is accepted with probability min(1, exp(beta (cost - cost')
 // / cost of the start)), where cost is that of the current plan. A chain ends when half of its budget has not improved
-// its best plan, or with its budget. Chains begin at data parallelism, at the expert's strategy and at a drawn plan,
-// each with an equal part of the budget and random numbers of its own. With a larger budget each goes on from where it
+// its best plan, or with its budget. Chains begin at data parallelism, at the expert's strategy and at a drawn plan.
+// Each has an equal part of the budget and random numbers of its own. With a larger budget each goes on from where it
 // ended, and the best plan is no worse.
 //
 // With `check`, all moves of one unit of the best plan are then looked at, each given up once it is proved no shorter.

@@ -22,17 +22,17 @@ constexpr double kBeforeOrder = 0.85;  // of a search's time; the rest is for th
 // its inputs, and after the readers of the tensor that it replaces.
 std::vector<OpId> first_come_order(const Graph& graph, const TaskGraph& tasks);
 
-// The plan, in the order of these tasks if its lowered step then fits and is shorter than in the graph's order by more
-// than kAboutAsFast (choose_order.h). If the watch ends before that is known, a plan whose ops are on different devices
-// is in this order if it fits in any.
+// The plan, in the order of these tasks if its lowered step then fits and is shorter than in the graph's order. It has
+// to be shorter by more than kAboutAsFast (choose_order.h). If the watch ends before that is known, a plan whose ops
+// are on different devices is in this order if it fits in any.
 struct OrderedPlan {
   Plan plan;
   std::optional<int64_t> step_ns;  // of the lowered plan; none: the watch has ended
 };
 OrderedPlan with_better_order(const Problem& problem, Plan plan, const TaskGraph& tasks, bool fits_in_any,
                               const Watch& watch);
-// Does the same for a result whose plan has ops on different devices and has no tasks yet, if the objective is time and
-// the local task graph is small (walk.h). Leaves the plan as it is if the watch ends.
+// Does the same for a result whose plan has ops on different devices and has no tasks yet. The objective has to be
+// time, and the local task graph small (walk.h). Leaves the plan as it is if the watch ends.
 void take_better_order(const Problem& problem, const Watch& watch, SearchResult& result);
 
 }  // namespace partita

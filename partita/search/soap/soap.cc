@@ -362,15 +362,15 @@ void prove(Run& run, const CostModel& cost, const Watch& watch) {
 }
 
 // The result for whole units, before each op is a unit of its own.
-struct OfUnits {
+struct WholeUnitResult {
   std::vector<int64_t> numbers;  // of the space of single ops
   std::vector<SearchPoint> trail;
   std::vector<std::string> notes;
   int64_t proposals = 0;
   double cpu_seconds = 0;
 };
-OfUnits best_of_units(const Problem& problem, const Budget& budget, Rng& rng, const SoapSpace& space,
-                      const CostModel& cost, const Watch& watch, int64_t steps) {
+WholeUnitResult best_of_units(const Problem& problem, const Budget& budget, Rng& rng, const SoapSpace& space,
+                              const CostModel& cost, const Watch& watch, int64_t steps) {
   const std::clock_t begun = std::clock();
   const SoapSpace& whole = space.whole();
   SoapWalk walk(problem, whole, cost, SoapSimulator::kReplay, watch);
@@ -379,17 +379,17 @@ OfUnits best_of_units(const Problem& problem, const Budget& budget, Rng& rng, co
   run.shakes = false;
   search_from(run);
   const bool fits = walk.best_ns() != SoapWalk::kNone;
-  OfUnits out{numbers_of(space, configurations_of(whole, fits ? walk.best() : walk.numbers())),
-              walk.trail(),
-              {},
-              walk.proposals()};
+  WholeUnitResult out{numbers_of(space, configurations_of(whole, fits ? walk.best() : walk.numbers())),
+                      walk.trail(),
+                      {},
+                      walk.proposals()};
   for (const std::string& text : run.notes) out.notes.push_back("whole units: " + text);
   out.cpu_seconds = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
   return out;
 }
 
 // The log of both.
-void add_before(OfUnits before, SearchResult& result) {
+void add_before(WholeUnitResult before, SearchResult& result) {
   result.counters["proposals"] += static_cast<double>(before.proposals);
   for (SearchPoint point : result.trail) {
     if (!before.trail.empty() && point.cost >= before.trail.back().cost) continue;
@@ -442,7 +442,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   const SoapBound bound = asked_bound(problem, space, cost, watch);
   const int64_t steps =
       budget.steps.value_or(watch.deadline ? std::numeric_limits<int64_t>::max() : default_steps(problem));
-  OfUnits before;
+  WholeUnitResult before;
   if (space.of_units) before = best_of_units(problem, budget, rng, space, cost, watch.share(kWholeUnits), steps / 2);
   SoapWalk walk(problem, space, cost, SoapSimulator::kReplay, watch);
   const Watch searching = is_exact(problem) ? watch.share(kBeforeProof) : watch;

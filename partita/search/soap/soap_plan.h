@@ -7,10 +7,10 @@
 // that reads a weight. An op of weights and constants alone belongs to the unit that reads it first.
 //
 // Worked example: y = relu(linear(x, w)), z = linear(y, v) and a loss are three units. The first has linear, relu, both
-// backward ops and the update of w, and its leader linear is split along its samples n and its outputs o. With degrees
-// n: 2, o: 2 on the devices [4, 1, 2, 7], relu and its gradient are split along their own indices for the same axes of
-// y; the gradient of w sums over n, so that it is partial over {4, 2} and {1, 7}; w is kept split along o, and its
-// update, which has no samples, is the same on both devices of such a pair.
+// backward ops and the update of w. Its leader linear is split along its samples n and its outputs o. With degrees n:
+// 2, o: 2 on the devices [4, 1, 2, 7], relu and its gradient are split along their own indices for the same axes of y;
+// the gradient of w sums over n, so that it is partial over {4, 2} and {1, 7}; w is kept split along o, and its update,
+// which has no samples, is the same on both devices of such a pair.
 #pragma once
 #include <map>
 #include <string_view>

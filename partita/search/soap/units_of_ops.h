@@ -6,8 +6,8 @@
 // index, of adjacent ones in one place. So the gradient of a weight may still be split along samples, which it sums
 // over, and an update be the same on all devices. Shards are equal for the op, or for the leader of its unit.
 //
-// So plans of units are among the plans of ops, as long as each op can be split as its unit is (else its unit has it
-// copied there, and the set need not). Copies along two indices are there along one mesh axis: the devices have the
+// So plans of units are among the plans of ops, as long as each op can be split as its unit is. Otherwise its unit has
+// it copied there, and the set need not. Copies along two indices are there along one mesh axis: the devices have the
 // same, but conversions may take other steps.
 //
 // Worked example: a dense layer n, o with its weight w[i, o]. The update of w has the places copies, o and i. With

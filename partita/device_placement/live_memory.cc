@@ -1,9 +1,9 @@
 // Counts the uses left of each result and copy, to know when a device frees it.
-#include "partita/device_placement/held.h"
+#include "partita/device_placement/live_memory.h"
 
 namespace partita {
 
-HeldNow::HeldNow(const PlacementProblem& problem, const std::vector<int>& device)
+LiveMemory::LiveMemory(const PlacementProblem& problem, const std::vector<int>& device)
     : p_(problem),
       device_(device),
       copy_(problem.values.size() * problem.devices.size(), -1),
@@ -36,48 +36,48 @@ HeldNow::HeldNow(const PlacementProblem& problem, const std::vector<int>& device
   }
 }
 
-size_t HeldNow::copy_of(int value, int device) const {
+size_t LiveMemory::copy_of(int value, int device) const {
   return static_cast<size_t>(value) * p_.devices.size() + static_cast<size_t>(device);
 }
 
-int HeldNow::item_read(int op, int value) const {
+int LiveMemory::item_read(int op, int value) const {
   const PlacedValue& v = p_.values[static_cast<size_t>(value)];
   if (v.result < 0) return -1;
   const int home = device_[static_cast<size_t>(op)];
   return home == device_[static_cast<size_t>(v.producer)] ? v.result : copy_[copy_of(value, home)];
 }
 
-void HeldNow::use(int item) {
+void LiveMemory::use(int item) {
   Item& used = items_[static_cast<size_t>(item)];
   if (--used.uses == 0) held_[static_cast<size_t>(used.device)] -= used.bytes;
 }
 
-void HeldNow::start(int op) {
+void LiveMemory::start(int op) {
   int64_t& held = held_[static_cast<size_t>(device_[static_cast<size_t>(op)])];
   held += p_.ops[static_cast<size_t>(op)].scratch;
   for (int result : results_[static_cast<size_t>(op)]) held += items_[static_cast<size_t>(result)].bytes;
 }
 
-void HeldNow::end(int op) {
+void LiveMemory::end(int op) {
   held_[static_cast<size_t>(device_[static_cast<size_t>(op)])] -= p_.ops[static_cast<size_t>(op)].scratch;
   for (int result : results_[static_cast<size_t>(op)]) use(result);
   for (int value : p_.ops[static_cast<size_t>(op)].reads)
     if (const int item = item_read(op, value); item >= 0) use(item);
 }
 
-void HeldNow::send(int value, int to) {
+void LiveMemory::send(int value, int to) {
   const int copy = copy_[copy_of(value, to)];
   if (copy >= 0) held_[static_cast<size_t>(to)] += items_[static_cast<size_t>(copy)].bytes;
 }
 
-void HeldNow::arrived(int value, int to) {
+void LiveMemory::arrived(int value, int to) {
   const int copy = copy_[copy_of(value, to)];
   if (copy < 0) return;
   use(copy);
   use(p_.values[static_cast<size_t>(value)].result);
 }
 
-int64_t HeldNow::more_bytes(int op) const {
+int64_t LiveMemory::more_bytes(int op) const {
   int64_t more = 0;
   for (int result : results_[static_cast<size_t>(op)])
     if (const Item& made = items_[static_cast<size_t>(result)]; made.uses > 1) more += made.bytes;

@@ -195,7 +195,7 @@ class SaidRestorer {
 
 }  // namespace
 
-void restore_said(Restoring& r, const std::vector<std::string>& order) {
+void restore_from_notes(Restoring& r, const std::vector<std::string>& order) {
   SaidRestorer restorer(r);
   for (const std::string& name : order) restorer.restore(name);
 }

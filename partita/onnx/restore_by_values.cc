@@ -172,6 +172,6 @@ class UnsaidRestorer {
 
 }  // namespace
 
-void restore_unsaid(Restoring& r, const std::vector<std::string>& order) { UnsaidRestorer(r).restore(order); }
+void restore_by_values(Restoring& r, const std::vector<std::string>& order) { UnsaidRestorer(r).restore(order); }
 
 }  // namespace partita::onnx_model

@@ -7,10 +7,10 @@
 
 namespace partita {
 
-class HeldNow {
+class LiveMemory {
  public:
   // `device`: by operation, for all to come.
-  HeldNow(const PlacementProblem& problem, const std::vector<int>& device);
+  LiveMemory(const PlacementProblem& problem, const std::vector<int>& device);
 
   void start(int op);
   void end(int op);
