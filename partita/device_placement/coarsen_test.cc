@@ -202,7 +202,7 @@ void check_vertices(const PlacementProblem& fine, const Coarse& c, const Coarsen
 void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
   std::vector<int64_t> bytes(c.problem.values.size(), kOrderAlone);
   std::set<std::pair<int, std::vector<int>>> ways,
-      orders;  // orders; joined over all if values are
+      orders;  // ways: of values that move, or of all if joined; orders: of the others
   int leave = 0;
   for (size_t i = 0; i < fine.values.size(); ++i) {
     const PlacedValue& value = fine.values[i];
