@@ -1,5 +1,6 @@
 # The commands of a person at a terminal. CMake does the building (CMakePresets.json); tools/setup.sh installs what is missing.
-.PHONY: build tests test long examples asan asan-rooms tsan fuzz coverage format style setup setup-tests clean
+.PHONY: build tests test long examples asan asan-rooms tsan fuzz fuzz-long coverage format style tidy checks release-checks
+.PHONY: setup setup-tests clean
 .DEFAULT_GOAL := build
 
 CTEST = ctest --output-on-failure -j $(shell nproc)
@@ -27,7 +28,7 @@ long: tests            ## the tests labelled long (hours)
 examples: setup-tests build  ## runs the exporting scripts of examples/, and trains what they write for a few steps
 	tools/examples.sh
 
-asan: setup-tests  ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer (an hour)
+asan: setup-tests  ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan --log-level=WARNING
 	cmake --build --preset asan
 	$(CTEST) --test-dir build/asan -L quick
@@ -60,10 +61,32 @@ format:                ## clang-format over everything
 	@tools/setup.sh --style
 	git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
 
-style: build           ## fails where something is not formatted, and on clang-tidy's errors; its warnings are printed
+NEWEST = 60
+style: build           ## the format, subjects of commits, and clang-tidy of the NEWEST files that commits changed
 	@tools/setup.sh --style
 	tools/check_format.sh
+	tools/check_subjects.sh
+	tools/tidy.py --newest $(NEWEST)
+
+tidy: build            ## clang-tidy of all files; its errors fail, its warnings are printed
+	@tools/setup.sh --style
 	tools/tidy.py
+
+fuzz-long:             ## make fuzz, ten minutes a target
+	$(MAKE) fuzz SECONDS=600
+
+# What CI runs, the same at every commit, and what a person runs before a release. CI has 45 minutes. The minutes are of
+# two idle cores and empty caches, estimated from the CPU time of compiling and of parts of the runs.
+#   test 21, examples 1, tsan 3, style 2, fuzz 5, asan-rooms 13
+CHECKS_EVERY_COMMIT = test examples tsan style fuzz asan-rooms
+#   tidy 15, asan 60, coverage 20, fuzz-long 40; long takes hours
+CHECKS_BEFORE_A_RELEASE = tidy asan coverage fuzz-long long
+
+checks:                ## CHECKS_EVERY_COMMIT, with their summaries at the end
+	@.ci/run $(CHECKS_EVERY_COMMIT)
+
+release-checks:        ## CHECKS_BEFORE_A_RELEASE, likewise
+	@.ci/run $(CHECKS_BEFORE_A_RELEASE)
 
 setup:
 	@tools/setup.sh

@@ -99,10 +99,8 @@ int Branch::branching_variable(const Part& part) const {
     return std::count(&part.alive[m_.offset[v]], &part.alive[m_.offset[v]] + m_.domain(v), 1) > 1;
   };
   const std::vector<double> slacks = dual_.slacks();
-  double total = 0;
   int best = -1;
   for (int v = 0; v < m_.originals; ++v) {
-    total += slacks[v];
     if (open(v) && (best < 0 || slacks[v] > slacks[best])) best = v;
   }
   if (best < 0 || !m_.limited || slacks[best] > kBranch.agrees * std::max(1.0, std::abs(part.bound)) / m_.originals)

@@ -1,7 +1,8 @@
 // Fuzz target of a user's TDL: descriptions of operations are read, bound to shapes, and their strategies derived.
 // Seeds: examples/*.tdl
-#include "partita/ops/ops.h"
 #include "partita/tdl/tdl.h"
+
+#include "partita/ops/ops.h"
 #include "tests/fuzz/targets/reading.h"
 
 namespace partita {
