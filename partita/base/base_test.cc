@@ -140,11 +140,11 @@ std::vector<Box> random_boxes(const std::vector<int>& extents, size_t rank, Rng&
       const int64_t lo = rng.between(0, 6);
       along.push_back({lo, rng.below(12) ? lo + rng.between(1, 5) : lo});
     }
-    for (size_t p = 0; p < positions; ++p) boxes[p][f] = along[index_on(extents, axes, p)];
+    for (size_t p = 0; p < positions; ++p) boxes[p][f] = along[coordinate_index(extents, axes, p)];
     std::vector<int> all(extents.size());
     std::iota(all.begin(), all.end(), 0);
     const std::vector<size_t> places = places_on(extents, all, axes);
-    for (size_t p = 0; p < positions; ++p) EXPECT_EQ(places[p], index_on(extents, axes, p));
+    for (size_t p = 0; p < positions; ++p) EXPECT_EQ(places[p], coordinate_index(extents, axes, p));
   }
   return boxes;
 }

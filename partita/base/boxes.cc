@@ -176,7 +176,7 @@ size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes) {
   return n;
 }
 
-size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position) {
+size_t coordinate_index(const std::vector<int>& extents, const std::vector<int>& axes, size_t position) {
   size_t index = 0, scale = 1, i = axes.size();
   for (size_t a = extents.size(); a-- > 0 && i > 0;) {
     const auto extent = static_cast<size_t>(extents[a]);
@@ -239,7 +239,7 @@ void Boxes::settle() {
 
 Interval Boxes::at(size_t position, size_t dimension) const {
   const Along& along = *dimensions_[dimension];
-  return along.axes.empty() ? along.intervals[0] : along.intervals[index_on(extents_, along.axes, position)];
+  return along.axes.empty() ? along.intervals[0] : along.intervals[coordinate_index(extents_, along.axes, position)];
 }
 
 Box Boxes::operator[](size_t position) const {

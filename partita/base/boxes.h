@@ -77,7 +77,7 @@ class Boxes {
 };
 
 // The number of a position's coordinates on some axes of a mesh, row-major over these; and how many there are.
-size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
+size_t coordinate_index(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
 size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes);
 // For each choice of coordinates on some axes of a mesh, the last fastest: its place among the choices on `of`, a
 // subset of the axes.

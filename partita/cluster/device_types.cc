@@ -52,7 +52,7 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
   if (!node["clock_ghz"]) r.fail_at(node["multiprocessors"], "{}: 'multiprocessors' needs 'clock_ghz'; add it", what);
   k.clock_hz = 1e9 * read_figure(r, node["clock_ghz"], what + ": clock_ghz", Sign::kPositive);
   if (const YAML::Node reached = node["reached"]) {
-    check_map(r, reached, what + ": reached", {}, {"float32", "float64", "float16", "bfloat16", "memory"});
+    validate_map(r, reached, what + ": reached", {}, {"float32", "float64", "float16", "bfloat16", "memory"});
     for (const auto& entry : reached) {
       const std::string key = entry.first.Scalar();
       (key == "memory" ? k.memory_part : k.parts[parse_dtype(key)]) =
@@ -65,7 +65,7 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
   if (node["beside_collectives"])
     k.beside_collectives = read_part(r, node["beside_collectives"], what + ": beside_collectives");
   if (const YAML::Node unaligned = node["unaligned"]) {
-    check_map(r, unaligned, what + ": unaligned", {}, {"2", "4", "8"});
+    validate_map(r, unaligned, what + ": unaligned", {}, {"2", "4", "8"});
     for (const auto& entry : unaligned) {
       const std::string bytes = entry.first.Scalar();
       double& part = k.unaligned[bytes[0] - '0'];
@@ -83,10 +83,10 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
 
 Device read_type(const Reader& r, const YAML::Node& node, const std::string& model) {
   std::string what = fmt::format("device type '{}'", model);
-  check_map(r, node, what,
-            {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
-            {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention",
-             "sustained", "beside_collectives", "unaligned", "validation"});
+  validate_map(r, node, what,
+               {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
+               {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention",
+                "sustained", "beside_collectives", "unaligned", "validation"});
   if (node["validation"]) read_validation(r, node["validation"], model);  // validations() has it
   Device d;
   d.model = model;
@@ -94,7 +94,7 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   if (kind != "gpu" && kind != "cpu") r.fail_at(node["kind"], "{}: kind is '{}'; it must be gpu or cpu", what, kind);
   d.kind = kind == "gpu" ? DeviceKind::kGpu : DeviceKind::kCpu;
   const YAML::Node peaks = node["peak_tflop_per_s"];
-  check_map(r, peaks, what + ": peak_tflop_per_s", {"float32", "float64"}, {"float16", "bfloat16", "int64", "bool"});
+  validate_map(r, peaks, what + ": peak_tflop_per_s", {"float32", "float64"}, {"float16", "bfloat16", "int64", "bool"});
   for (const auto& entry : peaks)
     d.peak_flops_per_s[parse_dtype(entry.first.Scalar())] =
         1e12 * read_figure(r, entry.second, what + ": peak_tflop_per_s: " + entry.first.Scalar(), Sign::kPositive);

@@ -35,8 +35,8 @@ double fraction(const Reader& r, const YAML::Node& node, const std::string& what
 
 LibraryRow read_row(const Reader& r, const YAML::Node& node, const std::string& where) {
   const std::string what = where + ": a row of collectives";
-  check_map(r, node, what, {"algorithm", "launch_us"},
-            {"protocol", "hop_us", "network_hop_us", "bandwidth", "network_bandwidth", "own_part", "least_devices"});
+  validate_map(r, node, what, {"algorithm", "launch_us"},
+               {"protocol", "hop_us", "network_hop_us", "bandwidth", "network_bandwidth", "own_part", "least_devices"});
   LibraryRow row;
   const std::string algorithm = read_word(r, node["algorithm"], what + ": algorithm");
   const auto known = std::find(kNames.begin(), kNames.end(), algorithm);
@@ -59,7 +59,7 @@ LibraryRow read_row(const Reader& r, const YAML::Node& node, const std::string& 
 
 // Checks that rows of all kinds of collectives exist, and that no others stand beside direct ones, which keep other
 // links busy.
-void check_algorithms(const Reader& r, const YAML::Node& rows, const std::string& what) {
+void validate_algorithms(const Reader& r, const YAML::Node& rows, const std::string& what) {
   std::set<std::string> algorithms;
   for (const auto& row : rows) algorithms.insert(row["algorithm"].Scalar());
   if (const std::string direct(kNames[kDirect]); algorithms.contains(direct)) {
@@ -88,7 +88,7 @@ Library read_library(const Reader& r, const YAML::Node& rows, const std::string&
     if (!library.back().protocol.empty()) name += " " + library.back().protocol;
     if (!names.insert(name).second) r.fail_at(node, "{}: collectives: {} is given twice; remove one", what, name);
   }
-  check_algorithms(r, rows, what);
+  validate_algorithms(r, rows, what);
   return std::make_shared<const std::vector<LibraryRow>>(std::move(library));
 }
 

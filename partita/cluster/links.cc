@@ -17,8 +17,8 @@ void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, cons
                        KnownNames& known) {
   if (!node.IsMap()) r.fail_at(node, "a link must be a map");
   bool pair = static_cast<bool>(node["between"]);
-  if (pair) check_map(r, node, "link", {"between", "bandwidth_gbytes_per_s", "latency_us"});
-  else check_map(r, node, "link", {"from", "to", "bandwidth_gbytes_per_s", "latency_us"}, {"between"});
+  if (pair) validate_map(r, node, "link", {"between", "bandwidth_gbytes_per_s", "latency_us"});
+  else validate_map(r, node, "link", {"from", "to", "bandwidth_gbytes_per_s", "latency_us"}, {"between"});
   if (pair && (!node["between"].IsSequence() || node["between"].size() != 2))
     r.fail_at(node["between"], "link: between must be a list of two devices");
   YAML::Node ends[2] = {pair ? node["between"][0] : node["from"], pair ? node["between"][1] : node["to"]};

@@ -23,8 +23,7 @@ void sort_unique(std::vector<DevicePair>& pairs) {
 
 // Compute devices below a switch.
 struct Below {
-  std::vector<int> devices, children;  // children: by device, the switch's child above it: the switch before, or the
-                                       // device itself
+  std::vector<int> devices, children;  // child of the switch above each device: the switch before, or itself
   bool alike = true;                   // all have links of one speed to the switch, and back
 };
 
@@ -139,7 +138,7 @@ struct Groups {
 };
 
 // Joins all pairs of one speed at once, so that the order does not depend on which pair comes first.
-void join(Groups& groups, std::vector<Pair>::const_iterator begin, std::vector<Pair>::const_iterator end) {
+void join_groups(Groups& groups, std::vector<Pair>::const_iterator begin, std::vector<Pair>::const_iterator end) {
   std::vector<std::vector<int>>& members = groups.members;
   std::vector<int> leader(members.size());
   std::iota(leader.begin(), leader.end(), 0);
@@ -184,7 +183,7 @@ std::vector<DeviceId> slowest_link_first(const Cluster& cluster) {
   for (auto begin = pairs.begin(); begin != pairs.end();) {
     auto end = begin;
     while (end != pairs.end() && !faster(*begin, *end)) ++end;
-    join(groups, begin, end);
+    join_groups(groups, begin, end);
     begin = end;
   }
   std::vector<DeviceId> order;

@@ -74,7 +74,7 @@ namespace {
 
 Cluster read_cluster(const Reader& r, std::string_view yaml, int devices) {
   YAML::Node root = load_yaml(r, std::string(yaml));
-  check_map(r, root, "cluster", {"name", "device_types", "topology"}, {"links", "use_devices"});
+  validate_map(r, root, "cluster", {"name", "device_types", "topology"}, {"links", "use_devices"});
   Cluster c;
   c.name = read_word(r, root["name"], "name");
   if (devices > 0) {

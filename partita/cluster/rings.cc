@@ -50,14 +50,14 @@ void take(Search& search, const Ring& ring, int count) {
 }
 
 // Adds rings, from `first` on, to the chosen ones.
-void pack(Search& search, size_t first) {
+void pack_rings(Search& search, size_t first) {
   if (search.chosen.size() > search.best.size()) search.best = search.chosen;
   for (size_t i = first; i < search.rings.size(); ++i) {
     if (search.best.size() >= search.bound || ++search.tries > kMostTries) return;
     if (!fits(search, search.rings[i])) continue;
     take(search, search.rings[i], 1);
     search.chosen.push_back(static_cast<int>(i));
-    pack(search, i);
+    pack_rings(search, i);
     search.chosen.pop_back();
     take(search, search.rings[i], -1);
   }
@@ -82,7 +82,7 @@ std::vector<std::vector<int>> disjoint_rings(std::vector<std::vector<int>> wires
   Ring ring = {0};
   std::vector<char> used(wires.size(), false);
   if (search.bound > 0) collect(search, ring, used);
-  pack(search, 0);
+  pack_rings(search, 0);
   std::vector<Ring> found;
   for (int i : search.best) found.push_back(search.rings[i]);
   return found;

@@ -31,7 +31,7 @@ Pair add_pair(Cluster& cluster, const std::string& below, const std::string& abo
 }
 
 // The link pair between `leaf` and the switch `parent`, for a leaf below the switch's child `child`.
-Pair wires(Router& router, int leaf, int child, int parent) {
+Pair link_pair(Router& router, int leaf, int child, int parent) {
   std::vector<Place>& places = router.places;
   Place& via = places[child];
   if (via.to_parent.per_device && child != leaf) {
@@ -45,7 +45,7 @@ Pair wires(Router& router, int leaf, int child, int parent) {
 }
 
 // Makes the links from `leaf` up to the switch `top`, and from there down.
-Routes::Climb climb(Router& router, int leaf, int top) {
+Routes::Climb make_climb(Router& router, int leaf, int top) {
   std::vector<int> chain;  // leaf .. child of top
   for (int p = leaf; p != top; p = router.places[p].parent) chain.push_back(p);
   // If a level below `top` has devices with wires of their own, they enter at the highest such level.
@@ -54,7 +54,7 @@ Routes::Climb climb(Router& router, int leaf, int top) {
     if (router.places[chain[i]].to_parent.per_device) start = i;
   Routes::Climb made{top, {}, {}};
   for (size_t i = start; i < chain.size(); ++i) {
-    auto [up, down] = wires(router, leaf, chain[i], router.places[chain[i]].parent);
+    auto [up, down] = link_pair(router, leaf, chain[i], router.places[chain[i]].parent);
     made.up.push_back(up);
     made.down.push_back(down);
   }
@@ -111,7 +111,7 @@ void make_climb(Router& router, size_t device, int top) {
   std::vector<Routes::Climb>& climbs = router.cluster.routes.climbs[device];
   for (const Routes::Climb& made : climbs)
     if (made.top == top) return;
-  climbs.push_back(climb(router, router.place_of[device], top));
+  climbs.push_back(make_climb(router, router.place_of[device], top));
   if (router.missing[top] > 0) --router.missing[top];
 }
 

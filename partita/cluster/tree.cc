@@ -9,7 +9,7 @@ namespace partita::cluster_file {
 namespace {
 
 Wire read_wire(const Reader& r, const YAML::Node& node, const std::string& what) {
-  check_map(r, node, what, {"bandwidth_gbytes_per_s", "latency_us"}, {"per_device"});
+  validate_map(r, node, what, {"bandwidth_gbytes_per_s", "latency_us"}, {"per_device"});
   Wire wire;
   wire.bandwidth_bytes_per_s =
       1e9 * read_figure(r, node["bandwidth_gbytes_per_s"], what + ": bandwidth_gbytes_per_s", Sign::kPositive);
@@ -19,17 +19,17 @@ Wire read_wire(const Reader& r, const YAML::Node& node, const std::string& what)
 }
 
 // Checks the keys of a level and of all levels below it, each once, whatever its count.
-void check_level(const Reader& r, const YAML::Node& node, bool root) {
+void validate_level(const Reader& r, const YAML::Node& node, bool root) {
   if (!node.IsMap()) r.fail_at(node, "a level must be a map with 'type' (a device) or 'children' (a switch)");
   std::string what =
       root ? "topology" : "level" + (node["name"] && node["name"].IsScalar() ? " '" + node["name"].Scalar() + "'" : "");
-  if (!root && node["type"]) return check_map(r, node, what, {"name", "type"}, {"count"});
-  if (root) check_map(r, node, what, {"link", "children"}, {"host"});
-  else check_map(r, node, what, {"name", "link", "children"}, {"count", "host"});
+  if (!root && node["type"]) return validate_map(r, node, what, {"name", "type"}, {"count"});
+  if (root) validate_map(r, node, what, {"link", "children"}, {"host"});
+  else validate_map(r, node, what, {"name", "link", "children"}, {"count", "host"});
   const YAML::Node children = node["children"];
   if (!children.IsSequence() || children.size() == 0)
     r.fail_at(children, "{}: children must be a list of at least one level", what);
-  for (const auto& child : children) check_level(r, child, false);
+  for (const auto& child : children) validate_level(r, child, false);
 }
 
 // Far more than a tree of kMostDevices devices needs.
@@ -59,7 +59,7 @@ void claim(Expansion& e, const YAML::Node& node, const std::string& name) {
 
 // Adds the host of the level `name` at place `at`; returns the host's place.
 int add_host(Expansion& e, const YAML::Node& host, const std::string& name, const std::string& what, int at) {
-  check_map(e.r, host, what + ": host", {"type", "link"}, {"name"});
+  validate_map(e.r, host, what + ": host", {"type", "link"}, {"name"});
   Device d = type_of(e, host["type"], what + ": host: type");
   if (d.kind != DeviceKind::kCpu) e.r.fail_at(host["type"], "{}: host: '{}' is not of kind cpu", what, d.model);
   std::string own = host["name"] ? read_name(e.r, host["name"], what + ": host: name") : "host";
@@ -115,7 +115,7 @@ void expand(Expansion& e, const YAML::Node& node, const std::string& name, int p
 }  // namespace
 
 Tree read_tree(const Reader& r, const YAML::Node& topology, const std::map<std::string, Device>& types) {
-  check_level(r, topology, true);
+  validate_level(r, topology, true);
   Expansion e{r, types, {}, {}};
   expand(e, topology, "", -1, {}, -1);
   return std::move(e.tree);

@@ -11,7 +11,7 @@ namespace cluster_file {
 
 Validation read_validation(const Reader& r, const YAML::Node& node, const std::string& device) {
   const std::string what = fmt::format("device type '{}': validation", device);
-  check_map(r, node, what, {"runs", "low", "high"});
+  validate_map(r, node, what, {"runs", "low", "high"});
   Validation v{device};
   const double runs = read_figure(r, node["runs"], what + ": runs", Sign::kNotNegative);
   v.runs = static_cast<int>(runs);

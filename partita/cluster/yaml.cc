@@ -25,8 +25,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
-               std::initializer_list<std::string_view> required, std::initializer_list<std::string_view> optional) {
+void validate_map(const Reader& r, const YAML::Node& node, const std::string& what,
+                  std::initializer_list<std::string_view> required, std::initializer_list<std::string_view> optional) {
   if (!node.IsMap()) r.fail_at(node, "{} must be a map of keys and values", what);
   std::vector<std::string_view> known(required);
   known.insert(known.end(), optional);

@@ -1,6 +1,6 @@
 // Reads YAML strictly: every error names the file, the line and the remedy. Internal to cluster/.
 //
-// Example: "f.yaml:5: device type 'K80': unknown key 'memory_gibyte'; did you mean 'memory_gibytes'?" is check_map()
+// Example: "f.yaml:5: device type 'K80': unknown key 'memory_gibyte'; did you mean 'memory_gibytes'?" is validate_map()
 // with the keys of a device type, at the line of the key.
 #pragma once
 #include <yaml-cpp/yaml.h>
@@ -52,8 +52,9 @@ std::string suggestion(std::string_view key, const Keys& known) {
 // `what` names the node in messages.
 
 // Checks that the node is a map with these keys and no others, each once.
-void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
-               std::initializer_list<std::string_view> required, std::initializer_list<std::string_view> optional = {});
+void validate_map(const Reader& r, const YAML::Node& node, const std::string& what,
+                  std::initializer_list<std::string_view> required,
+                  std::initializer_list<std::string_view> optional = {});
 std::string read_word(const Reader& r, const YAML::Node& node, const std::string& what);
 // Reads a word that can be part of a device's name: without dots, blanks, commas, brackets and stars.
 std::string read_name(const Reader& r, const YAML::Node& node, const std::string& what);

@@ -38,7 +38,7 @@ GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
 bool GraphBuilder::has_tensor(const std::string& name) const { return taken_.contains(tensor_key(name)); }
 
 // Every tensor's bytes are counted in 64 bits, and it has at most as many axes as arrays of NumPy and PyTorch.
-static void check_size(const std::string& graph, const Tensor& tensor) {
+static void validate_size(const std::string& graph, const Tensor& tensor) {
   constexpr size_t kMostAxes = 64;
   if (tensor.shape.size() > kMostAxes)
     fail("graph '{}': '{}' has {} axes; a tensor has at most {}", graph, tensor.name, tensor.shape.size(), kMostAxes);
@@ -55,7 +55,7 @@ TensorId GraphBuilder::source_tensor(Tensor tensor) {
     if (extent < 0)
       fail("graph '{}': {} '{}' has a negative extent: [{}]", graph_.name, name_of(tensor.role), tensor.name,
            fmt::join(tensor.shape, "x"));
-  check_size(graph_.name, tensor);
+  validate_size(graph_.name, tensor);
   graph_.tensors.push_back(std::move(tensor));
   return TensorId(graph_.tensors.size() - 1);
 }
@@ -161,7 +161,7 @@ std::vector<TensorId> GraphBuilder::add(Op op) {
     t.producer = id;
     if (definition && r < definition->replaces.size() && definition->replaces[r] >= 0)
       t.replaces = op.operands.at(definition->replaces[r]);
-    check_size(graph_.name, t);
+    validate_size(graph_.name, t);
     results.push_back(TensorId(graph_.tensors.size()));
     graph_.tensors.push_back(std::move(t));
   }

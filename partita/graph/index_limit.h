@@ -10,8 +10,7 @@ namespace partita {
 // Integers of a tensor that choose an element of an axis.
 struct IndexRange {
   Interval range;
-  std::optional<int64_t> ignored;  // this number is left out: every op that chooses an element by the tensor checks for
-                                   // it too
+  std::optional<int64_t> ignored;  // left out: every op that chooses an element by the tensor checks for it too
   bool operator==(const IndexRange&) const = default;
 };
 

@@ -140,19 +140,20 @@ constexpr Range kOfOptimizer[] = {{.name = "momentum", .flag = " (--momentum)"},
 constexpr Range kOfSchedule[] = {{.name = "warmup"}, {.name = "steps", .least = 1}};
 
 // `whose`: "optimizer 'adamw?eps=-1'".
-void check_range(const std::string& whose, const Range& range, double value) {
+void validate_range(const std::string& whose, const Range& range, double value) {
   if (value >= range.least && value < range.below) return;
   fail("{}: {}{} is a number from {} to below {}, not {}", whose, range.name, range.flag, range.least, range.below,
        value);
 }
 
-void check_ranges(const std::string& whose, const tdl::Attributes& options, std::span<const Range> ranges) {
+void validate_ranges(const std::string& whose, const tdl::Attributes& options, std::span<const Range> ranges) {
   for (const Range& range : ranges)
-    if (const auto found = options.find(range.name); found != options.end()) check_range(whose, range, found->second);
+    if (const auto found = options.find(range.name); found != options.end())
+      validate_range(whose, range, found->second);
 }
 
 // PyTorch refuses Nesterov's momentum without momentum.
-void check_nesterov(const std::string& whose, const tdl::Attributes& options) {
+void validate_nesterov(const std::string& whose, const tdl::Attributes& options) {
   const auto nesterov = options.find("nesterov");
   if (nesterov == options.end()) return;
   if (nesterov->second != 0 && nesterov->second != 1) fail("{}: nesterov is 0 or 1, not {}", whose, nesterov->second);
@@ -260,10 +261,10 @@ void check_optimizer_names(const Optimizer& optimizer, const OpRegistry& registr
 void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry) {
   const Chosen update = chosen_update(optimizer, registry), schedule = chosen_schedule(optimizer, registry);
   const std::string whose = fmt::format("optimizer '{}'", optimizer.kind);
-  check_range(whose, kLr, optimizer.lr);
-  check_ranges(whose, update.options, kOfOptimizer);
-  check_nesterov(whose, update.options);
-  check_ranges(fmt::format("schedule '{}'", optimizer.schedule), schedule.options, kOfSchedule);
+  validate_range(whose, kLr, optimizer.lr);
+  validate_ranges(whose, update.options, kOfOptimizer);
+  validate_nesterov(whose, update.options);
+  validate_ranges(fmt::format("schedule '{}'", optimizer.schedule), schedule.options, kOfSchedule);
   if (!(optimizer.clip_norm >= 0 && optimizer.clip_norm < kMost))
     fail("the gradients' norm is clipped to a number above 0 and below {}, not {}", kMost, optimizer.clip_norm);
 }

@@ -437,8 +437,7 @@ class Analysis {
   std::map<const tdl::Bound*, std::vector<Split>> splits_;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> narrowed_;
   std::map<std::tuple<const tdl::Bound*, std::string, Shape>, std::shared_ptr<const tdl::Bound>> factored_;
-  std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // ops that no sample reaches, with the place that is
-                                                                 // wanted of them
+  std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // ops that no sample reaches, and places wanted
   std::set<TensorId> constants_in_parts_;
   std::map<TensorId, TimePlace> wanted_;
   Graph out_;

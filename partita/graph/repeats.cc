@@ -204,8 +204,8 @@ class Finder {
   void offer(const Run& run, int from, int to) {
     const int period = run.period, last = to - 2 * period;  // a first copy begins there at the latest
     if (last < from) return;
-    std::vector<int> refused(static_cast<std::size_t>(last - from + 2));  // differences of the count of ops that do not
-                                                                          // let a copy begin here
+    std::vector<int> refused(
+        static_cast<std::size_t>(last - from + 2));  // differences of: ops that let no copy begin here
     const auto refuse = [&](int low, int high) {
       low = std::max(low, from), high = std::min(high, last);
       if (low <= high) ++refused[low - from], --refused[high + 1 - from];

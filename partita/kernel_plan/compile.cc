@@ -41,10 +41,10 @@ void compile_store(StageBuilder& b) {
   program.a = compile(b, b.stage.body);
   const DType stored = b.parts[b.stage.tensor]->dtype;
   if (is_low(stored) && program.code[program.a].dtype == stored) program.dtype = stored;  // it is only moved
-  program.a = as(b, program.a, program.dtype);
+  program.a = emit_cast(b, program.a, program.dtype);
   if (program.dtype == b.real && stored == DType::kInt64)
-    program.a = binary(b, "max", binary(b, "min", program.a, constant(b, kLargestInt, b.real), b.real),
-                       constant(b, -kLargestInt, b.real), b.real);
+    program.a = emit_binary(b, "max", emit_binary(b, "min", program.a, emit_constant(b, kLargestInt, b.real), b.real),
+                            emit_constant(b, -kLargestInt, b.real), b.real);
 }
 
 bool may_overwrite(const StageInstr& instr) {

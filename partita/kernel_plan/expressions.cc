@@ -25,30 +25,30 @@ int compile_index(StageBuilder& b, const Expr& e) {
   StageInstr i{Kind::kGrid, DType::kInt64};
   i.dim = static_cast<int>(std::find(dims.begin(), dims.end(), e.index) - dims.begin());
   i.dims = dims_of(b, e);
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
 int compile_unary(StageBuilder& b, const Expr& e) {
   const int x = compile(b, e.args[0]);
   switch (function_type(e)) {
     case FunctionType::kLogic:
-      return unary(b, e.function, as(b, x, DType::kBool), DType::kBool);
+      return emit_unary(b, e.function, emit_cast(b, x, DType::kBool), DType::kBool);
     case FunctionType::kSame:
       return x;
     case FunctionType::kReal:
-      return unary(b, e.function, as(b, x, b.real), b.real);
+      return emit_unary(b, e.function, emit_cast(b, x, b.real), b.real);
     default:
       break;
   }
   const DType type = dtype(b, std::max(rank(b, x), kIntegerRank));
-  if (e.function == "floor" && type == DType::kInt64) return as(b, x, type);
-  return unary(b, e.function, as(b, x, type), type);
+  if (e.function == "floor" && type == DType::kInt64) return emit_cast(b, x, type);
+  return emit_unary(b, e.function, emit_cast(b, x, type), type);
 }
 
 int compile_binary(StageBuilder& b, const Expr& e) {
   const int x = compile(b, e.args[0]), y = compile(b, e.args[1]);
   const auto with = [&](DType arguments, DType result) {
-    return binary(b, e.function, as(b, x, arguments), as(b, y, arguments), result);
+    return emit_binary(b, e.function, emit_cast(b, x, arguments), emit_cast(b, y, arguments), result);
   };
   switch (function_type(e)) {
     case FunctionType::kComparison:
@@ -64,7 +64,7 @@ int compile_binary(StageBuilder& b, const Expr& e) {
   }
   const DType type = dtype(b, type_rank(e, b.parts));
   if (e.function == "^" && e.args[1].kind == ExprKind::kNumber && e.args[1].number == 2)
-    return binary(b, "*", as(b, x, type), as(b, x, type), type);
+    return emit_binary(b, "*", emit_cast(b, x, type), emit_cast(b, x, type), type);
   return with(type, type);
 }
 
@@ -73,7 +73,7 @@ int compile_binary(StageBuilder& b, const Expr& e) {
 int compile(StageBuilder& b, const Expr& e) {
   switch (e.kind) {
     case ExprKind::kNumber:
-      return constant(b, e.number, tdl::is_integer(e.number) ? DType::kInt64 : b.real);
+      return emit_constant(b, e.number, tdl::is_integer(e.number) ? DType::kInt64 : b.real);
     case ExprKind::kIndex:
       return compile_index(b, e);
     case ExprKind::kRead:
@@ -83,14 +83,15 @@ int compile(StageBuilder& b, const Expr& e) {
     case ExprKind::kBinary:
       return compile_binary(b, e);
     case ExprKind::kIf: {
-      const int c = as(b, compile(b, e.args[0]), DType::kBool), x = compile(b, e.args[1]), y = compile(b, e.args[2]);
+      const int c = emit_cast(b, compile(b, e.args[0]), DType::kBool), x = compile(b, e.args[1]),
+                y = compile(b, e.args[2]);
       const DType type = dtype(b, std::max(rank(b, x), rank(b, y)));
-      return select(b, c, as(b, x, type), as(b, y, type));
+      return emit_select(b, c, emit_cast(b, x, type), emit_cast(b, y, type));
     }
     case ExprKind::kRng: {
       StageInstr i{Kind::kRng, b.real};
-      for (const Expr& a : e.args) i.args.push_back(as(b, compile(b, a), DType::kInt64));
-      return emit(b, std::move(i));
+      for (const Expr& a : e.args) i.args.push_back(emit_cast(b, compile(b, a), DType::kInt64));
+      return emit_instruction(b, std::move(i));
     }
     case ExprKind::kOpaque:
       fail("{}: there is no kernel for the opaque function '{}'", b.bound.name, e.function);
@@ -133,21 +134,23 @@ int gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherw
   Affine offset;
   for (size_t a = 0; a < s.forms.size(); ++a)
     offset = offset + tdl::scaled(s.forms[a] - tdl::affine_constant(part.box[a].lo), part.strides[a]);
-  int place = as(b, compile(b, tdl::expr_of(offset)), DType::kInt64), valid = -1;
+  int place = emit_cast(b, compile(b, tdl::expr_of(offset)), DType::kInt64), valid = -1;
   for (size_t a = 0; a < s.forms.size(); ++a) {
     if (s.inside[a]) continue;
     const int form = compile(b, tdl::expr_of(s.forms[a]));
     // Subscripts from data may be anything.
     const Interval range = s.from_data[a] ? Interval{INT64_MIN, INT64_MAX} : tdl::range_of(s.forms[a], b.ranges);
-    if (range.lo < part.box[a].lo) require(b, valid, binary(b, ">=", form, integer(b, part.box[a].lo), DType::kBool));
-    if (range.hi > part.box[a].hi) require(b, valid, binary(b, "<", form, integer(b, part.box[a].hi), DType::kBool));
+    if (range.lo < part.box[a].lo)
+      add_condition(b, valid, emit_binary(b, ">=", form, emit_integer(b, part.box[a].lo), DType::kBool));
+    if (range.hi > part.box[a].hi)
+      add_condition(b, valid, emit_binary(b, "<", form, emit_integer(b, part.box[a].hi), DType::kBool));
   }
-  if (valid >= 0) place = select(b, valid, place, integer(b, 0));
+  if (valid >= 0) place = emit_select(b, valid, place, emit_integer(b, 0));
   StageInstr i{Kind::kGather, part.dtype};
   i.tensor = read.tensor;
   i.args = {place};
-  const int value = as(b, emit(b, std::move(i)), type);
-  return valid < 0 ? value : select(b, valid, value, constant(b, otherwise, type));
+  const int value = emit_cast(b, emit_instruction(b, std::move(i)), type);
+  return valid < 0 ? value : emit_select(b, valid, value, emit_constant(b, otherwise, type));
 }
 
 }  // namespace
@@ -160,7 +163,7 @@ int compile_read(StageBuilder& b, const Expr& read) {
   // An `else` that the tensor's type can't hold widens it.
   const bool holds = is_float(part->dtype) && rounded_to(part->dtype, otherwise) == otherwise;
   const DType type = dtype_of_rank(type_rank(read, b.parts), holds ? part->dtype : b.real);
-  if (is_empty(part->box)) return constant(b, otherwise, type);
+  if (is_empty(part->box)) return emit_constant(b, otherwise, type);
   Subscripts s = subscripts_of(b, read, part->box);
   if (!s.strided) return gather(b, read, s, otherwise, type);
   StageInstr i{Kind::kRead, part->dtype};
@@ -172,7 +175,7 @@ int compile_read(StageBuilder& b, const Expr& read) {
   }
   for (const Affine& form : s.forms) i.dims |= dims_of(b, form);
   i.subscripts = std::move(s.forms);
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
 }  // namespace partita

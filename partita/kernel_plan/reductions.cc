@@ -98,14 +98,14 @@ bool as_lookup(StageBuilder& b, const Expr& reduce) {
   }
   int valid = -1;
   for (size_t i = 0; i < found.size(); ++i) {
-    const int value = as(b, compile(b, *found[i].value), DType::kInt64);
+    const int value = emit_cast(b, compile(b, *found[i].value), DType::kInt64);
     b.looked_up[found[i].index] = value;
-    require(b, valid, binary(b, ">=", value, integer(b, ranges[i].lo), DType::kBool));
-    require(b, valid, binary(b, "<", value, integer(b, ranges[i].hi), DType::kBool));
+    add_condition(b, valid, emit_binary(b, ">=", value, emit_integer(b, ranges[i].lo), DType::kBool));
+    add_condition(b, valid, emit_binary(b, "<", value, emit_integer(b, ranges[i].hi), DType::kBool));
   }
-  for (const Expr* c : conditions) require(b, valid, as(b, compile(b, *c), DType::kBool));
-  const int inside = as(b, compile(b, body.args[1]), program.dtype);
-  program.a = select(b, valid, inside, constant(b, 0, program.dtype));
+  for (const Expr* c : conditions) add_condition(b, valid, emit_cast(b, compile(b, *c), DType::kBool));
+  const int inside = emit_cast(b, compile(b, body.args[1]), program.dtype);
+  program.a = emit_select(b, valid, inside, emit_constant(b, 0, program.dtype));
   program.finish = reduce.reduced.size() == found.size() ? Finish::kStore : Finish::kReduce;
   return true;
 }
@@ -162,21 +162,22 @@ bool as_scatter(StageBuilder& b, const Expr& reduce) {
   int counts = -1;
   for (const Place& p : places) {
     const Interval range = program.ranges[p.dim];
-    const int value = as(b, compile(b, *p.value), DType::kInt64);
+    const int value = emit_cast(b, compile(b, *p.value), DType::kInt64);
     program.single |= program.code[value].dims & lhs_mask(program);
-    require(b, counts, binary(b, ">=", value, integer(b, range.lo), DType::kBool));
-    require(b, counts, binary(b, "<", value, integer(b, range.hi), DType::kBool));
-    const int offset = binary(b, "-", value, integer(b, range.lo), DType::kInt64);
-    program.b = program.b < 0 ? offset
-                              : binary(b, "+", binary(b, "*", program.b, integer(b, range.size()), DType::kInt64),
-                                       offset, DType::kInt64);
+    add_condition(b, counts, emit_binary(b, ">=", value, emit_integer(b, range.lo), DType::kBool));
+    add_condition(b, counts, emit_binary(b, "<", value, emit_integer(b, range.hi), DType::kBool));
+    const int offset = emit_binary(b, "-", value, emit_integer(b, range.lo), DType::kInt64);
+    program.b = program.b < 0
+                    ? offset
+                    : emit_binary(b, "+", emit_binary(b, "*", program.b, emit_integer(b, range.size()), DType::kInt64),
+                                  offset, DType::kInt64);
     program.scattered.push_back(p.dim);
   }
-  program.b = select(b, counts, program.b, integer(b, 0));
+  program.b = emit_select(b, counts, program.b, emit_integer(b, 0));
   for (size_t k = 0; k < conditions.size(); ++k)
     if (std::none_of(places.begin(), places.end(), [&](const Place& p) { return p.condition == k; }))
-      require(b, counts, as(b, compile(b, *conditions[k]), DType::kBool));
-  program.a = select(b, counts, as(b, compile(b, body.args[1]), b.real), constant(b, 0, b.real));
+      add_condition(b, counts, emit_cast(b, compile(b, *conditions[k]), DType::kBool));
+  program.a = emit_select(b, counts, emit_cast(b, compile(b, body.args[1]), b.real), emit_constant(b, 0, b.real));
   program.finish = Finish::kScatter;
   return true;
 }
@@ -266,22 +267,22 @@ bool as_product(StageBuilder& b, const Expr& reduce) {
   int sides[2] = {-1, -1};
   for (size_t i = 0; i < s.factors.size(); ++i) {
     int& side = sides[s.in_second[i]];
-    const int value = as(b, compile(b, *s.factors[i]), b.real);
-    side = side < 0 ? value : binary(b, "*", side, value, b.real);
+    const int value = emit_cast(b, compile(b, *s.factors[i]), b.real);
+    side = side < 0 ? value : emit_binary(b, "*", side, value, b.real);
   }
   for (size_t i = 0; i < s.guards.size(); ++i) {
     int& side = sides[s.guard_second[i]];
-    side = select(b, as(b, compile(b, *s.guards[i]), DType::kBool), side, constant(b, 0, b.real));
+    side = emit_select(b, emit_cast(b, compile(b, *s.guards[i]), DType::kBool), side, emit_constant(b, 0, b.real));
   }
   for (const Expr* g : s.after) {
-    const int guard = as(b, compile(b, *g), DType::kBool);
+    const int guard = emit_cast(b, compile(b, *g), DType::kBool);
     const uint64_t either = program.code[sides[0]].dims | program.code[sides[1]].dims;
     if ((program.code[guard].dims & ~either) != 0) {  // a side holds nothing here
-      sides[0] = select(b, guard, sides[0], constant(b, 0, b.real));
+      sides[0] = emit_select(b, guard, sides[0], emit_constant(b, 0, b.real));
       continue;
     }
-    const int hidden = unary(b, "not", guard, DType::kBool);
-    program.hidden = program.hidden < 0 ? hidden : binary(b, "or", program.hidden, hidden, DType::kBool);
+    const int hidden = emit_unary(b, "not", guard, DType::kBool);
+    program.hidden = program.hidden < 0 ? hidden : emit_binary(b, "or", program.hidden, hidden, DType::kBool);
   }
   if (program.hidden >= 0) {  // a value of its own: a side that is the constant 0 ends with the product
     program.zero = static_cast<int>(program.code.size());
@@ -299,7 +300,7 @@ void compile_reduction(StageBuilder& b, const Expr& reduce) {
   b.program.reducer = reduce.reducer;
   if (as_lookup(b, reduce) || as_scatter(b, reduce) || as_product(b, reduce)) return;
   b.program.finish = Finish::kReduce;
-  b.program.a = as(b, compile(b, reduce.args[0]), b.program.dtype);
+  b.program.a = emit_cast(b, compile(b, reduce.args[0]), b.program.dtype);
 }
 
 }  // namespace partita

@@ -10,7 +10,7 @@ namespace partita {
 
 using Kind = StageInstr::Kind;
 
-int emit(StageBuilder& b, StageInstr instr) {
+int emit_instruction(StageBuilder& b, StageInstr instr) {
   std::vector<StageInstr>& code = b.program.code;
   for (int a : instr.args) instr.dims |= code[a].dims;
   for (size_t i = 0; i < code.size(); ++i) {  // computed already
@@ -24,45 +24,45 @@ int emit(StageBuilder& b, StageInstr instr) {
   return static_cast<int>(code.size()) - 1;
 }
 
-int constant(StageBuilder& b, double number, DType dtype) {
+int emit_constant(StageBuilder& b, double number, DType dtype) {
   StageInstr i{Kind::kConst, dtype};
   i.number = number;
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
-int integer(StageBuilder& b, int64_t value) { return constant(b, static_cast<double>(value), DType::kInt64); }
+int emit_integer(StageBuilder& b, int64_t value) { return emit_constant(b, static_cast<double>(value), DType::kInt64); }
 
-int as(StageBuilder& b, int value, DType dtype) {
+int emit_cast(StageBuilder& b, int value, DType dtype) {
   const StageInstr& v = b.program.code[value];
   if (v.dtype == dtype) return value;
-  if (v.kind == Kind::kConst) return constant(b, dtype == DType::kBool ? v.number != 0 : v.number, dtype);
+  if (v.kind == Kind::kConst) return emit_constant(b, dtype == DType::kBool ? v.number != 0 : v.number, dtype);
   StageInstr i{Kind::kCast, dtype};
   i.args = {value};
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
-int unary(StageBuilder& b, const std::string& function, int x, DType dtype) {
+int emit_unary(StageBuilder& b, const std::string& function, int x, DType dtype) {
   StageInstr i{Kind::kUnary, dtype};
   i.function = function;
   i.args = {x};
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
-int binary(StageBuilder& b, const std::string& function, int x, int y, DType dtype) {
+int emit_binary(StageBuilder& b, const std::string& function, int x, int y, DType dtype) {
   StageInstr i{Kind::kBinary, dtype};
   i.function = function;
   i.args = {x, y};
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
-int select(StageBuilder& b, int condition, int x, int y) {
+int emit_select(StageBuilder& b, int condition, int x, int y) {
   StageInstr i{Kind::kSelect, b.program.code[x].dtype};
   i.args = {condition, x, y};
-  return emit(b, std::move(i));
+  return emit_instruction(b, std::move(i));
 }
 
-void require(StageBuilder& b, int& condition, int more) {
-  condition = condition < 0 ? more : binary(b, "and", condition, more, DType::kBool);
+void add_condition(StageBuilder& b, int& condition, int more) {
+  condition = condition < 0 ? more : emit_binary(b, "and", condition, more, DType::kBool);
 }
 
 namespace {

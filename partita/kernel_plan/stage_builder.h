@@ -18,15 +18,15 @@ struct StageBuilder {
 };
 
 // Adds an instruction, or finds the one that computes the same. Returns its number, as all functions below do.
-int emit(StageBuilder& b, StageInstr instr);
-int constant(StageBuilder& b, double number, DType dtype);
-int integer(StageBuilder& b, int64_t value);
-int as(StageBuilder& b, int value, DType dtype);
-int unary(StageBuilder& b, const std::string& function, int x, DType dtype);
-int binary(StageBuilder& b, const std::string& function, int x, int y, DType dtype);
-int select(StageBuilder& b, int condition, int x, int y);
+int emit_instruction(StageBuilder& b, StageInstr instr);
+int emit_constant(StageBuilder& b, double number, DType dtype);
+int emit_integer(StageBuilder& b, int64_t value);
+int emit_cast(StageBuilder& b, int value, DType dtype);
+int emit_unary(StageBuilder& b, const std::string& function, int x, DType dtype);
+int emit_binary(StageBuilder& b, const std::string& function, int x, int y, DType dtype);
+int emit_select(StageBuilder& b, int condition, int x, int y);
 // condition := condition and `more`; -1 stands for a condition that always holds.
-void require(StageBuilder& b, int& condition, int more);
+void add_condition(StageBuilder& b, int& condition, int more);
 
 // Compiles the value of an expression without reducers.
 int compile(StageBuilder& b, const tdl::Expr& e);

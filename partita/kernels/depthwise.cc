@@ -84,8 +84,8 @@ at::Tensor window_planes(const WindowPlan& plan, const Held& weight) {
   return weight.tensor({plan.q, plan.o, plan.c, plan.rows.window, plan.columns.window}).select(2, 0);
 }
 Held computed_weight(const WindowPlan& plan, const std::vector<Held>& held, at::Tensor& memory) {
-  return computed(held_of(plan.w, held), {plan.q, plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.real,
-                  memory);
+  return in_compute_dtype(held_of(plan.w, held), {plan.q, plan.o, plan.c, plan.rows.window, plan.columns.window},
+                          plan.real, memory);
 }
 
 template <typename Real>
@@ -100,7 +100,7 @@ void convolve(const WindowPlan& plan, const std::vector<Held>& held) {
   const Held weight = computed_weight(plan, held, w_copy);
   const Planes<Real> w(window_planes(plan, weight));
   if (plan.b.tensor >= 0)
-    bias = computed(held_of(plan.b, held), {plan.q, plan.o}, plan.real, b_copy).tensor({plan.q, plan.o});
+    bias = in_compute_dtype(held_of(plan.b, held), {plan.q, plan.o}, plan.real, b_copy).tensor({plan.q, plan.o});
   each_block(plan, [&](int64_t n, Interval groups) {
     const Sample result = sample_of(plan, plan.result, held, n, groups, plan.o, plan.rows.out, plan.columns.out, copy);
     const Planes<Real> x(read(sample_of(plan, plan.x, held, n, groups, plan.c, plan.rows.at, plan.columns.at, x_copy)));

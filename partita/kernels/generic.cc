@@ -36,10 +36,10 @@ void run_block(StageRun& run, bool first) {
   run.values.assign(code.size(), {});
   run.flipped.assign(code.size(), false);
   for (size_t i = 0; i < code.size(); ++i) {
-    evaluate(run, i);
+    evaluate_instruction(run, i);
     for (int dead : code[i].dead) run.values[dead].reset();
   }
-  finish(run, first);
+  finish_block(run, first);
   run.values.clear();
 }
 
@@ -68,7 +68,7 @@ void run_blocks(StageRun& run, size_t d, bool first) {
 
 // ---------------------------------------------------------------- shared by values and results
 
-Shape sizes_of(const StageRun& run, uint64_t dims) {
+Shape block_sizes(const StageRun& run, uint64_t dims) {
   Shape sizes(run.block.size(), 1);
   for (size_t d = 0; d < sizes.size(); ++d)
     if (dims >> d & 1) sizes[d] = run.block[d];
@@ -84,11 +84,12 @@ at::Tensor out_memory(const StageRun& run) {
   for (int d = 0; d < run.program.lhs_count; ++d) sizes[d] = run.box[d].size();
   int64_t offset = 0;
   for (size_t a = 0; a < prepared.lhs.subscripts.size(); ++a)
-    offset += (lowest(run, prepared.lhs.subscripts[a], prepared.out_strides) - part.box[a].lo) * part.strides[a];
-  return tensor_over(run.out.data + offset * bytes_of(part.dtype), part.dtype, sizes, positive(prepared.out_strides));
+    offset += (lowest_value(run, prepared.lhs.subscripts[a], prepared.out_strides) - part.box[a].lo) * part.strides[a];
+  return tensor_over(run.out.data + offset * bytes_of(part.dtype), part.dtype, sizes,
+                     absolute_strides(prepared.out_strides));
 }
 
-int64_t lowest(const StageRun& run, const tdl::Affine& form, const Shape& strides) {
+int64_t lowest_value(const StageRun& run, const tdl::Affine& form, const Shape& strides) {
   const std::vector<int>& dims = run.program.dims;
   int64_t value = form.constant;
   for (const auto& t : form.terms) {
@@ -105,7 +106,7 @@ std::vector<int64_t> negative_dims(const Shape& strides) {
   return dims;
 }
 
-Shape positive(Shape strides) {
+Shape absolute_strides(Shape strides) {
   for (int64_t& s : strides) s = std::abs(s);
   return strides;
 }

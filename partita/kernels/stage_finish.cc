@@ -39,7 +39,7 @@ void reduce(StageRun& run, bool first) {
   const StageProgram& program = run.program;
   at::Tensor value = run.values[program.a];
   run.values[program.a].reset();
-  Shape sizes = sizes_of(run, program.code[program.a].dims);
+  Shape sizes = block_sizes(run, program.code[program.a].dims);
   std::vector<int64_t> dims;
   for (size_t d = program.lhs_count; d < run.block.size(); ++d) {
     sizes[d] = run.block[d];
@@ -189,7 +189,7 @@ void multiply(StageRun& run, bool first) {
 
 }  // namespace
 
-void finish(StageRun& run, bool first) {
+void finish_block(StageRun& run, bool first) {
   switch (run.program.finish) {
     case Finish::kStore:
       if (!run.program.direct) store(run, run.values[run.program.a], true);

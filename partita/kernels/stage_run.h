@@ -23,22 +23,22 @@ struct StageRun {
 };
 
 // The block's extents along these dimensions, 1 along the others.
-Shape sizes_of(const StageRun& run, uint64_t dims);
+Shape block_sizes(const StageRun& run, uint64_t dims);
 // The tensor that the block's values are written to, or combined with, over all dimensions. A negative stride is left
 // positive, from the other end.
 at::Tensor out_tensor(const StageRun& run);
 // The result's own memory, if out_tensor() is a sum of another type.
 at::Tensor out_memory(const StageRun& run);
 // A form's value if each dimension is at the end of the block from which its stride counts up.
-int64_t lowest(const StageRun& run, const tdl::Affine& form, const Shape& strides);
+int64_t lowest_value(const StageRun& run, const tdl::Affine& form, const Shape& strides);
 // The dimensions with negative strides, and all strides without their signs.
 std::vector<int64_t> negative_dims(const Shape& strides);
-Shape positive(Shape strides);
+Shape absolute_strides(Shape strides);
 
 // Computes the value of an instruction (stage_values.cc).
-void evaluate(StageRun& run, size_t instruction);
+void evaluate_instruction(StageRun& run, size_t instruction);
 // Writes the block's values into the result (stage_finish.cc). first: it is the first block for these elements of the
 // result; later ones are combined with it.
-void finish(StageRun& run, bool first);
+void finish_block(StageRun& run, bool first);
 
 }  // namespace partita

@@ -19,7 +19,7 @@ at::Tensor place(const StageRun& run, size_t i) {
   if (program.direct && program.finish == StageProgram::Finish::kStore && static_cast<int>(i) == program.a)
     return out_tensor(run);
   if (instr.in_place) return run.values[instr.reuse];
-  return new_tensor(instr.dtype, sizes_of(run, instr.dims));
+  return new_tensor(instr.dtype, block_sizes(run, instr.dims));
 }
 
 at::Tensor grid(const StageRun& run, const StageInstr& instr) {
@@ -48,13 +48,13 @@ int64_t first_element(const StageRun& run, const StageInstr& read, const Shape& 
                       const Shape& axis_strides) {
   int64_t offset = 0;
   for (size_t a = 0; a < box.size(); ++a)
-    offset += (lowest(run, read.subscripts[a], strides) - box[a].lo) * axis_strides[a];
+    offset += (lowest_value(run, read.subscripts[a], strides) - box[a].lo) * axis_strides[a];
   return offset;
 }
 
 at::Tensor read(StageRun& run, size_t i) {
   const StageInstr& instr = run.program.code[i];
-  const Shape sizes = sizes_of(run, instr.dims);
+  const Shape sizes = block_sizes(run, instr.dims);
   at::Tensor value;
   Shape padded_strides;
   const Shape& strides = instr.padded ? padded_strides : run.prepared.read_strides[i];
@@ -63,11 +63,11 @@ at::Tensor read(StageRun& run, size_t i) {
     const Shape axis_strides = dense_strides(extents(hull));
     padded_strides = read_strides(instr, run.program.dims, axis_strides);
     value = padded(run, instr, hull)
-                .as_strided(sizes, positive(strides), first_element(run, instr, strides, hull, axis_strides));
+                .as_strided(sizes, absolute_strides(strides), first_element(run, instr, strides, hull, axis_strides));
   } else {
     const Held& source = run.held[instr.tensor];
     const int64_t offset = first_element(run, instr, strides, source.part.box, source.part.strides);
-    value = tensor_over(source.data + offset * bytes_of(instr.dtype), instr.dtype, sizes, positive(strides));
+    value = tensor_over(source.data + offset * bytes_of(instr.dtype), instr.dtype, sizes, absolute_strides(strides));
   }
   run.flipped[i] = is_flipped(instr, strides);
   return run.flipped[i] ? value.flip(negative_dims(strides)) : value;
@@ -78,13 +78,14 @@ at::Tensor gather(const StageRun& run, const StageInstr& instr) {
   int64_t span = 1;
   for (size_t a = 0; a < source.part.box.size(); ++a) span += (source.part.box[a].size() - 1) * source.part.strides[a];
   const at::Tensor memory = tensor_over(source.data, source.part.dtype, {span}, {1});
-  return at::index_select(memory, 0, run.values[instr.args[0]].contiguous().view({-1})).view(sizes_of(run, instr.dims));
+  return at::index_select(memory, 0, run.values[instr.args[0]].contiguous().view({-1}))
+      .view(block_sizes(run, instr.dims));
 }
 
 // rng(seed, element), rng(seed, step, element) or rng(seed, stream, step, element) (base/rng.h): the call's seed is
 // added to the formula's, and its stream and step replace those that the formula leaves out.
 at::Tensor random(const StageRun& run, const StageInstr& instr) {
-  const Shape sizes = sizes_of(run, instr.dims);
+  const Shape sizes = block_sizes(run, instr.dims);
   at::Tensor value = new_tensor(instr.dtype, sizes);
   std::vector<at::Tensor> keys;
   for (int a : instr.args) {
@@ -132,7 +133,7 @@ void compute(const StageRun& run, size_t i, at::Tensor& out) {
 
 }  // namespace
 
-void evaluate(StageRun& run, size_t i) {
+void evaluate_instruction(StageRun& run, size_t i) {
   const StageInstr& instr = run.program.code[i];
   at::Tensor& value = run.values[i];
   switch (instr.kind) {

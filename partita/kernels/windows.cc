@@ -12,7 +12,7 @@
 
 namespace partita {
 
-Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory) {
+Held in_compute_dtype(const Held& held, const Box& box, DType real, at::Tensor& memory) {
   if (held.part.dtype == real) return held;
   memory = new_tensor(real, extents(box));
   memory.copy_(held.tensor(box));
@@ -83,9 +83,9 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), w_copy, copy, b_copy;
-  const Held weights =
-      computed(held_of(plan.w, held), with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
-               plan.real, w_copy);
+  const Held weights = in_compute_dtype(held_of(plan.w, held),
+                                        with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
+                                        plan.real, w_copy);
   const bool wide = plan.result.part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
   if (plan.b.tensor >= 0 && plan.b.part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
@@ -117,9 +117,9 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
 void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const int64_t pixels = plan.rows.out.size() * plan.columns.out.size(), window = window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {plan.block * window * pixels}), w_copy, g_copy, copy;
-  const Held weights =
-      computed(held_of(plan.w, held), with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
-               plan.real, w_copy);
+  const Held weights = in_compute_dtype(held_of(plan.w, held),
+                                        with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
+                                        plan.real, w_copy);
   if (plan.g.part.dtype != plan.real)
     g_copy = new_tensor(plan.real, {plan.o.size(), plan.rows.out.size(), plan.columns.out.size()});
   const bool wide = plan.result.part.dtype != plan.real;

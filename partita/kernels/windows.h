@@ -11,7 +11,7 @@ namespace partita {
 inline Held held_of(const WindowTensor& t, const std::vector<Held>& held) { return {t.part, held[t.tensor].data}; }
 
 // The part of a tensor in a box, in the computation dtype: its own memory, or a copy.
-Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory);
+Held in_compute_dtype(const Held& held, const Box& box, DType real, at::Tensor& memory);
 
 // Calls f(r, t, the windows that have this element), for the windows in these rows of the result.
 template <typename F>

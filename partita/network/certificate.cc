@@ -5,13 +5,13 @@
 #include <map>
 #include <utility>
 
-#include "partita/network/judge.h"
+#include "partita/network/checker.h"
 
 namespace partita::solver {
 
 namespace {
 
-Allowed decided(const Judged& j, const std::vector<Certificate::Decision>& decisions) {
+Allowed decided(const CheckedNetwork& j, const std::vector<Certificate::Decision>& decisions) {
   const Network& n = j.network;
   Allowed allowed = j.left;
   for (const Certificate::Decision& d : decisions) {
@@ -28,24 +28,24 @@ Allowed decided(const Judged& j, const std::vector<Certificate::Decision>& decis
   return allowed;
 }
 
-std::optional<Wide> bound_of(const Judged& j, const Certificate::Leaf& leaf) {
+std::optional<Wide> leaf_bound(const CheckedNetwork& j, const Certificate::Leaf& leaf) {
   const int64_t scale = leaf.scale;
   const Network& n = j.network;
   if (scale < 1) fail("the certificate's scale is {}; it must be positive", scale);
   Allowed allowed = decided(j, leaf.decisions);
-  if (!narrow(j, allowed)) return std::nullopt;
-  const Reparametrised now = reparametrised(j, leaf, allowed, Singles::kAdded);
+  if (!narrow_allowed(j, allowed)) return std::nullopt;
+  const Reparametrised now = reparametrise(j, leaf, allowed, Singles::kAdded);
   Wide bound = now.besides;
   if (leaf.order.empty()) {
     for (size_t f = 0; f < j.factors.size(); ++f)
       if (j.factors[f].variables.size() > 1)
-        bound = plus(bound, least_of(j.factors[f], allowed, now.messages[f], scale));
-    for (int v = 0; v < n.variables(); ++v) bound = plus(bound, least_of(now.unary[v], allowed[v]).value());
+        bound = checked_sum(bound, least_cost(j.factors[f], allowed, now.messages[f], scale));
+    for (int v = 0; v < n.variables(); ++v) bound = checked_sum(bound, least_cost(now.unary[v], allowed[v]).value());
   } else {
     if (!leaf.messages.empty()) fail("the certificate has a leaf with messages and an order");
-    const auto least = eliminated(j, leaf.order, now.unary, allowed, scale);
+    const auto least = least_by_elimination(j, leaf.order, now.unary, allowed, scale);
     if (!least) return std::nullopt;
-    bound = plus(bound, *least);
+    bound = checked_sum(bound, *least);
   }
   const Wide rounded = bound / scale + (bound % scale > 0 ? 1 : 0);
   if (rounded > j.most) return std::nullopt;
@@ -118,27 +118,28 @@ std::vector<const Certificate::Leaf*> leaves_of(const Certificate& c) {
 
 }  // namespace
 
-LeafJudge::LeafJudge(const Network& network, std::optional<Wide> most) : judged_(std::make_unique<Judged>(network)) {
-  if (most) judged_->most = std::max(judged_->most, *most);
+LeafChecker::LeafChecker(const Network& network, std::optional<Wide> most)
+    : checked_(std::make_unique<CheckedNetwork>(network)) {
+  if (most) checked_->most = std::max(checked_->most, *most);
 }
-LeafJudge::~LeafJudge() = default;
+LeafChecker::~LeafChecker() = default;
 
-Wide LeafJudge::most() const { return judged_->most; }
-void LeafJudge::take(const Certificate::Step& step, Wide claimed) { take_step(*judged_, step, claimed); }
-std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const { return bound_of(*judged_, leaf); }
+Wide LeafChecker::most() const { return checked_->most; }
+void LeafChecker::take(const Certificate::Step& step, Wide claimed) { apply_step(*checked_, step, claimed); }
+std::optional<Wide> LeafChecker::bound(const Certificate::Leaf& leaf) const { return leaf_bound(*checked_, leaf); }
 
-std::optional<Wide> check(const Network& n, const Certificate& c) { return check_at(n, c, 0); }
+std::optional<Wide> check(const Network& n, const Certificate& c) { return check_at_depth(n, c, 0); }
 
-std::optional<Wide> check_at(const Network& n, const Certificate& c, int depth) {
-  Judged j(n);
+std::optional<Wide> check_at_depth(const Network& n, const Certificate& c, int depth) {
+  CheckedNetwork j(n);
   if (!c.parts.empty()) return bound_of_parts(j, c, depth);
   if (c.leaves.empty()) fail("the certificate has no leaves");
   if (!c.steps.empty() && !c.bound) fail("the certificate has steps, but no bound that they could be taken for");
-  for (const Certificate::Step& step : c.steps) take_step(j, step, *c.bound);
+  for (const Certificate::Step& step : c.steps) apply_step(j, step, *c.bound);
   expect_cover(n, leaves_of(c), 0, j.left);
   std::optional<Wide> least;
   for (const Certificate::Leaf& leaf : c.leaves)
-    if (const auto bound = bound_of(j, leaf); bound && (!least || *bound < *least)) least = bound;
+    if (const auto bound = leaf_bound(j, leaf); bound && (!least || *bound < *least)) least = bound;
   if (least && !c.bound)
     fail(
         "the certificate claims that there is no solution, but proves only "

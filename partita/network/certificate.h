@@ -94,22 +94,22 @@ struct Certificate::Part {
 
 inline bool Certificate::empty() const { return leaves.empty() && parts.empty(); }
 
-struct Judged;  // judge.h
+struct CheckedNetwork;  // checker.h
 
 // Computes the bound of one leaf after another on one network, which must stay; empty if there is no solution in the
 // leaf. Throws as check() does.
-class LeafJudge {
+class LeafChecker {
  public:
   // `most`, at least the sum of all largest costs: a bound above it proves that there is no solution.
-  explicit LeafJudge(const Network& network, std::optional<Wide> most = std::nullopt);
-  ~LeafJudge();
+  explicit LeafChecker(const Network& network, std::optional<Wide> most = std::nullopt);
+  ~LeafChecker();
   Wide most() const;
   // Leaves out the step's values, given the claimed bound, for all later leaves.
   void take(const Certificate::Step& step, Wide claimed);
   std::optional<Wide> bound(const Certificate::Leaf& leaf) const;
 
  private:
-  std::unique_ptr<Judged> judged_;
+  std::unique_ptr<CheckedNetwork> checked_;
 };
 
 // Checks a certificate. Returns the bound that it proves: at least its claim, and exactly that if there are steps;

@@ -63,7 +63,7 @@ TEST(Problem, PlainFiles) {
     for (char c : {',', ']', '}', '"', '-', '0'}) {
       std::string broken = plain;
       broken[at] = c;
-      auto judged = [&](const std::string& text) {
+      auto checked = [&](const std::string& text) {
         try {
           return print_of(parse_problem(text, "p.json"));
         } catch (const Error&) {
@@ -75,7 +75,7 @@ TEST(Problem, PlainFiles) {
               ? ""
               : std::string(broken).replace(broken.find("\"also\": [1, 2]"), 14, "\"also\": [1.5]");
       if (!slow.empty()) {
-        EXPECT_EQ(judged(broken), judged(slow)) << at << c;
+        EXPECT_EQ(checked(broken), checked(slow)) << at << c;
       }
     }
 }

@@ -33,7 +33,7 @@ struct Parts {
   std::string guarded(const std::string& body, const char* otherwise) const {
     std::vector<std::string> all = guards;
     if (boolean) all.push_back(fmt::format("mask[{}] != 0", mask));
-    return all.empty() ? body : fmt::format("if({}, {}, {})", join(all, " and "), body, otherwise);
+    return all.empty() ? body : fmt::format("if({}, {}, {})", join_texts(all, " and "), body, otherwise);
   }
   // The stage of capped scores.
   std::string cap() const {
@@ -80,7 +80,7 @@ void add_mask(Parts& p, const OpInstance& op, const std::vector<std::string>& q_
     if (mask[a] != extents[at] && op.attributes.contains("mask_grad") && op.integer("mask_grad"))
       p.where.push_back(fmt::format("u{} < 1", a));
   }
-  p.mask = join(read), p.mask_result = join(result);
+  p.mask = join_texts(read), p.mask_result = join_texts(result);
 }
 
 // Sinks are the last operand.
@@ -112,10 +112,10 @@ Parts parts(const OpInstance& op, std::size_t operands, bool has_sinks = false) 
     q_head.push_back(fmt::format("hk*{} + hr", repeated)), k_head.push_back("hk");
     p.where = {fmt::format("hk < {}", k[rank - 3]), fmt::format("hr < {}", repeated)};
   }
-  p.rows = join(q_head) + ", i";
-  p.scores = join(q_head) + ", i, j";
+  p.rows = join_texts(q_head) + ", i";
+  p.scores = join_texts(q_head) + ", i, j";
   p.q = p.rows + ", e", p.o = p.rows + ", d";
-  p.k = join(k_head) + ", j, e", p.v = join(k_head) + ", j, d";
+  p.k = join_texts(k_head) + ", j, e", p.v = join_texts(k_head) + ", j, d";
   const double scale = op.attributes.at("scale");
   p.scale = fmt::format("{}", scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(q[rank - 1])));
   const double softcap = op.attributes.at("softcap");
@@ -141,7 +141,7 @@ Parts parts(const OpInstance& op, std::size_t operands, bool has_sinks = false) 
 std::string attention(const OpInstance& op, bool has_sinks) {
   const Parts p = parts(op, 3, has_sinks);
   std::string text = fmt::format("attention{}(q, k, v{}{}) -> o, lse{} =\n", has_sinks ? "_sinks" : "",
-                                 p.has_mask ? ", mask" : "", has_sinks ? ", sinks" : "", where(p.where));
+                                 p.has_mask ? ", mask" : "", has_sinks ? ", sinks" : "", where_clause(p.where));
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
   text += p.cap();
   const std::string largest = fmt::format("max(j) {}", p.guarded(p.score(), "-inf"));
@@ -164,7 +164,7 @@ std::string attention_grad(const OpInstance& op) {
   const bool mask_grad = op.integer("mask_grad") != 0;
   if (mask_grad && (!p.has_mask || p.boolean)) fail("attention_grad: mask_grad without a real mask");
   std::string text = fmt::format("attention_grad(q, k, v{}, o, lse, g) -> dq, dk, dv{}{} =\n",
-                                 p.has_mask ? ", mask" : "", mask_grad ? ", dm" : "", where(p.where));
+                                 p.has_mask ? ", mask" : "", mask_grad ? ", dm" : "", where_clause(p.where));
   const bool shared =
       op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // several heads share k and v
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
@@ -188,8 +188,9 @@ std::string attention_grad(const OpInstance& op) {
   text += fmt::format("dv[{}] = sum({}) {}\n", p.v, shared ? "hr, i" : "i",
                       p.guarded(fmt::format("p[{}] * g[{}]", p.scores, p.o), "0"));
   if (mask_grad)
-    text += fmt::format("\ndm[{}] = {}{}[{}]", p.mask_result,
-                        p.mask_summed.empty() ? "" : fmt::format("sum({}) ", join(p.mask_summed)), masked, p.scores);
+    text +=
+        fmt::format("\ndm[{}] = {}{}[{}]", p.mask_result,
+                    p.mask_summed.empty() ? "" : fmt::format("sum({}) ", join_texts(p.mask_summed)), masked, p.scores);
   return text;
 }
 
@@ -263,7 +264,7 @@ std::string rotary(const OpInstance& op) {
     fail("rotary takes x [.., length, 2 d] and cosines and sines [length, d]");
   std::vector<std::string> batch;
   for (std::size_t a = 0; a + 2 < x.size(); ++a) batch.push_back(fmt::format("n{}, ", a));
-  const std::string n = join(batch, ""), half = op.integer("interleaved") ? "" : fmt::format("*{}", x.back() / 2);
+  const std::string n = join_texts(batch, ""), half = op.integer("interleaved") ? "" : fmt::format("*{}", x.back() / 2);
   const std::string d = op.integer("interleaved") ? "d*2" : "d";
   return fmt::format(
       "rotary(x, c, s)[{0}t, u{1} + {2}] where u < 2, d < {3} = "

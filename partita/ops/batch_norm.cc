@@ -141,7 +141,7 @@ void declare_groups(OpRegistry& registry) {
         return fmt::format("group_average(s)[..i] = sum(u) momentum * scale * (1 - momentum)^({} - u) * s[u, ..i]",
                            op.shapes.at(0).at(0) - 1);
       })
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .attribute("momentum", 0.1)
       .attribute("scale", 1)
       .not_differentiable()
@@ -181,13 +181,13 @@ void declare_batch_norm(OpRegistry& registry) {
   declare(registry, "batch_norm_inference", "(x - rm) / sqrt(rv + eps) * w + b with given statistics")
       .formula(
           "batch_norm_inference(x, w, b, rm, rv)[n, c, ..s] = (x[n, c, ..s] - rm[c]) / sqrt(rv[c] + eps) * w[c] + b[c]")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .attribute("eps", 1e-5)
       .domain(0.4, 1.9)
       .example({{5, 3, 2, 4}, {3}, {3}, {3}, {3}});
   declare(registry, "running_average", "r' = (1 - momentum) r + momentum scale s, in place")
       .formula("running_average(r, s)[..i] = (1 - momentum) * r[..i] + momentum * scale * s[..i]")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .attribute("momentum", 0.1)
       .attribute("scale", 1)
       .not_differentiable()
@@ -196,7 +196,7 @@ void declare_batch_norm(OpRegistry& registry) {
   declare(registry, "batch_statistic", "s, a mean or variance of the batch; in evaluation its running average")
       .full_precision()
       .formula("batch_statistic(s)[..i] = s[..i]")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .evaluation([](GraphBuilder& build, const Graph& graph, const Op& forward, const std::vector<TensorId>&) {
         return std::vector<TensorId>{running(build, graph, forward, forward.results[0])};
       })

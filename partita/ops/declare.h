@@ -128,7 +128,7 @@ inline Declaration declare(OpRegistry& registry, std::string name, std::string s
 }
 
 // The dtype of a definition with one result: its first operand's.
-inline std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
+inline std::vector<DType> dtype_of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
 
 // Each file of operations has one such function; standard_ops() calls them all.
 void declare_elementwise(OpRegistry& registry);

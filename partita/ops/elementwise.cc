@@ -199,7 +199,11 @@ void declare_dropout(OpRegistry& registry) {
 
 void declare_unary(OpRegistry& registry) {
   const Shape shape{5, 7};
-  declare(registry, "identity", "x").formula("identity(x)[..i] = x[..i]").dtypes(of_first).match().example({shape});
+  declare(registry, "identity", "x")
+      .formula("identity(x)[..i] = x[..i]")
+      .dtypes(dtype_of_first)
+      .match()
+      .example({shape});
   declare(registry, "neg", "-x").formula("neg(x)[..i] = -x[..i]").match().example({shape});
   declare(registry, "abs", "|x|").formula("abs_(x)[..i] = abs(x[..i])").example({shape});
   declare(registry, "sign", "-1, 0 or 1").formula("sign_(x)[..i] = sign(x[..i])").not_differentiable().example({shape});
@@ -283,7 +287,7 @@ void declare_conversions(OpRegistry& registry) {
       .formula(wrap_formula)
       .required("bits")
       .attribute("signed", 1)
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .not_differentiable()
       .example({shape}, {{"bits", 3}}, {DType::kInt64})
       .integers_below(99)
@@ -380,7 +384,7 @@ void declare_bits(OpRegistry& registry) {
                                       {"shift_right", "a / 2^b, rounded down"}})
     declare(registry, name, summary)
         .formula(fmt::format("{0}_(a, b)[..i] = {0}(a[..i], b[..i])", name))
-        .dtypes(of_first)
+        .dtypes(dtype_of_first)
         .not_differentiable()
         .example(same, {}, {DType::kInt64, DType::kInt64})
         .integers_below(60)

@@ -42,7 +42,7 @@ void declare_experts(OpRegistry& registry) {
           "same[g, t, k] = sum(u) if(u < t and ix[g, u, k] == ix[g, t, k], 1, 0)\n"
           "before[g, t, k] = sum(u, l) if(l < k and ix[g, u, l] == ix[g, t, k], 1, 0)\n"
           "same[g, t, k] + before[g, t, k]")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .flops(place_flops)
       .not_differentiable()
       .example({{2, 7, 2}}, {}, {integer})
@@ -54,7 +54,7 @@ void declare_experts(OpRegistry& registry) {
       .required("experts")
       .required("capacity")
       .attribute("dropless", 0)
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{2, 7, 3}, {2, 7, 2}, {2, 7, 2}}, {{"experts", 3}, {"capacity", 2}}, {real, integer, integer})
       .integers_below(3)
       .example({{1, 5, 4}, {1, 5, 1}, {1, 5, 1}}, {{"experts", 4}, {"capacity", 3}}, {real, integer, integer})
@@ -64,7 +64,7 @@ void declare_experts(OpRegistry& registry) {
       .formula(
           "expert_combine(y, ix, place, w)[g, t, d] =\n"
           "sum(k, e, c) if(ix[g, t, k] == e and place[g, t, k] == c, w[g, t, k] * y[g, e, c, d], 0)")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{2, 3, 2, 4}, {2, 7, 2}, {2, 7, 2}, {2, 7, 2}}, {}, {real, integer, integer, real})
       .integers_below(3)
       .example({{1, 4, 3, 2}, {1, 5, 1}, {1, 5, 1}, {1, 5, 1}}, {}, {real, integer, integer, real})
@@ -78,7 +78,7 @@ void declare_experts(OpRegistry& registry) {
           "share[g, e] = (sum(t) if(ix[g, t, 0] == e, 1, 0)) / ext(t)\n"
           "mean[g, e] = (sum(t) p[g, t, e]) / ext(t)\n"
           "(sum(g, e) share[g, e] * mean[g, e]) * ext(e) / ext(g)")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{2, 7, 3}, {2, 7, 2}}, {}, {real, integer})
       .integers_below(3);
 }

@@ -39,7 +39,7 @@ Axis axis_of(const OpInstance& op) {
 }
 
 // ids has x's shape but for the axis.
-void check_ids(const OpInstance& op, const Axis& axis, const char* name) {
+void validate_ids(const OpInstance& op, const Axis& axis, const char* name) {
   const Shape &x = op.shapes[0], &ids = op.shapes.at(1);
   for (std::size_t a = 0; a < std::max(x.size(), ids.size()); ++a)
     if (ids.size() != x.size() || (a != axis.number && ids[a] != x[a]))
@@ -62,7 +62,7 @@ std::string places(const OpInstance& op) {
 std::string gather_elements(const OpInstance& op) {
   const Axis axis = axis_of(op);
   if (op.shapes.size() != 2) fail("gather_elements takes x and ids");
-  check_ids(op, axis, "gather_elements");
+  validate_ids(op, axis, "gather_elements");
   return fmt::format("gather_elements(x, ids)[{0}] = x[{1}]", axis.with("j"),
                      axis.with(fmt::format("v = ids[{}]", axis.with("j"))));
 }
@@ -70,7 +70,7 @@ std::string gather_elements(const OpInstance& op) {
 std::string scatter_add_elements(const OpInstance& op) {
   const Axis axis = axis_of(op);
   if (op.shapes.size() != 3) fail("scatter_add_elements takes x, ids and u");
-  check_ids(op, axis, "scatter_add_elements");
+  validate_ids(op, axis, "scatter_add_elements");
   return fmt::format("scatter_add_elements(x, ids, u)[{0}] = x[{0}] + sum(j) if(ids[{1}] == v, u[{1}], 0)",
                      axis.with("v"), axis.with("j"));
 }
@@ -79,7 +79,7 @@ std::string scatter_add_elements(const OpInstance& op) {
 std::string scatter_elements(const OpInstance& op) {
   const Axis axis = axis_of(op);
   if (op.shapes.size() != 3) fail("scatter_elements takes x, ids and u");
-  check_ids(op, axis, "scatter_elements");
+  validate_ids(op, axis, "scatter_elements");
   return fmt::format(
       "scatter_elements(x, ids, u)[{0}] =\n"
       "k[{0}] = max(j) if(ids[{1}] == v, j, -1)\n"
@@ -132,7 +132,7 @@ void declare_elements(OpRegistry& registry) {
   declare(registry, "gather_elements", "x at the numbers in ids along `axis`, ids of x's shape but for the axis")
       .formula(gather_elements)
       .attribute("axis", 0)
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{5, 3}, {4, 3}}, {}, {kReal, kInteger})
       .integers_below(5)
       .example({{5, 7}, {5, 4}}, {{"axis", -1}}, {kReal, kInteger})
@@ -141,7 +141,7 @@ void declare_elements(OpRegistry& registry) {
           "numbers of places along axes of `extents`, those below 0 counted from the end; one outside ends the run")
       .formula(places)
       .list("extents")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .not_differentiable()
       .example({{5, 7}}, {{"extents.0", 7}}, {kInteger})
       .integers_below(7)
@@ -173,7 +173,7 @@ void declare_along_an_axis(OpRegistry& registry) {
       .attribute("axis", 0)
       .attribute("exclusive", 0)
       .attribute("reverse", 0)
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{7, 3}})
       .example({{3, 5, 2}}, {{"axis", 1}, {"exclusive", 1}, {"reverse", 1}})
       .example({{3, 5}}, {{"axis", -1}}, {kInteger})

@@ -31,10 +31,10 @@ Normalized last_axes(const OpInstance& op) {
     extents.push_back(fmt::format("ext({})", inside.back()));
   }
   const bool others = rank > axes;
-  return {(others ? "..b, " : "") + join(inside),
+  return {(others ? "..b, " : "") + join_texts(inside),
           others ? "..b" : "",
-          join(inside),
-          join(inside),
+          join_texts(inside),
+          join_texts(inside),
           others ? "..b" : "",
           "",
           "(" + fmt::format("{}", fmt::join(extents, " * ")) + ")"};

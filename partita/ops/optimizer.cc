@@ -119,7 +119,7 @@ void declare_assignments(OpRegistry& registry) {
                                              {"assign_sub", "w - x in w's place", "w[..i] - x[..i]"}})
     declare(registry, name, summary)
         .formula(fmt::format("{}(w, x)[..i] = {}", name, value))
-        .dtypes(of_first)
+        .dtypes(dtype_of_first)
         .not_differentiable()
         .replaces({0})
         .example({{5, 3}, {5, 3}});

@@ -23,7 +23,7 @@ std::string mixed_radix(const std::vector<Digit>& digits) {
     terms.insert(terms.begin(), place == 1 ? digits[i].name : fmt::format("{}*{}", digits[i].name, place));
     place *= digits[i].extent;
   }
-  return terms.empty() ? "0" : join(terms, " + ");
+  return terms.empty() ? "0" : join_texts(terms, " + ");
 }
 
 // One side of a reshape while common factors are taken off its front and its back.
@@ -109,7 +109,7 @@ std::string reshape_text(const Shape& from, const Shape& to) {
     }
   }
   for (const auto& digits : x_axes) read.push_back(mixed_radix(digits));
-  return fmt::format("reshape(x)[{}]{} = x[{}]", join(result), where(bounds), join(read));
+  return fmt::format("reshape(x)[{}]{} = x[{}]", join_texts(result), where_clause(bounds), join_texts(read));
 }
 
 std::string reshape(const OpInstance& op) { return reshape_text(op.shapes.at(0), op.list("shape")); }
@@ -167,7 +167,7 @@ void declare_reshape(OpRegistry& registry) {
   declare(registry, "reshape", "the same elements, row-major, in `shape`")
       .formula(reshape)
       .list("shape")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .match([](const tdl::Attributes&, const Shape& result) {
         return listed("shape", {result.begin(), result.end()});
       })
@@ -180,18 +180,18 @@ void declare_reshape(OpRegistry& registry) {
   declare(registry, "flatten", "[the axes before `axis`, the others]")
       .formula(flatten)
       .attribute("axis", 1)
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{3, 2, 5}})
       .example({{3, 2, 5}}, {{"axis", 2}});
   declare(registry, "squeeze", "without the axes `axes` of extent 1; without all such axes if none are given")
       .formula(squeeze)
       .list("axes")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{3, 1, 5, 1}}, {{"axes.0", -1}});
   declare(registry, "unsqueeze", "with axes of extent 1 at the positions `axes` of the result")
       .formula(unsqueeze)
       .list("axes")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{3, 5}}, {{"axes.0", 1}, {"axes.1", -1}});
 }
 

@@ -37,7 +37,7 @@ std::string transpose(const OpInstance& op) {
   const std::vector<std::string> names = index_names(rank);
   std::vector<std::string> result;
   for (int64_t axis : order) result.push_back(names[static_cast<std::size_t>(axis)]);
-  return fmt::format("transpose(x)[{}] = x[{}]", join(result), join(names));
+  return fmt::format("transpose(x)[{}] = x[{}]", join_texts(result), join_texts(names));
 }
 
 // Takes each `step`th value of the last axis, from `start` on.
@@ -61,7 +61,7 @@ std::string expand(const OpInstance& op) {
     if (extent != to[a] && extent != 1) fail("[{}] cannot be broadcast to [{}]", fmt::join(x, "x"), fmt::join(to, "x"));
     read.push_back(extent == to[a] ? names[a] : "0");
   }
-  return fmt::format("expand(x)[{}]{} = x[{}]", join(names), where(bounds), join(read));
+  return fmt::format("expand(x)[{}]{} = x[{}]", join_texts(names), where_clause(bounds), join_texts(read));
 }
 
 // before.k and after.k values around axis k; a negative number takes as many away.
@@ -81,7 +81,7 @@ std::string pad(const OpInstance& op) {
   }
   const double value = op.attributes.at("value");
   const std::string otherwise = value == 0 ? "" : fmt::format(" else {}", value);
-  return fmt::format("pad(x)[{}]{} = x[{}]{}", join(names), where(bounds), join(read), otherwise);
+  return fmt::format("pad(x)[{}]{} = x[{}]{}", join_texts(names), where_clause(bounds), join_texts(read), otherwise);
 }
 
 // sizes.k values of axis k from starts.k on, steps.k apart (1 if no steps are given; a negative step goes down).
@@ -111,7 +111,7 @@ std::string slice(const OpInstance& op) {
     else if (starts[a]) position += fmt::format(" + {}", starts[a]);
     read.push_back(position);
   }
-  return fmt::format("slice(x)[{}]{} = x[{}]", join(names), where(bounds), join(read));
+  return fmt::format("slice(x)[{}]{} = x[{}]", join_texts(names), where_clause(bounds), join_texts(read));
 }
 
 // Takes element `index` along `axis`, which goes.
@@ -123,7 +123,7 @@ std::string select(const OpInstance& op) {
   std::vector<std::string> read = index_names(x.size()), result = read;
   result.erase(result.begin() + static_cast<std::ptrdiff_t>(axis));
   read[axis] = std::to_string(index);
-  return fmt::format("select(x)[{}] = x[{}]", join(result), join(read));
+  return fmt::format("select(x)[{}] = x[{}]", join_texts(result), join_texts(read));
 }
 
 // Whether `together` is asked for; `sizes` must then be equal.
@@ -150,19 +150,20 @@ std::string concat(const OpInstance& op) {
     operands.push_back(fmt::format("x{}", k));
     std::vector<std::string> read = names;
     if (offset) read[axis] += fmt::format(" - {}", offset);
-    terms.push_back(fmt::format("x{}[{}]", k, join(read)));
+    terms.push_back(fmt::format("x{}[{}]", k, join_texts(read)));
     sizes.push_back(op.shapes[k][axis]);
     offset += op.shapes[k][axis];
   }
   if (together(op, sizes)) {
     names[axis] = "s";
-    for (std::size_t k = 0; k < terms.size(); ++k) terms[k] = fmt::format("if(c == {}, x{}[{}], 0)", k, k, join(names));
+    for (std::size_t k = 0; k < terms.size(); ++k)
+      terms[k] = fmt::format("if(c == {}, x{}[{}], 0)", k, k, join_texts(names));
     names[axis] = fmt::format("{}*c + s", sizes[0]);
-    return fmt::format("concat({})[{}] where c < {}, s < {} = {}", join(operands), join(names), sizes.size(), sizes[0],
-                       join(terms, " + "));
+    return fmt::format("concat({})[{}] where c < {}, s < {} = {}", join_texts(operands), join_texts(names),
+                       sizes.size(), sizes[0], join_texts(terms, " + "));
   }
-  return fmt::format("concat({})[{}] where {} < {} = {}", join(operands), join(names), names[axis], offset,
-                     join(terms, " + "));
+  return fmt::format("concat({})[{}] where {} < {} = {}", join_texts(operands), join_texts(names), names[axis], offset,
+                     join_texts(terms, " + "));
 }
 
 // With `together`, the parts have one index s along the axis, so that a cut of s cuts all of them alike (TDL.md rule
@@ -181,11 +182,11 @@ std::string split(const OpInstance& op) {
     if (total) read[axis] += fmt::format(" + {}", total);
     results.push_back(fmt::format("y{}", k));
     if (!alike || k == 0) bounds.push_back(fmt::format("{} < {}", names[axis], sizes[k]));
-    stages.push_back(fmt::format("y{}[{}] = x[{}]", k, join(names), join(read)));
+    stages.push_back(fmt::format("y{}[{}] = x[{}]", k, join_texts(names), join_texts(read)));
     total += sizes[k];
   }
   if (sizes.empty() || total != x[axis]) fail("split into [{}]: axis {} has {}", fmt::join(sizes, ", "), axis, x[axis]);
-  return fmt::format("split(x) -> {}{} =\n{}", join(results), where(bounds), join(stages, "\n"));
+  return fmt::format("split(x) -> {}{} =\n{}", join_texts(results), where_clause(bounds), join_texts(stages, "\n"));
 }
 
 // x[.., ids[..], ..]: `ids` takes the place of axis `axis`.
@@ -198,11 +199,11 @@ std::string gather(const OpInstance& op) {
     if (a == axis) result.insert(result.end(), ids.begin(), ids.end());
     else result.push_back(read[a]);
   }
-  read[axis] = fmt::format("v = ids[{}]", join(ids));
-  return fmt::format("gather(x, ids)[{}] = x[{}]", join(result), join(read));
+  read[axis] = fmt::format("v = ids[{}]", join_texts(ids));
+  return fmt::format("gather(x, ids)[{}] = x[{}]", join_texts(result), join_texts(read));
 }
 
-tdl::Attributes join(tdl::Attributes a, const tdl::Attributes& b) {
+tdl::Attributes merge_attributes(tdl::Attributes a, const tdl::Attributes& b) {
   a.insert(b.begin(), b.end());
   return a;
 }
@@ -211,27 +212,28 @@ void declare_views(OpRegistry& registry) {
   declare(registry, "transpose", "axes in the order `perm`; reversed if there is none")
       .formula(transpose)
       .list("perm")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{3, 5, 4}}, listed("perm", {1, 0, 2}))
       .example({{3, 5}});
   declare(registry, "expand", "broadcast to `shape`")
       .formula(expand)
       .list("shape")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{3, 1}}, listed("shape", {2, 3, 5}));
   declare(registry, "pad", "`before` and `after` values of `value` around each axis")
       .formula(pad)
       .list("before")
       .list("after")
       .attribute("value", 0)
-      .dtypes(of_first)
-      .example({{7, 3}}, join(listed("before", {2, 0}), listed("after", {3, 0})))
-      .example({{7, 3}}, join(join(listed("before", {2, 1}), listed("after", {3, 0})), {{"value", 1.5}}));
+      .dtypes(dtype_of_first)
+      .example({{7, 3}}, merge_attributes(listed("before", {2, 0}), listed("after", {3, 0})))
+      .example({{7, 3}},
+               merge_attributes(merge_attributes(listed("before", {2, 1}), listed("after", {3, 0})), {{"value", 1.5}}));
   declare(registry, "every", "each `step`th value of the last axis, from `start` on")
       .formula(every)
       .attribute("start", 0)
       .required("step")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{3, 5, 8}}, {{"step", 2}})
       .example({{4, 7}}, {{"start", 1}, {"step", 2}});
   declare(registry, "slice", "`sizes` values of each axis from `starts` on, `steps` apart")
@@ -239,15 +241,16 @@ void declare_views(OpRegistry& registry) {
       .list("starts")
       .list("sizes")
       .list("steps")
-      .dtypes(of_first)
-      .example({{3, 11, 4}},
-               join(join(listed("starts", {0, 1, 0}), listed("sizes", {3, 5, 4})), listed("steps", {1, 2, 1})))
-      .example({{7, 3}}, join(join(listed("starts", {6, 0}), listed("sizes", {7, 2})), listed("steps", {-1, 1})));
+      .dtypes(dtype_of_first)
+      .example({{3, 11, 4}}, merge_attributes(merge_attributes(listed("starts", {0, 1, 0}), listed("sizes", {3, 5, 4})),
+                                              listed("steps", {1, 2, 1})))
+      .example({{7, 3}}, merge_attributes(merge_attributes(listed("starts", {6, 0}), listed("sizes", {7, 2})),
+                                          listed("steps", {-1, 1})));
   declare(registry, "select", "element `index` along `axis`, which goes")
       .formula(select)
       .required("axis")
       .required("index")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{5, 3, 7}}, {{"axis", 1}, {"index", 2}})
       .example({{5, 4}}, {{"axis", 0}, {"index", 0}}, {DType::kInt64});
 }
@@ -267,12 +270,12 @@ void declare_joins(OpRegistry& registry) {
       .list("sizes")
       .dtypes([](const OpInstance& op) { return std::vector<DType>(op.list("sizes").size(), op.dtypes.at(0)); })
       .example({{7, 3}}, listed("sizes", {3, 4}))
-      .example({{3, 6}}, join(listed("sizes", {1, 3, 2}), {{"axis", 1}}))
-      .example({{3, 15}}, join(listed("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
+      .example({{3, 6}}, merge_attributes(listed("sizes", {1, 3, 2}), {{"axis", 1}}))
+      .example({{3, 15}}, merge_attributes(listed("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
   declare(registry, "gather", "x at the numbers in ids along `axis`")
       .formula(gather)
       .attribute("axis", 0)
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .example({{7, 5}, {3, 2}}, {}, {DType::kFloat32, DType::kInt64})
       .integers_below(7)
       .example({{3, 7}, {4}}, {{"axis", 1}}, {DType::kFloat32, DType::kInt64})

@@ -144,7 +144,7 @@ void declare_masked_cross_entropy(OpRegistry& registry) {
           "masked_cross_entropy_grad(x, t, n, lse, g)[..b, j] = "
           "(exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * (if(t[..b] != ignore, g[], 0) / max(n[], 1))")
       .attribute("ignore", static_cast<double>(kIgnoredLabel))
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .not_differentiable()
       .example({{5, 7}, {5}, {}, {5}, {}}, third, {real, integer, integer, real, real})
       .integers_below(7)
@@ -203,7 +203,7 @@ void declare_softmax(OpRegistry& registry) {
       .formula(
           "cross_entropy_grad(x, t, lse, g)[..b, j] = "
           "(exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / ext(..b)")
-      .dtypes(of_first)
+      .dtypes(dtype_of_first)
       .not_differentiable()
       .example({{5, 7}, {5}, {5}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})
       .integers_below(7)

@@ -8,13 +8,13 @@
 
 namespace partita {
 
-inline std::string join(const std::vector<std::string>& items, const char* separator = ", ") {
+inline std::string join_texts(const std::vector<std::string>& items, const char* separator = ", ") {
   return fmt::format("{}", fmt::join(items, separator));
 }
 
 // " where i < 3, j < 5"; nothing without bounds.
-inline std::string where(const std::vector<std::string>& bounds) {
-  return bounds.empty() ? "" : " where " + join(bounds);
+inline std::string where_clause(const std::vector<std::string>& bounds) {
+  return bounds.empty() ? "" : " where " + join_texts(bounds);
 }
 
 }  // namespace partita

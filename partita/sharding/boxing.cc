@@ -17,18 +17,18 @@ namespace partita {
 
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
                    const Listed& listed) {
-  return boxing::converted(from, to, element_bytes, boxing::Counter(cluster, false, listed));
+  return boxing::find_conversion(from, to, element_bytes, boxing::ElementCounter(cluster, false, listed));
 }
 
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
-  return boxing::conversion_elements(from, to, boxing::Counter(cluster, false)) * element_bytes;
+  return boxing::conversion_elements(from, to, boxing::ElementCounter(cluster, false)) * element_bytes;
 }
 
 Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed) {
   ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"),
          fmt::join(to.shape(), "x"));
   auto [f, t] = boxing::over_common_radices(from, to);
-  return boxing::fetch_step(f, t, element_bytes, boxing::Counter(cluster, false, listed));
+  return boxing::fetch_step(f, t, element_bytes, boxing::ElementCounter(cluster, false, listed));
 }
 
 int64_t shorten(std::vector<Layout>& layouts) {

@@ -370,7 +370,7 @@ TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   Rng rng(kSeed);
   const std::vector<std::vector<int>> meshes = {{6}, {2, 3}, {4, 2}, {2, 3, 2}, {2, 2, 2, 2}};
   int into_parts = 0;
-  const boxing::Counter counter(machine(), false);
+  const boxing::ElementCounter counter(machine(), false);
   for (int round = 0; round < 3000; ++round) {
     const Mesh mesh = mesh_of(meshes[rng.below(meshes.size())]);
     std::vector<Shape> radices;
@@ -439,7 +439,7 @@ TEST(Conversion, FetchesFromVeryMany) {
       const Layout from = make_layout(mesh, name(text), unfactored(round % 2 ? shape : Shape{shape[1], shape[0]})),
                    to = make_layout(mesh, name("[B, B]"), from.radices);
       const Step step = fetch(from, to, 1, cluster);
-      EXPECT_EQ(step.bytes, boxing::fetch_elements(from, to, boxing::Counter(cluster, false)));
+      EXPECT_EQ(step.bytes, boxing::fetch_elements(from, to, boxing::ElementCounter(cluster, false)));
       const std::vector<Target> targets = targets_of(step);
       for (int t : {0, 17, 255}) {
         const Target& target = targets[static_cast<size_t>(t)];

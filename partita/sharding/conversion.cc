@@ -23,13 +23,13 @@ bool is_one_all_reduce(const Layout& from, const Layout& to) {
 }
 
 // Counts elements between two layouts over one factoring; the first is not partial.
-int64_t elements_from_whole(const Layout& from, const Layout& to, const Counter& counter) {
-  if (!in_parts(to)) {
+int64_t elements_from_whole(const Layout& from, const Layout& to, const ElementCounter& counter) {
+  if (!has_partial_values(to)) {
     if (from.mesh == to.mesh) return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
     return fetch_elements(from, to, counter);
   }
   // All positions are one partial group: each keeps what it has.
-  if (from.mesh.devices == to.mesh.devices && member_count(to) == to.mesh.positions()) return 0;
+  if (from.mesh.devices == to.mesh.devices && partial_member_count(to) == to.mesh.positions()) return 0;
   return direct_elements({from, name_of(from)}, {to, name_of(to)}, counter);
 }
 
@@ -57,12 +57,12 @@ int64_t scattered_elements(const Layout& from, const Layout& to, size_t f, int64
 // The path search as a formula, for one partial group of full boxes on a mesh of one axis. The parts are fetched, or
 // made whole by an all-reduce, or by a reduce-scatter into any split and a fetch of the rest.
 std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& to) {
-  if (from.mesh != to.mesh || from.mesh.extents.size() != 1 || in_parts(to)) return std::nullopt;
+  if (from.mesh != to.mesh || from.mesh.extents.size() != 1 || has_partial_values(to)) return std::nullopt;
   const Box whole = from.boxes[0];
   if (!covers_all(whole, from.radices)) return std::nullopt;
   const int64_t p = from.mesh.extents[0];
   int64_t own = 0, wanted = 0;
-  for (const Box& b : to.boxes) wanted += volume(b), own += overlap(b, whole);
+  for (const Box& b : to.boxes) wanted += volume(b), own += common_elements(b, whole);
   int64_t best = std::min(p * wanted - own, 2 * (p - 1) * volume(whole) + wanted - own);
   size_t f = 0;
   for (const Shape& axis : from.radices)
@@ -78,16 +78,16 @@ std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& t
 // A mesh axis on which the end is whole, and the end with a split there.
 struct Slices {
   size_t axis;
-  Named layout;
+  NamedLayout layout;
 };
 
 // The innermost mesh axis on which the end is whole, split along the first axis of the tensor that nothing else splits
 // and that has equal parts.
-std::optional<Slices> slices_of(const Named& end) {
+std::optional<Slices> slices_of(const NamedLayout& end) {
   for (size_t a = end.name->size(); a-- > 0;) {
     const int parts = end.layout.mesh.extents[a];
     if ((*end.name)[a].kind != Sbp::Kind::kBroadcast || parts < 2) continue;
-    for (const Sbp& split : splits_of(end.layout)) {
+    for (const Sbp& split : all_splits(end.layout)) {
       const int64_t extent = end.layout.radices[static_cast<size_t>(split.axis)][static_cast<size_t>(split.sub_axis)];
       if (extent % parts != 0 || std::find(end.name->begin(), end.name->end(), split) != end.name->end()) continue;
       NdSbp name = *end.name;
@@ -100,7 +100,7 @@ std::optional<Slices> slices_of(const Named& end) {
 
 // Whether fetching slices and gathering them is quicker than each device's fetch of the whole. Fetches over the same
 // link follow one another.
-bool are_quicker(const Layout& from, const Named& end, const Slices& slices, int64_t element_bytes,
+bool are_quicker(const Layout& from, const NamedLayout& end, const Slices& slices, int64_t element_bytes,
                  const Cluster& cluster) {
   const Mesh& mesh = end.layout.mesh;
   int64_t apart = 1;  // positions from one to the next along the mesh axis
@@ -124,9 +124,9 @@ bool are_quicker(const Layout& from, const Named& end, const Slices& slices, int
 
 // Sends a tensor in slices, if that is quicker, to devices that have none of it: each device fetches one slice, and all
 // gather them. As many bytes are moved either way.
-void send_in_slices(Path& path, int64_t element_bytes, const Counter& counter) {
-  const Named from = path.through[path.through.size() - 2], end = path.through.back();
-  if (!end.name || in_parts(from.layout) || in_parts(end.layout)) return;
+void send_in_slices(Path& path, int64_t element_bytes, const ElementCounter& counter) {
+  const NamedLayout from = path.through[path.through.size() - 2], end = path.through.back();
+  if (!end.name || has_partial_values(from.layout) || has_partial_values(end.layout)) return;
   for (const DeviceId d : end.layout.mesh.devices)
     if (from.layout.mesh.position_of(d) >= 0) return;
   const std::optional<Slices> slices = slices_of(end);
@@ -145,9 +145,10 @@ std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& 
   return {from, to};
 }
 
-bool in_place(const Layout& from, const Layout& to) {
+bool is_in_place(const Layout& from, const Layout& to) {
   if (same_placement(from, to)) return true;
-  if (in_parts(from) || in_parts(to) || from.mesh.devices != to.mesh.devices || from.radices != to.radices)
+  if (has_partial_values(from) || has_partial_values(to) || from.mesh.devices != to.mesh.devices ||
+      from.radices != to.radices)
     return false;
   if (from.boxes == to.boxes) return true;
   if (!from.boxes.any_empty() || !to.boxes.any_empty()) return false;
@@ -156,27 +157,27 @@ bool in_place(const Layout& from, const Layout& to) {
   return true;
 }
 
-int64_t conversion_elements(const Layout& from, const Layout& to, const Counter& counter) {
+int64_t conversion_elements(const Layout& from, const Layout& to, const ElementCounter& counter) {
   if (from.radices == to.radices) {
-    if (!in_parts(from)) return elements_from_whole(from, to, counter);
+    if (!has_partial_values(from)) return elements_from_whole(from, to, counter);
     if (const auto elements = elements_of_one_group(from, to)) return *elements;
   }
   auto [f, t] = over_common_radices(from, to);
-  if (in_place(f, t)) return 0;
-  if (!in_parts(f)) return fetch_elements(f, t, counter);
+  if (is_in_place(f, t)) return 0;
+  if (!has_partial_values(f)) return fetch_elements(f, t, counter);
   return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, counter).cost.elements;
 }
 
-Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter) {
+Conversion find_conversion(const Layout& from, const Layout& to, int64_t element_bytes, const ElementCounter& counter) {
   ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"),
          fmt::join(to.shape(), "x"));
   Conversion conversion{from, to, {}, 0};
   auto [f, t] = over_common_radices(from, to);
-  if (in_place(f, t)) return conversion;
+  if (is_in_place(f, t)) return conversion;
   Path path;
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
   // Nobody can receive less than it lacks: one step is the cheapest if nothing has to be combined.
-  if (in_parts(f) && !is_one_all_reduce(f, t))
+  if (has_partial_values(f) && !is_one_all_reduce(f, t))
     path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
   send_in_slices(path, element_bytes, counter);
   for (size_t i = 1; i < path.through.size(); ++i) {

@@ -13,13 +13,13 @@
 namespace partita::boxing {
 
 // The cheapest conversion, and the elements that it moves, without its steps.
-Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter);
-int64_t conversion_elements(const Layout& from, const Layout& to, const Counter& counter);
+Conversion find_conversion(const Layout& from, const Layout& to, int64_t element_bytes, const ElementCounter& counter);
+int64_t conversion_elements(const Layout& from, const Layout& to, const ElementCounter& counter);
 
 // Both layouts over a common factoring if they have one.
 std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to);
 // Whether both have the same devices in the same order, with the same boxes of whole values, whatever the meshes'
 // extents.
-bool in_place(const Layout& from, const Layout& to);
+bool is_in_place(const Layout& from, const Layout& to);
 
 }  // namespace partita::boxing

@@ -13,12 +13,12 @@
 
 namespace partita {
 
-using boxing::Named;
+using boxing::NamedLayout;
 
 struct ConverterMemory {
   ConverterMemory(const Cluster& cluster, Listed listed) : counter(cluster, true, std::move(listed)) {}
 
-  boxing::Counter counter;
+  boxing::ElementCounter counter;
   boxing::LayoutKeys keys;
   std::unordered_map<std::string, Conversion> conversions;
   std::unordered_map<std::string, int64_t> elements;         // that conversions move
@@ -26,13 +26,13 @@ struct ConverterMemory {
   std::unordered_map<std::string, std::unique_ptr<boxing::Waypoints>> waypoints;       // by mesh, factoring and reducer
   std::map<std::pair<std::string, uint64_t>, std::unique_ptr<boxing::Reach>> reaches;  // by start and partial axes
   std::unordered_map<std::string, int> numbers;                                        // of layouts, by key
-  std::deque<Named> numbered;                                                          // by number
+  std::deque<NamedLayout> numbered;                                                    // by number
 };
 
 namespace {
 
 // The search from a partial layout over the waypoints of its mesh that are partial on `axes` only.
-boxing::Reach& reach_of(ConverterMemory& memory, const Named& from, const std::string& key, uint64_t axes) {
+boxing::Reach& reach_of(ConverterMemory& memory, const NamedLayout& from, const std::string& key, uint64_t axes) {
   std::unique_ptr<boxing::Reach>& reach = memory.reaches[{key, axes}];
   if (reach) return *reach;
   Layout anywhere = from.layout;  // partial on all axes
@@ -50,18 +50,18 @@ struct Entry {
   Layout layout;
   int64_t volume;  // of all positions together
   bool in_parts;
-  Named named;  // only if any of them is partial, as is the key
+  NamedLayout named;  // only if any of them is partial, as is the key
   std::string key;
 };
 
 std::vector<Entry> entries_of(ConverterMemory& memory, std::vector<Layout> layouts) {
-  const bool partials = std::any_of(layouts.begin(), layouts.end(), boxing::in_parts);
+  const bool partials = std::any_of(layouts.begin(), layouts.end(), boxing::has_partial_values);
   std::vector<Entry> entries;
   for (Layout& l : layouts) {
     memory.counter.make_known(l);
     Entry& entry = entries.emplace_back();
     entry.volume = memory.counter.total(l.boxes);
-    entry.in_parts = boxing::in_parts(l);
+    entry.in_parts = boxing::has_partial_values(l);
     if (partials) entry.key = key_of(memory.keys, l), entry.named = {l, name_of(l)};
     entry.layout = std::move(l);
   }
@@ -71,7 +71,7 @@ std::vector<Entry> entries_of(ConverterMemory& memory, std::vector<Layout> layou
 // Elements from a layout to each of `to`, one mesh and one factoring.
 void add_row(ConverterMemory& memory, const Entry& from, const std::vector<const Entry*>& to,
              std::vector<int64_t>& out) {
-  const boxing::Counter& counter = memory.counter;
+  const boxing::ElementCounter& counter = memory.counter;
   const bool few_axes = from.layout.mesh.extents.size() <= boxing::kAllAxes;
   std::map<uint64_t, boxing::Reach*> reaches;
   for (const Entry* t : to) {
@@ -87,7 +87,7 @@ void add_row(ConverterMemory& memory, const Entry& from, const std::vector<const
       auto [found, fresh] = memory.guided_elements.try_emplace(from.key + t->key);
       if (fresh) found->second = guided_path(from.named, t->named, counter).cost.elements;
       elements = found->second;
-    } else if (boxing::member_count(t->layout) != t->layout.mesh.positions()) {  // else each keeps its box
+    } else if (boxing::partial_member_count(t->layout) != t->layout.mesh.positions()) {  // else each keeps its box
       elements = direct_elements(from.named, t->named, counter);
     }
     out.push_back(elements);
@@ -155,14 +155,15 @@ const Conversion& Converter::convert(const Layout& from, const Layout& to, int64
   key += key_of(memory_->keys, to);
   auto it = memory_->conversions.find(key);
   if (it == memory_->conversions.end())
-    it = memory_->conversions.emplace(std::move(key), boxing::converted(from, to, element_bytes, memory_->counter))
-             .first;
+    it =
+        memory_->conversions.emplace(std::move(key), boxing::find_conversion(from, to, element_bytes, memory_->counter))
+            .first;
   return it->second;
 }
 
 int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_bytes) {
   // If nothing has to be combined, looking it up takes longer than counting it.
-  if (from.radices == to.radices && !boxing::in_parts(from) && !boxing::in_parts(to))
+  if (from.radices == to.radices && !boxing::has_partial_values(from) && !boxing::has_partial_values(to))
     return boxing::conversion_elements(from, to, memory_->counter) * element_bytes;
   std::string key = key_of(memory_->keys, from);
   key += key_of(memory_->keys, to);
@@ -170,7 +171,7 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
   if (fresh) {
     auto [f, t] = boxing::over_common_radices(from, to);
     const bool on_one_mesh = f.radices == t.radices && f.mesh == t.mesh && f.mesh.extents.size() > 1;
-    it->second = on_one_mesh && (boxing::in_parts(f) || boxing::in_parts(t))
+    it->second = on_one_mesh && (boxing::has_partial_values(f) || boxing::has_partial_values(t))
                      ? table_of_alike(*memory_, {f, t}, {0}, {1}, 1)[0]
                      : boxing::conversion_elements(f, t, memory_->counter);
   }
@@ -216,13 +217,13 @@ int Converter::number(const Layout& layout) {
 }
 
 std::vector<int> Converter::through(int from, int to) {
-  const Named &f = memory_->numbered[from], &t = memory_->numbered[to];
+  const NamedLayout &f = memory_->numbered[from], &t = memory_->numbered[to];
   if (f.layout.radices != t.layout.radices) {
     const auto [fine_from, fine_to] = boxing::over_common_radices(f.layout, t.layout);
     if (fine_from.radices == fine_to.radices) return through(number(fine_from), number(fine_to));
   }
-  if (boxing::in_place(f.layout, t.layout)) return {};
-  if (!boxing::in_parts(f.layout)) return {from, to};
+  if (boxing::is_in_place(f.layout, t.layout)) return {};
+  if (!boxing::has_partial_values(f.layout)) return {from, to};
   boxing::Path path;
   if (f.layout.mesh == t.layout.mesh && f.layout.radices == t.layout.radices &&
       f.layout.mesh.extents.size() <= boxing::kAllAxes) {
@@ -232,7 +233,7 @@ std::vector<int> Converter::through(int from, int to) {
     path = cheapest_path_between_meshes(f, t, memory_->counter);
   }
   std::vector<int> numbers;
-  for (const Named& n : path.through) numbers.push_back(number(n.layout));
+  for (const NamedLayout& n : path.through) numbers.push_back(number(n.layout));
   return numbers;
 }
 

@@ -16,9 +16,9 @@
 namespace partita::boxing {
 
 // The inputs of counting besides the layouts, with a memory or without. Not thread-safe.
-class Counter {
+class ElementCounter {
  public:
-  Counter(const Cluster& of, bool remembers, Listed devices = nullptr)
+  ElementCounter(const Cluster& of, bool remembers, Listed devices = nullptr)
       : cluster(of), listed(std::move(devices)), remembers_(remembers) {}
 
   int64_t total(const Boxes& boxes) const {  // elements of all positions together
@@ -46,6 +46,6 @@ class Counter {
   mutable std::pair<const std::vector<int>, CountMemory>* last_ = nullptr;
 };
 
-int64_t fetch_elements(const Layout& from, const Layout& to, const Counter& counter);
+int64_t fetch_elements(const Layout& from, const Layout& to, const ElementCounter& counter);
 
 }  // namespace partita::boxing

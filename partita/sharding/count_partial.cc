@@ -53,18 +53,18 @@ std::vector<Segment> segments_along(const Layout& from, const Layout& to, const 
 
 Grid grid_of(const Layout& from, const Layout& to) {
   Grid grid;
-  grid.members = member_count(from);
-  grid.whole_first = in_parts(from) && from.reducer() != to.reducer();
+  grid.members = partial_member_count(from);
+  grid.whole_first = has_partial_values(from) && from.reducer() != to.reducer();
   grid.from_member.assign(grid.members, 0);
-  grid.to_member.assign(member_count(to), 0);
+  grid.to_member.assign(partial_member_count(to), 0);
   std::vector<int> local;  // by target: the position of `from` on the same device, or -1
   for (int t = 0; t < to.mesh.positions(); ++t) {
     const uint64_t bit = uint64_t{1} << t;
     local.push_back(from.mesh.position_of(to.mesh.devices[t]));
     if (!is_empty(to.boxes[t])) grid.want |= bit;
-    grid.to_member[member_of(to, t)] |= bit;
+    grid.to_member[partial_member(to, t)] |= bit;
     if (local[t] < 0) continue;
-    grid.from_member[member_of(from, local[t])] |= bit;
+    grid.from_member[partial_member(from, local[t])] |= bit;
     if (!is_empty(from.boxes[local[t]])) grid.have |= bit;
   }
   for (size_t f = 0; f < to.boxes[0].size(); ++f) grid.segments.push_back(segments_along(from, to, local, f));
@@ -224,7 +224,7 @@ int64_t elements_into_parts(const Layout& from, const Layout& to) {
 // because the boxes of a partial group are equal on both sides: boxes do not depend on the coordinates that number
 // members.
 int64_t elements_into_parts_on_one_mesh(const Layout& from, const Layout& to, CountMemory* memory) {
-  const bool whole_first = in_parts(from) && from.reducer() != to.reducer();
+  const bool whole_first = has_partial_values(from) && from.reducer() != to.reducer();
   const int64_t total = memory ? memory->volumes.of(to.boxes, to.boxes) : total_volume(to.boxes);
   int64_t there = 1;
   std::vector<bool> seen(to.mesh.extents.size(), false);
@@ -233,7 +233,7 @@ int64_t elements_into_parts_on_one_mesh(const Layout& from, const Layout& to, Co
   for (size_t f = 0; f < to.boxes.rank(); ++f)
     if (to.boxes.along(f).axes.empty() && from.boxes.along(f).axes.empty())
       there *= intersect(to.boxes.at(0, f), from.boxes.at(0, f)).size();
-  return capped_product(member_count(from), total / member_count(to)) - there;
+  return capped_product(partial_member_count(from), total / partial_member_count(to)) - there;
 }
 
 }  // namespace partita::boxing

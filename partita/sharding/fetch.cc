@@ -40,16 +40,16 @@ int fastest(const Fetch& fetch, const std::vector<int>& candidates, int target) 
 // Takes what the target's own device holds; returns the rest of the box.
 std::vector<Box> take_own(Fetch& fetch, int member, int target, const Box& box) {
   const int own = fetch.local[target];
-  if (own < 0 || member_of(fetch.from, own) != member) return {box};
+  if (own < 0 || partial_member(fetch.from, own) != member) return {box};
   if (fetch.have[own].size() == 1) {  // mostly it holds all, or nothing
     const Box& held = fetch.have[own][0];
-    if (overlap(held, box) == 0) return {box};
+    if (common_elements(held, box) == 0) return {box};
     if (contains(held, box)) return emit(fetch, own, target, box), std::vector<Box>();
   }
   std::vector<Box> rest = {box};
   for (const Box& held : fetch.have[own]) {
     std::vector<Box> inside;
-    rest = split_by(rest, held, inside);
+    rest = split_by_box(rest, held, inside);
     for (Box& b : inside) emit(fetch, own, target, std::move(b));
   }
   return rest;
@@ -77,7 +77,8 @@ struct Fragment {
 
 // Cuts the fragments so that each lies inside or outside the held box, and adds its holders to those inside.
 std::vector<Fragment> cut_by(std::vector<Fragment> fragments, const Holders::Held& held) {
-  if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, held.box) > 0; }))
+  if (std::none_of(fragments.begin(), fragments.end(),
+                   [&](const Fragment& f) { return common_elements(f.box, held.box) > 0; }))
     return fragments;
   if (std::ranges::all_of(fragments, [&](const Fragment& f) { return contains(held.box, f.box); })) {
     for (Fragment& f : fragments) f.holders.insert(f.holders.end(), held.positions.begin(), held.positions.end());
@@ -101,12 +102,12 @@ std::vector<Fragment> cut_by(std::vector<Fragment> fragments, const Holders::Hel
 void take_whole(Fetch& fetch) {
   for (int t = 0; t < fetch.to.mesh.positions(); ++t)
     for (int m = 0; m < static_cast<int>(fetch.holders.size()) && fetch.listed[t]; ++m)
-      for (const Box& box : fetch.want[t]) take(fetch, m, t, box);
+      for (const Box& box : fetch.want[t]) take_box(fetch, m, t, box);
 }
 
 }  // namespace
 
-std::vector<Box> split_by(const std::vector<Box>& fragments, const Box& box, std::vector<Box>& inside) {
+std::vector<Box> split_by_box(const std::vector<Box>& fragments, const Box& box, std::vector<Box>& inside) {
   std::vector<Box> rest;
   for (const Box& f : fragments) {
     Box meet = intersect(f, box);
@@ -120,7 +121,7 @@ std::vector<Box> split_by(const std::vector<Box>& fragments, const Box& box, std
   return rest;
 }
 
-void take(Fetch& fetch, int member, int target, const Box& box) {
+void take_box(Fetch& fetch, int member, int target, const Box& box) {
   std::vector<Box> rest = take_own(fetch, member, target, box);
   if (rest.empty()) return;
   Holders& holders = fetch.holders[member];
@@ -143,8 +144,8 @@ void take(Fetch& fetch, int member, int target, const Box& box) {
 
 Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const Listed& listed) {
   Fetch fetch{from, to, cluster, step_radices(from, to), {}, {}, {}, {}, {}, {}};
-  fetch.have = contents(from, fetch.radices);
-  fetch.want = contents(to, fetch.radices);
+  fetch.have = boxes_by_position(from, fetch.radices);
+  fetch.want = boxes_by_position(to, fetch.radices);
   fetch.holders = holders_of(from, fetch.have);
   const bool same_devices = from.mesh.devices == to.mesh.devices;
   for (int t = 0; t < to.mesh.positions(); ++t) {
@@ -152,7 +153,7 @@ Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, c
     fetch.local.push_back(same_devices ? t : from.mesh.position_of(device));
     fetch.listed.push_back(!listed || (*listed)[device.index()]);
   }
-  if (in_parts(to)) take_into_parts(fetch);
+  if (has_partial_values(to)) take_into_partials(fetch);
   else take_whole(fetch);
   if (!std::ranges::is_sorted(fetch.pieces, {}, &Piece::target))
     std::ranges::stable_sort(fetch.pieces, {}, &Piece::target);

@@ -27,10 +27,10 @@ struct Fetch {
 Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const Listed& listed = nullptr);
 
 // Takes `box` of one member for the target: from its own device what that holds, the rest from others.
-void take(Fetch& fetch, int member, int target, const Box& box);
+void take_box(Fetch& fetch, int member, int target, const Box& box);
 // Takes all pieces of targets whose values are partial (fetch_partial.cc).
-void take_into_parts(Fetch& fetch);
+void take_into_partials(Fetch& fetch);
 // Returns the parts of `fragments` outside `box`; appends the parts inside to `inside`.
-std::vector<Box> split_by(const std::vector<Box>& fragments, const Box& box, std::vector<Box>& inside);
+std::vector<Box> split_by_box(const std::vector<Box>& fragments, const Box& box, std::vector<Box>& inside);
 
 }  // namespace partita::boxing

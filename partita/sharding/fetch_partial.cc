@@ -29,27 +29,27 @@ struct Groups {
 
 std::vector<Wanting> wanting(const Fetch& fetch) {
   auto less = [](const std::vector<Box>& a, const std::vector<Box>& b) {
-    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), before);
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), box_less);
   };
   std::map<std::vector<Box>, size_t, decltype(less)> places(less);
   std::vector<Wanting> all;
   for (int t = 0; t < fetch.to.mesh.positions(); ++t) {
     const auto [place, fresh] = places.try_emplace(fetch.want[t], all.size());
-    if (fresh) all.push_back({fetch.want[t], std::vector<std::vector<int>>(member_count(fetch.to))});
-    all[place->second].targets[member_of(fetch.to, t)].push_back(t);
+    if (fresh) all.push_back({fetch.want[t], std::vector<std::vector<int>>(partial_member_count(fetch.to))});
+    all[place->second].targets[partial_member(fetch.to, t)].push_back(t);
   }
   return all;
 }
 
 Groups groups_of(const Fetch& fetch) {
   const tdl::Reducer reducer = fetch.to.reducer();
-  Groups groups{wanting(fetch), member_count(fetch.to), {}, std::vector<int>(fetch.from.mesh.positions(), -1)};
+  Groups groups{wanting(fetch), partial_member_count(fetch.to), {}, std::vector<int>(fetch.from.mesh.positions(), -1)};
   for (int t = 0; t < fetch.to.mesh.positions(); ++t) {
-    groups.member_at.push_back(member_of(fetch.to, t));
+    groups.member_at.push_back(partial_member(fetch.to, t));
     if (fetch.local[t] >= 0) groups.target_at[fetch.local[t]] = t;
   }
-  groups.whole_first = in_parts(fetch.from) && fetch.from.reducer() != reducer;
-  groups.may_keep = !in_parts(fetch.from) && (reducer == tdl::Reducer::kMax || reducer == tdl::Reducer::kMin);
+  groups.whole_first = has_partial_values(fetch.from) && fetch.from.reducer() != reducer;
+  groups.may_keep = !has_partial_values(fetch.from) && (reducer == tdl::Reducer::kMax || reducer == tdl::Reducer::kMin);
   return groups;
 }
 
@@ -61,20 +61,20 @@ std::vector<Box> cells(const Fetch& fetch, const std::vector<Wanting>& wanted) {
       std::vector<Box> fresh = {box};
       for (const Box& f : fragments) {
         std::vector<Box> known;
-        fresh = split_by(fresh, f, known);
+        fresh = split_by_box(fresh, f, known);
       }
-      std::vector<Box> inside, rest = split_by(fragments, box, inside);
+      std::vector<Box> inside, rest = split_by_box(fragments, box, inside);
       for (std::vector<Box>* more : {&inside, &fresh}) rest.insert(rest.end(), more->begin(), more->end());
       fragments = std::move(rest);
     }
   for (const Holders& holders : fetch.holders)
     for (const Holders::Held& h : holders.held)
       for (size_t i = 0, end = fragments.size(); i < end; ++i) {
-        if (overlap(fragments[i], h.box) == 0 || contains(h.box, fragments[i])) continue;
+        if (common_elements(fragments[i], h.box) == 0 || contains(h.box, fragments[i])) continue;
         for (Box& b : subtract(fragments[i], h.box)) fragments.push_back(std::move(b));
         fragments[i] = intersect(fragments[i], h.box);
       }
-  std::sort(fragments.begin(), fragments.end(), before);
+  std::sort(fragments.begin(), fragments.end(), box_less);
   return fragments;
 }
 
@@ -117,7 +117,7 @@ void take_cell(Fetch& fetch, const Groups& groups, const Box& cell) {
       const int member = groups.member_at[t];
       if (!fetch.listed[t] || !wants[t]) continue;
       if (member != chosen && !(groups.may_keep && cost[member] == 0)) continue;
-      for (int each = m; each < m + together; ++each) take(fetch, each, t, cell);
+      for (int each = m; each < m + together; ++each) take_box(fetch, each, t, cell);
     }
   }
 }
@@ -126,9 +126,9 @@ void take_cell(Fetch& fetch, const Groups& groups, const Box& cell) {
 
 // Sends each member's values to one member of the target's groups, the same one wherever the target has replicas. The
 // other members keep the identity. Each cell has the choice that moves least.
-void take_into_parts(Fetch& fetch) {
+void take_into_partials(Fetch& fetch) {
   for (int t = 0; t < fetch.to.mesh.positions(); ++t)
-    for (int other : member_of(fetch.to, t) == 0 ? fetch.to.partial_group(t) : std::vector<int>())
+    for (int other : partial_member(fetch.to, t) == 0 ? fetch.to.partial_group(t) : std::vector<int>())
       if (fetch.want[other] != fetch.want[t])
         ensure(false, "a partial group of {} has different boxes", to_string(fetch.to));
   if (std::find(fetch.listed.begin(), fetch.listed.end(), 1) == fetch.listed.end()) return;

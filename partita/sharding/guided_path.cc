@@ -24,7 +24,7 @@ struct Wanted {
 };
 
 struct Node {
-  Named at;
+  NamedLayout at;
   Cost cost;
   Cost promise;  // no path through it costs less
   int before = -1;
@@ -32,10 +32,10 @@ struct Node {
 };
 
 struct Guided {
-  const Named& end;
-  const Counter& counter;
+  const NamedLayout& end;
+  const ElementCounter& counter;
   Wanted wanted;
-  std::vector<Named> finer;  // the end is gathered from these
+  std::vector<NamedLayout> finer;  // the end is gathered from these
   std::vector<Node> nodes;
   std::map<NdSbp, size_t> place;  // of nodes with a name
   Cost best;
@@ -59,7 +59,7 @@ void for_each_choice(const std::vector<std::vector<Sbp>>& choices, Go go) {
 // Volume of the union of the boxes; empty if counting it would take long.
 std::optional<int64_t> covered(std::vector<Box> boxes) {
   constexpr int64_t kCells = 1 << 16;
-  std::sort(boxes.begin(), boxes.end(), before);
+  std::sort(boxes.begin(), boxes.end(), box_less);
   boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
   std::vector<std::vector<int64_t>> ends(boxes[0].size());  // of the cells, by axis
   int64_t cells = 1;
@@ -102,10 +102,10 @@ int64_t common_by_position(const Boxes& a, const Boxes& b) {
 Cost least(const Guided& guided, const Layout& at) {
   const Wanted& wanted = guided.wanted;
   const Layout& end = guided.end.layout;
-  const int64_t parts = member_count(at);
+  const int64_t parts = partial_member_count(at);
   int64_t elements = 0;
-  if (in_parts(end)) {
-    elements = std::max<int64_t>(0, parts - member_count(end)) * wanted.at_least;
+  if (has_partial_values(end)) {
+    elements = std::max<int64_t>(0, parts - partial_member_count(end)) * wanted.at_least;
   } else {
     int64_t there = wanted.at_most;
     if (at.mesh.devices == end.mesh.devices && at.radices == end.radices)
@@ -163,14 +163,14 @@ std::vector<NdSbp> names_finer_than(const NdSbp& name, const std::vector<int>& e
   return finer;
 }
 
-std::vector<Named> finer_than_end(const Guided& guided, const Layout& start) {
+std::vector<NamedLayout> finer_than_end(const Guided& guided, const Layout& start) {
   const Layout& end = guided.end.layout;
-  if (in_parts(end) || end.mesh != start.mesh || end.radices != start.radices) return {};
-  const std::vector<Sbp> splits = splits_of(end);
+  if (has_partial_values(end) || end.mesh != start.mesh || end.radices != start.radices) return {};
+  const std::vector<Sbp> splits = all_splits(end);
   std::vector<NdSbp> names;
   if (guided.end.name) names = names_finer_than(*guided.end.name, end.mesh.extents, splits);
   else if (!splits.empty()) names = {closest_split(guided, splits)};
-  std::vector<Named> finer;
+  std::vector<NamedLayout> finer;
   for (const NdSbp& name : names) finer.push_back({make_layout(end.mesh, name, end.radices), name});
   return finer;
 }
@@ -179,9 +179,9 @@ std::vector<Named> finer_than_end(const Guided& guided, const Layout& start) {
 
 // Adds a layout that a path of this cost reaches, as a node; of two paths to one name the cheaper is kept. Expanded
 // nodes stay as they are.
-void add(Guided& guided, const Named& at, const Cost& cost, int before) {
-  const bool partial = in_parts(at.layout);
-  const Cost end = last_edge(at, guided.end, guided.counter);
+void add(Guided& guided, const NamedLayout& at, const Cost& cost, int before) {
+  const bool partial = has_partial_values(at.layout);
+  const Cost end = last_step_cost(at, guided.end, guided.counter);
   // From a layout without partial values the straight way to the end is the cheapest.
   const Node node{at, cost, plus(cost, partial ? least(guided, at.layout) : end), before, !partial};
   std::vector<Node>& nodes = guided.nodes;
@@ -192,9 +192,9 @@ void add(Guided& guided, const Named& at, const Cost& cost, int before) {
   if (const Cost all = plus(cost, end); all < guided.best) guided.best = all, guided.last = static_cast<int>(i);
 }
 
-void go(Guided& guided, int u, const Named& next) {
+void go(Guided& guided, int u, const NamedLayout& next) {
   const Node& from = guided.nodes[u];
-  const Cost cost = plus(from.cost, edge(from.at, next, guided.counter));
+  const Cost cost = plus(from.cost, step_cost(from.at, next, guided.counter));
   if (cost.elements != kUnreachable && cost < guided.best) add(guided, next, cost, u);
 }
 
@@ -205,9 +205,9 @@ void go(Guided& guided, int u, const NdSbp& name) {
 
 // Expands a layout without a name: it is made whole, or its parts are cut in place.
 void expand_unnamed(Guided& guided, int u, const std::vector<Sbp>& splits) {
-  const Named at = guided.nodes[u].at;
-  const Named whole = made_whole(at);
-  add(guided, whole, plus(guided.nodes[u].cost, edge(at, whole, guided.counter)), u);
+  const NamedLayout at = guided.nodes[u].at;
+  const NamedLayout whole = with_whole_values(at);
+  add(guided, whole, plus(guided.nodes[u].cost, step_cost(at, whole, guided.counter)), u);
   std::vector<std::vector<Sbp>> choices;
   for (size_t a = 0; a < at.layout.kinds.size(); ++a) {
     const tdl::Kind kind = at.layout.kinds[a];
@@ -218,10 +218,10 @@ void expand_unnamed(Guided& guided, int u, const std::vector<Sbp>& splits) {
 }
 
 void expand(Guided& guided, int u) {
-  const Named here = guided.nodes[u].at;  // a copy: nodes are added
+  const NamedLayout here = guided.nodes[u].at;  // a copy: nodes are added
   const Layout& at = here.layout;
-  const std::vector<Sbp> splits = splits_of(at);
-  for (const Named& finer : guided.finer) go(guided, u, finer);
+  const std::vector<Sbp> splits = all_splits(at);
+  for (const NamedLayout& finer : guided.finer) go(guided, u, finer);
   if (!here.name) return expand_unnamed(guided, u, splits);
   const NdSbp& name = *here.name;
   auto changed = [&](auto which, const Sbp& sbp) {
@@ -255,7 +255,7 @@ int next_to_expand(const Guided& guided) {
 
 }  // namespace
 
-Path guided_path(const Named& from, const Named& to, const Counter& counter) {
+Path guided_path(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter) {
   constexpr int kExpanded = 200;
   Guided guided{to, counter, wanted_of(to.layout), {}, {}, {}, {}, 0};
   add(guided, from, {0, 0, 0, 0}, -1);

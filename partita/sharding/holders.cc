@@ -16,7 +16,7 @@ std::vector<Shape> step_radices(const Layout& from, const Layout& to) {
   return unfactored(from.shape());
 }
 
-std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>& radices) {
+std::vector<std::vector<Box>> boxes_by_position(const Layout& l, const std::vector<Shape>& radices) {
   std::vector<std::vector<Box>> all;
   all.reserve(l.boxes.size());
   bool refines = true;
@@ -59,13 +59,13 @@ void index(Holders& holders) {
 }  // namespace
 
 std::vector<Holders> holders_of(const Layout& l, const std::vector<std::vector<Box>>& have) {
-  using Places = std::map<Box, size_t, decltype(&before)>;
-  const int members = member_count(l);
+  using Places = std::map<Box, size_t, decltype(&box_less)>;
+  const int members = partial_member_count(l);
   std::vector<Holders> all(members);
-  std::vector<Places> places(members, Places(&before));
+  std::vector<Places> places(members, Places(&box_less));
   for (int p = 0; p < l.mesh.positions(); ++p)
     for (const Box& box : have[p]) {
-      const int member = member_of(l, p);
+      const int member = partial_member(l, p);
       std::vector<Holders::Held>& held = all[member].held;
       const auto [place, fresh] = places[member].try_emplace(box, held.size());
       if (fresh) held.push_back({box, {}});
@@ -96,7 +96,7 @@ bool are_disjoint(Holders& holders) {
   bool disjoint = true;
   for (size_t i = 0; i < holders.held.size() && disjoint; ++i)
     for (size_t near : held_near(holders, holders.held[i].box))
-      disjoint = disjoint && (near == i || overlap(holders.held[i].box, holders.held[near].box) == 0);
+      disjoint = disjoint && (near == i || common_elements(holders.held[i].box, holders.held[near].box) == 0);
   holders.disjoint = disjoint;
   return disjoint;
 }

@@ -15,7 +15,7 @@ namespace partita::boxing {
 // The factoring over which a step's pieces are boxes (Step::radices).
 std::vector<Shape> step_radices(const Layout& from, const Layout& to);
 // Lists each position's boxes over `radices`, which are from step_radices().
-std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>& radices);
+std::vector<std::vector<Box>> boxes_by_position(const Layout& l, const std::vector<Shape>& radices);
 
 // The different boxes of one member of partial values, and the positions that hold each.
 struct Holders {
@@ -30,7 +30,7 @@ struct Holders {
   int64_t longest = 0;
   std::optional<bool> disjoint;  // once asked for
 };
-// By member; `have`: contents() of the layout.
+// By member; `have`: boxes_by_position() of the layout.
 std::vector<Holders> holders_of(const Layout& l, const std::vector<std::vector<Box>>& have);
 // Places in `held`, ascending: those of all boxes that meet the box, and of some that do not.
 std::vector<size_t> held_near(const Holders& holders, const Box& box);

@@ -6,26 +6,26 @@
 
 namespace partita::boxing {
 
-bool before(const Box& a, const Box& b) {
+bool box_less(const Box& a, const Box& b) {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) {
     return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi);
   });
 }
 
-bool in_parts(const Layout& l) {
+bool has_partial_values(const Layout& l) {
   for (size_t a = 0; a < l.kinds.size(); ++a)
     if (l.kinds[a] && l.mesh.extents[a] > 1) return true;
   return false;
 }
 
-int member_count(const Layout& l) {
+int partial_member_count(const Layout& l) {
   int n = 1;
   for (size_t a = 0; a < l.kinds.size(); ++a)
     if (l.kinds[a]) n *= l.mesh.extents[a];
   return n;
 }
 
-int member_of(const Layout& l, int position) {
+int partial_member(const Layout& l, int position) {
   int member = 0, stride = l.mesh.positions();
   for (size_t a = 0; a < l.kinds.size(); ++a) {
     stride /= l.mesh.extents[a];

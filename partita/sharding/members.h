@@ -7,23 +7,23 @@
 namespace partita::boxing {
 
 // Elements that two boxes share.
-inline int64_t overlap(const Box& a, const Box& b) {
+inline int64_t common_elements(const Box& a, const Box& b) {
   int64_t n = 1;
   for (size_t i = 0; i < a.size(); ++i) n *= intersect(a[i], b[i]).size();
   return n;
 }
 
 // A total order of boxes.
-bool before(const Box& a, const Box& b);
+bool box_less(const Box& a, const Box& b);
 
 // Whether values are partial over more than one position. A mesh axis of extent 1 holds the whole value.
-bool in_parts(const Layout& l);
+bool has_partial_values(const Layout& l);
 
 // How many parts a partial value has: the product of the extents of the partial axes. [P(sum), S(0)] on 2x4 has 2.
-int member_count(const Layout& l);
+int partial_member_count(const Layout& l);
 
 // Which part a position holds: its coordinate on the partial axes, row-major. Position 5 of the above holds part 1.
-int member_of(const Layout& l, int position);
+int partial_member(const Layout& l, int position);
 
 // Bits: the mesh axes on which values are partial.
 uint64_t partial_axes(const Layout& l);

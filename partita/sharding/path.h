@@ -21,31 +21,31 @@ struct Cost {
   int moving = 0, fetches = 0, steps = 0;  // steps that move anything, fetches among them, all steps
   auto operator<=>(const Cost&) const = default;
 };
-Cost cost_of(int64_t elements, bool is_fetch);  // of one step
+Cost cost_of_step(int64_t elements, bool is_fetch);  // of one step
 Cost plus(const Cost& a, const Cost& b);
 
 // Costs one step inside a path: a step that changes one thing, any move that keeps the partial axes, or any fetch that
 // leaves nothing partial. Any other pair is unreachable.
-Cost edge(const Named& from, const Named& to, const Counter& counter);
+Cost step_cost(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter);
 // Costs the last step of a path, straight to the end; nothing if that is reached.
-Cost last_edge(const Named& from, const Named& end, const Counter& counter);
+Cost last_step_cost(const NamedLayout& from, const NamedLayout& end, const ElementCounter& counter);
 
 struct Path {
-  std::vector<Named> through;  // both ends included
+  std::vector<NamedLayout> through;  // both ends included
   Cost cost;
 };
 // Finds a path on the mesh of `from`, which is partial, then straight to `to`; the first of the cheapest found.
-Path cheapest_path(const Named& from, const Named& to, const Counter& counter);
+Path cheapest_path(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter);
 // The same; between meshes that share devices, the parts may also travel as they are and be made whole at the end.
-Path cheapest_path_between_meshes(const Named& from, const Named& to, const Counter& counter);
+Path cheapest_path_between_meshes(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter);
 // cheapest_path() on a mesh of more than kAllAxes axes (guided_path.cc).
-Path guided_path(const Named& from, const Named& to, const Counter& counter);
+Path guided_path(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter);
 
 // Makes the layout's partial values whole in place; it has no name.
-Named made_whole(const Named& partial);
+NamedLayout with_whole_values(const NamedLayout& partial);
 // The mesh axes, as bits, on which layouts of a path may be partial.
 uint64_t partial_axes_between(const Layout& from, const Layout& to);
 // Lists S on every axis that can be split.
-std::vector<Sbp> splits_of(const Layout& layout);
+std::vector<Sbp> all_splits(const Layout& layout);
 
 }  // namespace partita::boxing

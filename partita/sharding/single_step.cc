@@ -76,13 +76,13 @@ std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<in
 
 }  // namespace
 
-std::optional<NamedStep> step_between(const Named& from, const Named& to) {
+std::optional<NamedStep> step_between(const NamedLayout& from, const NamedLayout& to) {
   if (from.layout.mesh != to.layout.mesh || from.layout.radices != to.layout.radices) return std::nullopt;
   if (from.name && to.name) return step_between_names(*from.name, *to.name, from.layout.mesh.extents);
   return step_making_whole(from.layout, to.layout);
 }
 
-int64_t step_elements(const NamedStep& step, const Layout& from, const Layout& to, const Counter& counter) {
+int64_t step_elements(const NamedStep& step, const Layout& from, const Layout& to, const ElementCounter& counter) {
   int64_t group = 1;
   for (int a : step.axes) group *= from.mesh.extents[a];
   switch (step.kind) {
@@ -97,18 +97,18 @@ int64_t step_elements(const NamedStep& step, const Layout& from, const Layout& t
   }
 }
 
-int64_t direct_elements(const Named& from, const Named& to, const Counter& counter) {
+int64_t direct_elements(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter) {
   if (auto step = step_between(from, to); !is_fetch(step)) return step_elements(*step, from.layout, to.layout, counter);
   return fetch_elements(from.layout, to.layout, counter);
 }
 
-Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter) {
+Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const ElementCounter& counter) {
   Fetch fetch = make_fetch(from, to, counter.cluster, counter.listed);
   const int64_t moved = counter.listed ? fetch_elements(from, to, counter) : fetch.moved;
   return {StepKind::kFetch, from, to, {}, std::move(fetch.pieces), std::move(fetch.radices), moved * element_bytes};
 }
 
-Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Counter& counter) {
+Step direct_step(const NamedLayout& from, const NamedLayout& to, int64_t element_bytes, const ElementCounter& counter) {
   auto step = step_between(from, to);
   if (!is_fetch(step) && step->kind != StepKind::kLocal)
     return {step->kind,

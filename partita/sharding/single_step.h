@@ -12,7 +12,7 @@
 namespace partita::boxing {
 
 // A layout with its name, if it has one.
-struct Named {
+struct NamedLayout {
   Layout layout;
   std::optional<NdSbp> name;
 };
@@ -23,14 +23,14 @@ struct NamedStep {
 };
 
 // Finds the step that changes one thing: some mesh axes, all from one Sbp to one other. Empty if none: then a fetch.
-std::optional<NamedStep> step_between(const Named& from, const Named& to);
+std::optional<NamedStep> step_between(const NamedLayout& from, const NamedLayout& to);
 inline bool is_fetch(const std::optional<NamedStep>& step) { return !step || step->kind == StepKind::kFetch; }
 
 // Elements moved by a step on one mesh that is no fetch: the table's figure for one group's shard, times the groups.
-int64_t step_elements(const NamedStep& step, const Layout& from, const Layout& to, const Counter& counter);
+int64_t step_elements(const NamedStep& step, const Layout& from, const Layout& to, const ElementCounter& counter);
 // Elements moved by the one step, of whatever kind.
-int64_t direct_elements(const Named& from, const Named& to, const Counter& counter);
-Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Counter& counter);
-Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter);
+int64_t direct_elements(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter);
+Step direct_step(const NamedLayout& from, const NamedLayout& to, int64_t element_bytes, const ElementCounter& counter);
+Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const ElementCounter& counter);
 
 }  // namespace partita::boxing

@@ -14,7 +14,7 @@ namespace {
 bool any_overlap(const std::vector<const Piece*>& pieces) {
   for (size_t i = 0; i < pieces.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (boxing::overlap(pieces[i]->box, pieces[j]->box) > 0) return true;
+      if (boxing::common_elements(pieces[i]->box, pieces[j]->box) > 0) return true;
   return false;
 }
 

@@ -10,17 +10,17 @@ namespace partita::boxing {
 
 namespace {
 
-int64_t straight_elements(const Named& from, const Named& end, const Counter& counter) {
+int64_t straight_elements(const NamedLayout& from, const NamedLayout& end, const ElementCounter& counter) {
   return same_placement(from.layout, end.layout) ? 0 : direct_elements(from, end, counter);
 }
 
 }  // namespace
 
-Waypoints::Waypoints(const Layout& partial, uint64_t partial_axes, const Counter& counter) : counter_(&counter) {
+Waypoints::Waypoints(const Layout& partial, uint64_t partial_axes, const ElementCounter& counter) : counter_(&counter) {
   std::vector<std::vector<Sbp>> choices;
   std::vector<size_t> counts;
   for (size_t a = 0; a < partial.mesh.extents.size(); ++a) {
-    choices.push_back(partial.mesh.extents[a] > 1 ? splits_of(partial) : std::vector<Sbp>());
+    choices.push_back(partial.mesh.extents[a] > 1 ? all_splits(partial) : std::vector<Sbp>());
     choices[a].push_back(Sbp::broadcast());
     if (partial_axes >> a & 1) choices[a].push_back(Sbp::partial(partial.reducer()));
     counts.push_back(choices[a].size());
@@ -39,18 +39,18 @@ Cost Waypoints::step(size_t from, size_t to) {
   std::vector<int64_t>& row = steps_[from];
   row.resize(at_.size(), kUnknown);
   if (row[to] == kUnknown) {
-    const Cost cost = edge(at_[from], at_[to], *counter_);
+    const Cost cost = step_cost(at_[from], at_[to], *counter_);
     row[to] = cost.elements == kUnreachable ? kUnreachable : 2 * cost.elements + cost.fetches;
   }
-  return row[to] == kUnreachable ? Cost() : cost_of(row[to] / 2, row[to] % 2 == 1);
+  return row[to] == kUnreachable ? Cost() : cost_of_step(row[to] / 2, row[to] % 2 == 1);
 }
 
-int64_t Waypoints::last_elements(size_t from, const Named& end, std::vector<int64_t>& known) {
+int64_t Waypoints::last_elements(size_t from, const NamedLayout& end, std::vector<int64_t>& known) {
   if (known[from] == kUnknown) known[from] = straight_elements(at_[from], end, *counter_);
   return known[from];
 }
 
-Reach::Reach(const Named& from, uint64_t axes, Waypoints& waypoints)
+Reach::Reach(const NamedLayout& from, uint64_t axes, Waypoints& waypoints)
     : waypoints_(&waypoints),
       axes_(axes),
       start_(from),
@@ -58,10 +58,10 @@ Reach::Reach(const Named& from, uint64_t axes, Waypoints& waypoints)
       cost_(waypoints.size() + 1),
       before_(waypoints.size() + 1, 0),
       done_(waypoints.size() + 1, false) {
-  if (!from.name) whole_ = made_whole(from);
+  if (!from.name) whole_ = with_whole_values(from);
 }
 
-const Named& Reach::layout_at(const Stop& stop) const {
+const NamedLayout& Reach::layout_at(const Stop& stop) const {
   return stop.at == kStart ? start_ : stop.at == kWhole ? whole_ : waypoints_->at(static_cast<size_t>(stop.at));
 }
 
@@ -74,8 +74,8 @@ const Stop* Reach::stop(size_t i) {
 // Lowers the costs of places that one step from the last stop reaches.
 void Reach::relax() {
   const Stop last = stops_.back();
-  const Named& here = layout_at(last);
-  if (!in_parts(here.layout)) return;
+  const NamedLayout& here = layout_at(last);
+  if (!has_partial_values(here.layout)) return;
   auto lower = [&](size_t v, const Cost& step) {
     if (const Cost all = plus(last.cost, step); all < cost_[v])
       cost_[v] = all, before_[v] = static_cast<int>(stops_.size()) - 1;
@@ -83,10 +83,10 @@ void Reach::relax() {
   const size_t n = waypoints_->size();
   for (size_t v = 0; v < n; ++v) {
     if (done_[v] || (waypoints_->partial_axes(v) & ~axes_) != 0) continue;
-    lower(v, last.at == kStart ? edge(here, waypoints_->at(v), waypoints_->counter())
+    lower(v, last.at == kStart ? step_cost(here, waypoints_->at(v), waypoints_->counter())
                                : waypoints_->step(static_cast<size_t>(last.at), v));
   }
-  if (!start_.name && !done_[n]) lower(n, edge(here, whole_, waypoints_->counter()));
+  if (!start_.name && !done_[n]) lower(n, step_cost(here, whole_, waypoints_->counter()));
 }
 
 // Takes the next stop: the nearest reachable place, the first of several. False if there is none.
@@ -104,12 +104,12 @@ bool Reach::next() {
   return true;
 }
 
-Path path_to(Reach& reach, const Named& end) {
+Path path_to(Reach& reach, const NamedLayout& end) {
   Path path;
   int last = 0;
   for (size_t i = 0; const Stop* stop = reach.stop(i); ++i) {
     if (stop->cost.elements > path.cost.elements) break;
-    const Cost all = plus(stop->cost, last_edge(reach.layout_at(*stop), end, reach.waypoints().counter()));
+    const Cost all = plus(stop->cost, last_step_cost(reach.layout_at(*stop), end, reach.waypoints().counter()));
     if (all < path.cost) path.cost = all, last = static_cast<int>(i);
   }
   for (int i = last; i >= 0; i = reach.stop(static_cast<size_t>(i))->before)
@@ -118,7 +118,7 @@ Path path_to(Reach& reach, const Named& end) {
   return path;
 }
 
-int64_t fewest_elements(Reach& reach, const Named& end, const std::string& key) {
+int64_t fewest_elements(Reach& reach, const NamedLayout& end, const std::string& key) {
   Waypoints& waypoints = reach.waypoints();
   std::vector<int64_t>& known = waypoints.known_last_elements(key);
   int64_t best = kUnreachable;

@@ -19,15 +19,15 @@ namespace partita::boxing {
 class Waypoints {
  public:
   // `partial` gives the mesh, the factoring and the reducer.
-  Waypoints(const Layout& partial, uint64_t partial_axes, const Counter& counter);
+  Waypoints(const Layout& partial, uint64_t partial_axes, const ElementCounter& counter);
 
   size_t size() const { return at_.size(); }
-  const Named& at(size_t place) const { return at_[place]; }
+  const NamedLayout& at(size_t place) const { return at_[place]; }
   uint64_t partial_axes(size_t place) const { return axes_[place]; }
-  const Counter& counter() const { return *counter_; }
-  Cost step(size_t from, size_t to);  // edge() from one to another
+  const ElementCounter& counter() const { return *counter_; }
+  Cost step(size_t from, size_t to);  // step_cost() from one to another
   // Elements of the straight way from a place to an end. `known`: the known ones of this end, by place.
-  int64_t last_elements(size_t from, const Named& end, std::vector<int64_t>& known);
+  int64_t last_elements(size_t from, const NamedLayout& end, std::vector<int64_t>& known);
   std::vector<int64_t>& known_last_elements(const std::string& key) {  // for the end with that key
     return last_elements_.try_emplace(key, at_.size(), kUnknown).first->second;
   }
@@ -35,11 +35,10 @@ class Waypoints {
  private:
   static constexpr int64_t kUnknown = -1;
 
-  const Counter* counter_;
-  std::vector<Named> at_;
+  const ElementCounter* counter_;
+  std::vector<NamedLayout> at_;
   std::vector<uint64_t> axes_;               // bits: the axes on which each is partial
-  std::vector<std::vector<int64_t>> steps_;  // [from][to]: twice the elements, and one for a fetch; filled when asked
-                                             // for
+  std::vector<std::vector<int64_t>> steps_;  // [from][to]: twice the elements, and one for a fetch; filled on demand
   std::unordered_map<std::string, std::vector<int64_t>> last_elements_;  // by key, by place
 };
 
@@ -55,9 +54,9 @@ class Reach {
  public:
   static constexpr int kStart = -1, kWhole = -2;  // kWhole: a start without a name, made whole in place
 
-  Reach(const Named& from, uint64_t axes, Waypoints& waypoints);
+  Reach(const NamedLayout& from, uint64_t axes, Waypoints& waypoints);
   const Stop* stop(size_t i);  // null: there are no more
-  const Named& layout_at(const Stop& stop) const;
+  const NamedLayout& layout_at(const Stop& stop) const;
   Waypoints& waypoints() const { return *waypoints_; }
 
  private:
@@ -66,7 +65,7 @@ class Reach {
 
   Waypoints* waypoints_;
   uint64_t axes_;
-  Named start_, whole_;
+  NamedLayout start_, whole_;
   std::vector<Stop> stops_;
   std::vector<Cost> cost_;  // by place in the waypoints; the last: whole_
   std::vector<int> before_;
@@ -75,8 +74,8 @@ class Reach {
 };
 
 // Finds the cheapest path from the start to an end; among ties, that of the nearer last stop.
-Path path_to(Reach& reach, const Named& end);
+Path path_to(Reach& reach, const NamedLayout& end);
 // The fewest elements to an end with this key.
-int64_t fewest_elements(Reach& reach, const Named& end, const std::string& key);
+int64_t fewest_elements(Reach& reach, const NamedLayout& end, const std::string& key);
 
 }  // namespace partita::boxing

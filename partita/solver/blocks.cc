@@ -76,7 +76,7 @@ double Blocks::price(int v, int x) const {
   return sum;
 }
 
-View Blocks::view(const Model::Neighbour& n) const {
+PairView Blocks::view(const Model::Neighbour& n) const {
   const PairTable& t = *tables_[m_.pairs[n.pair].table];
   return n.first ? by_row(t) : by_column(t);
 }
@@ -167,7 +167,7 @@ PARTITA_INLINE void Blocks::minimise_by(const std::vector<Overlay>& overlay) {
     const Member& member = members_[i];
     if (member.parent < 0) continue;
     const int values = m_.domain(member.variable), above = m_.domain(member.up.variable);
-    const View down = view(reversed(m_, member.up));
+    const PairView down = view(reversed(m_, member.up));
     scratch_.resize(static_cast<size_t>(values) + above + down.kinds());
     double *minus = scratch_.data(), *least = minus + values;
     for (int x = 0; x < values; ++x) minus[x] = -belief_[member.at + x];

@@ -50,7 +50,7 @@ class Blocks {
   };
 
   double price(int v, int x) const;
-  View view(const Model::Neighbour& n) const;  // of the softened table
+  PairView view(const Model::Neighbour& n) const;  // of the softened table
   double pair_cost(const Model::Neighbour& n, int own, int other) const;
   void start_block();
   void join(int v, int parent, const Model::Neighbour& up);

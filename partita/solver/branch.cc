@@ -15,8 +15,8 @@ constexpr const Tuning::Branch& kBranch = kTuning.branch;
 
 }  // namespace
 
-Branch::Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages)
-    : m_(model), judge_(judge), dual_(model), root_alive_(alive) {
+Branch::Branch(const Model& model, const LeafChecker& checker, const Alive& alive, const Certificate::Leaf* messages)
+    : m_(model), checker_(checker), dual_(model), root_alive_(alive) {
   if (messages) dual_.begin(*messages);
   Part root;
   root.alive = alive;
@@ -80,14 +80,14 @@ bool Branch::stalled(const Part& part) const {
 bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool must) {
   constexpr double kRounding = 1e-9;
   constexpr int kTryNearEvery = 8;
-  const double needed = static_cast<double>(incumbent.value_or(judge_.most())) - 1,
+  const double needed = static_cast<double>(incumbent.value_or(checker_.most())) - 1,
                near = kRounding * std::max(1.0, std::abs(needed));
   if (!must && (part.bound < needed - near || (part.bound < needed + near && part.passes % kTryNearEvery != 0)))
     return false;
   Certificate::Leaf leaf = dual_.leaf(part.state, part.alive);
   leaf.decisions = part.decisions;
   if (must) leaf.multipliers.clear();  // nothing is open: prices only lower the cost of the one choice
-  const std::optional<Wide> bound = judge_.bound(leaf);
+  const std::optional<Wide> bound = checker_.bound(leaf);
   if (bound && (!incumbent || *bound < *incumbent)) return false;
   if (bound && (!closed_bound_ || *bound < *closed_bound_)) closed_bound_ = bound;
   closed_.push_back(std::move(leaf));
@@ -107,7 +107,7 @@ int Branch::branching_variable(const Part& part) const {
     return best;
   // The choice agrees with itself: so it breaks the limit, or does not use up the prices.
   const std::vector<double> load =
-      load_of(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
+      use_by_time(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
   size_t time = 0;
   double worst = -kInfinity;
   for (size_t t = 0; t < load.size(); ++t) {
@@ -209,7 +209,7 @@ Certificate Branch::certificate() const {
   for (const Part& p : open_) {
     c.leaves.push_back(dual_.leaf(p.state, p.alive));
     c.leaves.back().decisions = p.decisions;
-    if (const auto bound = judge_.bound(c.leaves.back()); bound && (!c.bound || *bound < *c.bound)) c.bound = bound;
+    if (const auto bound = checker_.bound(c.leaves.back()); bound && (!c.bound || *bound < *c.bound)) c.bound = bound;
   }
   return c;
 }

@@ -17,7 +17,8 @@ class Branch {
  public:
   // `alive` is the result of propagate() on the model. All arguments must stay. The dual begins with `messages`, if
   // there are any.
-  Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages = nullptr);
+  Branch(const Model& model, const LeafChecker& checker, const Alive& alive,
+         const Certificate::Leaf* messages = nullptr);
 
   // Works for about `work` table entries, at least for one pass. A solution must be better than cost `incumbent`.
   // `found` gets the passes' choices, and returns the new incumbent.
@@ -64,7 +65,7 @@ class Branch {
   int branching_variable(const Part& part) const;
 
   const Model& m_;
-  const LeafJudge& judge_;
+  const LeafChecker& checker_;
   Dual dual_;
   Parts open_;
   Parts::iterator loaded_;

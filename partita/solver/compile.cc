@@ -227,7 +227,7 @@ void finish_pairs(Compiling& c) {
     c.m.neighbours[a].push_back({b, static_cast<int>(p), true});
     c.m.neighbours[b].push_back({a, static_cast<int>(p), false});
     c.m.entries += static_cast<int64_t>(c.m.domain(a)) * c.m.domain(b);
-    c.m.sweep += c.m.sweep_of(c.m.pairs[p]);
+    c.m.sweep += c.m.sweep_entries(c.m.pairs[p]);
   }
   for (auto& list : c.m.neighbours)
     std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "partita/solver/dual.h"
-#include "partita/solver/looks.h"
+#include "partita/solver/structural_order.h"
 
 namespace partita::solver {
 
@@ -23,7 +23,7 @@ struct Cutting {
       : piece(of), n(of.network), part_of(parts), dual(with), costs(of.network.costs) {
     for (const Table& own : costs) added.emplace_back(own.size(), 0);
   }
-  bool is_split(const Network::Edge& e) const { return e.variables.size() == 2 && lies_across(e, part_of); }
+  bool is_split(const Network::Edge& e) const { return e.variables.size() == 2 && crosses_parts(e, part_of); }
 
   const Piece& piece;
   const Network& n;
@@ -107,7 +107,7 @@ std::map<Kind, Messages> split_kinds(Cutting& c, Wide& least) {
   std::map<Kind, std::map<int, int>> folded;  // the folded edges of a kind, and how many edges fold into each
   for (size_t e = 0; e < c.n.edges.size(); ++e) {
     const Network::Edge& edge = c.n.edges[e];
-    if (!lies_across(edge, c.part_of)) continue;
+    if (!crosses_parts(edge, c.part_of)) continue;
     if (c.is_split(edge)) ++folded[kind_of(edge, c.piece.alike)][c.dual.folded().edge_of[c.piece.edges[e]]];
     else least += *std::min_element(edge.table->begin(), edge.table->end());
   }
@@ -130,7 +130,7 @@ double largest_sum(const Cutting& c, const std::map<Kind, Messages>& kinds) {
   for (const Network::Edge& edge : c.n.edges) {
     if (!c.is_split(edge)) continue;
     const Messages& messages = kinds.at(kind_of(edge, c.piece.alike));
-    sums[ends_of(edge)] += static_cast<double>(std::max(magnitude(messages[0]), magnitude(messages[1])));
+    sums[ends_of(edge)] += static_cast<double>(std::max(largest_absolute(messages[0]), largest_absolute(messages[1])));
   }
   double most = 1;
   for (const auto& [ends, sum] : sums) most = std::max(most, sum);
@@ -195,7 +195,7 @@ void add_up(Cutting& c) {
 
 // Makes each part a network of its own, its variables in the order of their looks.
 std::vector<Part> all_parts(Cutting& c) {
-  const std::vector<int> order = order_by_looks(c.n, c.costs, c.part_of);
+  const std::vector<int> order = structural_order(c.n, c.costs, c.part_of);
   std::vector<int> number(c.n.costs.size());
   std::vector<Part> all(1 + *std::max_element(c.part_of.begin(), c.part_of.end()));
   for (int v : order) {
@@ -207,7 +207,7 @@ std::vector<Part> all_parts(Cutting& c) {
   }
   for (size_t e = 0; e < c.n.edges.size(); ++e) {
     const Network::Edge& edge = c.n.edges[e];
-    if (lies_across(edge, c.part_of)) continue;
+    if (crosses_parts(edge, c.part_of)) continue;
     Part& part = all[c.part_of[edge.variables[0]]];
     part.edges.push_back(c.piece.edges[e]);
     for (int& v : part.network.edges.emplace_back(edge).variables) v = number[v];
@@ -235,7 +235,7 @@ void make_parts(Cutting& c) {
 
 }  // namespace
 
-Cut cut_into(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual) {
+Cut cut_into_parts(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual) {
   Cutting c(piece, part_of, dual);
   split_edges(c);
   add_prices(c);

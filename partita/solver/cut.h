@@ -34,10 +34,10 @@ struct Cut {
 
 // Cuts the piece. `part_of`: by variable. Messages and prices are the dual's; between parts that are alike, the ones
 // that most have.
-Cut cut_into(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual);
+Cut cut_into_parts(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual);
 
 // Whether an edge lies between two parts.
-inline bool lies_across(const Network::Edge& e, const std::vector<int>& part_of) {
+inline bool crosses_parts(const Network::Edge& e, const std::vector<int>& part_of) {
   return std::any_of(e.variables.begin(), e.variables.end(),
                      [&](int v) { return part_of[v] != part_of[e.variables[0]]; });
 }

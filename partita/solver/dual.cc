@@ -36,7 +36,7 @@ Dual::Dual(const Model& model, bool wide)
     backward_count_.push_back(0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {  // ascending: backward ones come first
       const auto [a, b] = at_[n.pair];
-      const View view = m_.view(n);
+      const PairView view = m_.view(n);
       const bool plain = view.own->all_differ() && view.other->all_differ();
       ends_.push_back({view, plain ? view.by_other : nullptr, m_.domain(n.variable), n.first ? a : b, n.first ? b : a,
                        m_.pairs[n.pair].times, n.variable, n.variable < v});

@@ -69,7 +69,7 @@ class Dual {
 
  private:
   struct End {
-    View view;
+    PairView view;
     const double* table = nullptr;  // the view's [other][own], if all values of both differ
     int others = 0;                 // values of the other
     size_t own = 0, other = 0;      // of the messages at this end and at the other

@@ -9,7 +9,7 @@
 
 namespace partita::solver {
 
-std::optional<Assignment> fused(const Network& network, const std::vector<Assignment>& assignments) {
+std::optional<Assignment> fuse_assignments(const Network& network, const std::vector<Assignment>& assignments) {
   std::vector<std::vector<int>> values(network.costs.size());
   for (size_t v = 0; v < values.size(); ++v) {
     for (const Assignment& x : assignments) values[v].push_back(x[v]);

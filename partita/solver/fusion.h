@@ -12,6 +12,6 @@
 namespace partita::solver {
 
 // Returns the best mixture without the limit. Empty if elimination would take long, or all mixtures are forbidden.
-std::optional<Assignment> fused(const Network& network, const std::vector<Assignment>& assignments);
+std::optional<Assignment> fuse_assignments(const Network& network, const std::vector<Assignment>& assignments);
 
 }  // namespace partita::solver

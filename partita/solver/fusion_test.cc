@@ -29,7 +29,7 @@ TEST(Fusion, IsTheBestOfAllMixtures) {
       for (int v = 0; v < n.variables(); ++v) x.push_back(from[which[v]][v]);
       if (const Evaluation e = evaluate(n, x); e.forbidden == 0 && (!truth || e.cost < *truth)) truth = e.cost;
     });
-    const auto made = fused(n, from);
+    const auto made = fuse_assignments(n, from);
     ASSERT_EQ(made.has_value(), truth.has_value()) << "seed " << seed << ", network " << i;
     if (!made) {
       ++none;

@@ -32,7 +32,7 @@ std::vector<int> number_pairs(const Network& n) {
 // price. At other times one copy each sees a price, and messages for the mean of the copies fit none.
 Model at_fullest(Model m) {
   if (m.times.empty()) return m;
-  const std::vector<double> load = load_of(m, [](int, const Model::Use& u) {
+  const std::vector<double> load = use_by_time(m, [](int, const Model::Use& u) {
     return static_cast<double>(*std::min_element(u.amounts.begin(), u.amounts.end()));
   });
   const auto fullest = static_cast<int>(std::max_element(load.begin(), load.end()) - load.begin());
@@ -105,7 +105,7 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   if (model_.limited) return false;
   const Dual::State before = dual_.state();
   const std::vector<double> least = least_costs_of_one();
-  const double bound = bound_of(model_, least);
+  const double bound = bound_from_least_costs(model_, least);
   if (!std::isfinite(bound)) {  // if there is no solution
     dual_.set(before, alive_);
     return false;
@@ -113,12 +113,13 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   double room = 0;  // above the bound
   for (double c : least)
     if (c < kInfinity) room = std::max(room, c - bound);
-  for (int i = 0; i < t.halvings && static_cast<double>(sweep_of(model_, at_most(bound + room / 2, least))) >=
-                                        share * static_cast<double>(model_.sweep);
+  for (int i = 0;
+       i < t.halvings && static_cast<double>(sweep_entries(model_, values_within_cost(bound + room / 2, least))) >=
+                             share * static_cast<double>(model_.sweep);
        ++i)
     room /= 2;
-  const Subset left = left_of(folded_.once, model_, at_most(bound + room, least),
-                              solution ? std::optional(folded_.of_folded(*solution)) : std::nullopt);
+  const Subset left = subset_of_alive(folded_.once, model_, values_within_cost(bound + room, least),
+                                      solution ? std::optional(folded_.of_folded(*solution)) : std::nullopt);
   PairTables tables;
   LiftedDual narrow({{}, left.network(), {}, folded_.times}, tables, false);
   auto each_message = [&](const auto& go) {  // the narrow dual's message, ours, and the values that it has
@@ -144,7 +145,7 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
 
 double LiftedDual::sweep_of_whole() const {
   double entries = 0;
-  for (const Model::Pair& p : model_.pairs) entries += p.times * static_cast<double>(model_.sweep_of(p));
+  for (const Model::Pair& p : model_.pairs) entries += p.times * static_cast<double>(model_.sweep_entries(p));
   return entries;
 }
 
@@ -229,7 +230,7 @@ std::vector<double> LiftedDual::least_costs_of_one() {
   std::vector<double> copies(folded_.once.costs.size(), 0);
   for (int c : folded_.class_of) ++copies[c];
   std::vector<double> least = dual_.least_costs();
-  const double bound = bound_of(model_, least);
+  const double bound = bound_from_least_costs(model_, least);
   for (int v = 0; v < model_.variables(); ++v) {
     const double share = 1 / (static_cast<size_t>(v) < copies.size() ? copies[v] : 1.0);
     for (int i = model_.offset[v]; i < model_.offset[v + 1]; ++i) least[i] = bound + share * (least[i] - bound);
@@ -238,7 +239,8 @@ std::vector<double> LiftedDual::least_costs_of_one() {
 }
 
 double LiftedDual::left_of_whole(Wide cost) {
-  return static_cast<double>(sweep_of(model_, at_most(static_cast<double>(cost), least_costs_of_one()))) /
+  return static_cast<double>(
+             sweep_entries(model_, values_within_cost(static_cast<double>(cost), least_costs_of_one()))) /
          static_cast<double>(model_.sweep);
 }
 

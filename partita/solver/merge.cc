@@ -16,11 +16,11 @@ constexpr Wide kLargestSum = Wide{1} << 57;  // of all costs together, so that a
 
 Wide sum_of_all(const Network& n) {
   Wide sum = 0;
-  for (const Table& costs : n.costs) sum += magnitude(costs);
+  for (const Table& costs : n.costs) sum += largest_absolute(costs);
   std::map<const Table*, int64_t> known;
   for (const Network::Edge& e : n.edges) {
     auto [it, fresh] = known.try_emplace(e.table.get(), 0);
-    if (fresh) it->second = magnitude(*e.table);
+    if (fresh) it->second = largest_absolute(*e.table);
     sum += it->second;
   }
   return sum;

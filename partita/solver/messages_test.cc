@@ -46,8 +46,9 @@ TEST(Reduction, LoweredMessagesProveNoLess) {
         {.family = kFamilies[i % 5], .size = 10, .values = 4, .forbidden = i % 2 ? 0 : 0.1, .limited = i % 3 == 0}, i);
     const Reduction reduction(n);
     const Certificate::Leaf leaf = random_messages(rng, n);
-    const std::optional<Wide> before = LeafJudge(n).bound(leaf),
-                              after = LeafJudge(reduction.reduced(), most_of(n)).bound(reduction.lowered(leaf));
+    const std::optional<Wide> before = LeafChecker(n).bound(leaf),
+                              after = LeafChecker(reduction.reduced(), largest_total_cost(n))
+                                          .bound(reduction.lowered(leaf));
     if (!before || !after) continue;  // without a solution any bound holds
     EXPECT_GE(*after, *before) << i;
     reduced += reduction.reduced().variables() < n.variables();
@@ -94,13 +95,13 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     Dual dual(model), warm(model);
     double cold = -kInfinity;
     for (int pass = 0; pass < 2000; ++pass) cold = std::max(cold, dual.pass());
-    const std::optional<Wide> bound = LeafJudge(n).bound(lifted.of_whole(n));
+    const std::optional<Wide> bound = LeafChecker(n).bound(lifted.of_whole(n));
     ASSERT_TRUE(bound);
     EXPECT_NEAR(static_cast<double>(*bound), cold, 0.01 * cold) << i;
     warm.begin(lifted.of_whole(n));
     EXPECT_GE(warm.pass(), static_cast<double>(*bound) - 1) << i;
     // Together the two edges are one table of the folded network, whose messages then prove as much or more.
-    const std::optional<Wide> merged = LeafJudge(lifted.folded().network()).bound(lifted.of_folded());
+    const std::optional<Wide> merged = LeafChecker(lifted.folded().network()).bound(lifted.of_folded());
     ASSERT_TRUE(merged);
     EXPECT_GE(*merged, *bound - 1) << i;
   }
@@ -178,7 +179,8 @@ TEST(LiftedDual, PassesOverLikelyValuesRaiseTheBoundOrChangeNothing) {
       ASSERT_EQ(print_certificate(after), print_certificate(before)) << i;
       continue;
     }
-    const std::optional<Wide> least = LeafJudge(n).bound(before.leaves[0]), now = LeafJudge(n).bound(after.leaves[0]);
+    const std::optional<Wide> least = LeafChecker(n).bound(before.leaves[0]),
+                              now = LeafChecker(n).bound(after.leaves[0]);
     if (least && now) {
       EXPECT_GE(*now, *least) << i;
     }

@@ -8,7 +8,7 @@ namespace partita::solver {
 
 namespace {
 
-Wide most_of(const Table& table) {
+Wide largest_cost(const Table& table) {
   Wide most = 0;
   bool any = false;
   for (int64_t c : table)
@@ -18,19 +18,19 @@ Wide most_of(const Table& table) {
 
 }  // namespace
 
-double entries_of(const Network& network) {
+double count_table_entries(const Network& network) {
   double entries = 0;
   for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
   return entries;
 }
 
-Wide most_of(const Network& network) {
+Wide largest_total_cost(const Network& network) {
   Wide most = 0;
-  for (const Table& costs : network.costs) most += most_of(costs);
+  for (const Table& costs : network.costs) most += largest_cost(costs);
   std::map<const Table*, Wide> known;
   for (const Network::Edge& e : network.edges) {
     const auto [it, fresh] = known.try_emplace(e.table.get(), 0);
-    if (fresh) it->second = most_of(*e.table);
+    if (fresh) it->second = largest_cost(*e.table);
     most += it->second;
   }
   return most;
@@ -58,14 +58,14 @@ std::vector<int64_t> kept_times(const Network& n) {
   return times;
 }
 
-int64_t magnitude(const Table& t) {
+int64_t largest_absolute(const Table& t) {
   int64_t largest = 0;
   for (int64_t c : t)
     if (c < kForbidden) largest = std::max(largest, c < -kForbidden ? kForbidden : std::abs(c));
   return largest;
 }
 
-int64_t sweep_of(const Model& m, const Alive& alive) {
+int64_t sweep_entries(const Model& m, const Alive& alive) {
   std::vector<int64_t> values(m.variables(), 0);
   for (int v = 0; v < m.variables(); ++v)
     values[v] = std::count(&alive[m.offset[v]], &alive[m.offset[v]] + m.domain(v), 1);

@@ -61,11 +61,11 @@ struct Model {
   int variables() const { return static_cast<int>(offset.size()) - 1; }
   int domain(int v) const { return offset[v + 1] - offset[v]; }
   const PairTable& table(int pair) const { return *tables[pairs[pair].table]; }
-  View view(const Neighbour& n) const {
+  PairView view(const Neighbour& n) const {
     return n.first ? by_row(table(n.pair)) : by_column(table(n.pair));
   }  // from the end that has this neighbour
   double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
-  int64_t sweep_of(const Pair& p) const {
+  int64_t sweep_entries(const Pair& p) const {
     return static_cast<int64_t>(tables[p.table]->rows.count) * tables[p.table]->columns.count + domain(p.a) +
            domain(p.b);
   }
@@ -79,15 +79,15 @@ Model compile(const Network& network, const PairTables* made = nullptr);
 // Compiles the network; parallel edges stay apart. Pairs are the edges over two variables, in their order, and count as
 // often as their edge does.
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
-double entries_of(const Network& network);  // of all edges' tables, each as often as it occurs
-Wide most_of(const Network& network);       // no solution costs more
-int64_t magnitude(const Table& table);      // the largest absolute cost that is not forbidden; kForbidden at most
+double count_table_entries(const Network& network);  // of all edges' tables, each as often as it occurs
+Wide largest_total_cost(const Network& network);     // no solution costs more
+int64_t largest_absolute(const Table& table);  // the largest absolute cost that is not forbidden; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
 std::vector<int64_t> kept_times(const Network& network);
 
 // Sums up the use at each kept time; amount(variable, use) is one use's amount.
 template <typename Amount>
-std::vector<double> load_of(const Model& m, const Amount& amount) {
+std::vector<double> use_by_time(const Model& m, const Amount& amount) {
   std::vector<double> load(m.times.size() + 1, 0);
   for (int v = 0; v < m.variables(); ++v)
     for (const Model::Use& u : m.uses[v]) {
@@ -101,11 +101,11 @@ std::vector<double> load_of(const Model& m, const Amount& amount) {
 
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;
-int64_t sweep_of(const Model& model, const Alive& alive);  // as Model::sweep, for alive values
+int64_t sweep_entries(const Model& model, const Alive& alive);  // as Model::sweep, for alive values
 // Puts the neighbour's values without a partner among v's alive values into `lost`; values that are not alive are
 // skipped. Returns how many have a partner.
-int without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive,
-                    std::vector<int>& lost);
+int collect_without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive,
+                            std::vector<int>& lost);
 
 // Leaves out values that no solution within `alive` can take: forbidden values, values without a partner in some
 // factor, and values that break the limit even if every other use is as small as it can be. Only variables in `changed`

@@ -10,17 +10,18 @@
 
 namespace partita::solver {
 
-double bound_of(const Model& model, const std::vector<double>& least_costs) {
+double bound_from_least_costs(const Model& model, const std::vector<double>& least_costs) {
   return *std::min_element(least_costs.begin(), least_costs.begin() + model.domain(0));
 }
 
-Alive at_most(double cost, const std::vector<double>& least_costs) {
+Alive values_within_cost(double cost, const std::vector<double>& least_costs) {
   Alive alive;
   for (double least : least_costs) alive.push_back(least <= cost);
   return alive;
 }
 
-Subset left_of(const Network& network, const Model& m, const Alive& alive, const std::optional<Assignment>& solution) {
+Subset subset_of_alive(const Network& network, const Model& m, const Alive& alive,
+                       const std::optional<Assignment>& solution) {
   std::vector<std::vector<int>> values(network.variables());
   for (int v = 0; v < network.variables(); ++v)
     for (int x = 0; x < network.domain(v); ++x)
@@ -28,13 +29,13 @@ Subset left_of(const Network& network, const Model& m, const Alive& alive, const
   return {network, std::move(values)};
 }
 
-std::optional<Subset> little_of(const Network& network, const Model& m, const Alive& alive, const Assignment& solution,
-                                const Options& options) {
-  const int64_t entries = sweep_of(m, alive);
+std::optional<Subset> small_subset_of_alive(const Network& network, const Model& m, const Alive& alive,
+                                            const Assignment& solution, const Options& options) {
+  const int64_t entries = sweep_entries(m, alive);
   if (static_cast<double>(entries) > kTuning.little * static_cast<double>(m.sweep)) return std::nullopt;
   if (options.tell)
     options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, m.sweep));
-  return left_of(network, m, alive, solution);
+  return subset_of_alive(network, m, alive, solution);
 }
 
 Rounding::Rounding(const Model& m) {
@@ -45,7 +46,7 @@ Rounding::Rounding(const Model& m) {
     costs_ += largest;
   }
   for (const Model::Pair& p : m.pairs) costs_ += p.times * m.tables[p.table]->largest;
-  for (double now : load_of(m, [](int, const Model::Use& u) {
+  for (double now : use_by_time(m, [](int, const Model::Use& u) {
          return static_cast<double>(*std::max_element(u.amounts.begin(), u.amounts.end()));
        }))
     use_ = std::max(use_, now);

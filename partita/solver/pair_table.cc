@@ -38,7 +38,7 @@ uint64_t hash_of(const Cost* row, size_t columns) {
 }
 
 struct Rows {
-  Kinds kinds;
+  ValueKinds kinds;
   std::vector<int> first;  // [kind]: its first row; empty if each row is a kind of its own
 };
 
@@ -48,7 +48,7 @@ Rows equal_rows(int rows, size_t columns, const std::vector<Cost>& table) {
   constexpr double kFew = 0.75;
   constexpr size_t kSmall = 2048;  // entries
   Rows out;
-  Kinds& kinds = out.kinds;
+  ValueKinds& kinds = out.kinds;
   kinds.count = rows;
   if (table.size() < kSmall) return out;
   std::vector<int> of(static_cast<size_t>(rows)), first;

@@ -19,7 +19,7 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline double as_double(int64_t cost) { return cost >= kForbidden ? kInfinity : static_cast<double>(cost); }
 
 // The values of one of two variables. If few are alike, each is a kind of its own, and the lists are empty.
-struct Kinds {
+struct ValueKinds {
   int count = 0;
   std::vector<int> of;       // [value]
   std::vector<int> by_kind;  // values, those of a kind side by side
@@ -30,7 +30,7 @@ struct Kinds {
 };
 
 struct PairTable {
-  Kinds rows, columns;
+  ValueKinds rows, columns;
   std::vector<double> by_row;     // [kind of row][kind of column]
   std::vector<double> by_column;  // [kind of column][kind of row]
   double largest = 0;             // absolute, of costs that are not forbidden
@@ -50,9 +50,9 @@ struct PairTable {
 };
 
 // A table from one variable's end: `own` values, and the `other`'s. vectors.h computes with it.
-struct View {
-  const Kinds* own = nullptr;
-  const Kinds* other = nullptr;
+struct PairView {
+  const ValueKinds* own = nullptr;
+  const ValueKinds* other = nullptr;
   const double* by_own = nullptr;    // [own kind][other kind]
   const double* by_other = nullptr;  // [other kind][own kind]
 
@@ -62,7 +62,7 @@ struct View {
   int kinds() const { return own->count + other->count; }
 };
 
-inline View by_row(const PairTable& t) { return {&t.rows, &t.columns, t.by_row.data(), t.by_column.data()}; }
-inline View by_column(const PairTable& t) { return {&t.columns, &t.rows, t.by_column.data(), t.by_row.data()}; }
+inline PairView by_row(const PairTable& t) { return {&t.rows, &t.columns, t.by_row.data(), t.by_column.data()}; }
+inline PairView by_column(const PairTable& t) { return {&t.columns, &t.rows, t.by_column.data(), t.by_row.data()}; }
 
 }  // namespace partita::solver

@@ -52,7 +52,7 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < columns; ++c) ASSERT_EQ(table.at(r, c), at(r, c)) << i;
     for (const bool of_rows : {true, false}) {  // messages to rows, or to columns
-      const View view = of_rows ? by_row(table) : by_column(table);
+      const PairView view = of_rows ? by_row(table) : by_column(table);
       const int own = of_rows ? rows : columns, other = of_rows ? columns : rows;
       std::vector<double> minus, out(own), scratch(view.kinds()), sums(own, 1);
       for (int y = 0; y < other; ++y)
@@ -133,7 +133,7 @@ TEST(PairTable, HasEveryCostWhateverItTakesForEqual) {
       EXPECT_EQ(static_cast<size_t>(table.rows.count), different.size());
       ++merged;
     }
-    for (const Kinds* kinds_of : {&table.rows, &table.columns}) {
+    for (const ValueKinds* kinds_of : {&table.rows, &table.columns}) {
       if (kinds_of->all_differ()) continue;
       for (int k = 0; k < kinds_of->count; ++k)
         for (int i = kinds_of->first[k]; i < kinds_of->first[k + 1]; ++i)

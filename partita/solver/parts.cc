@@ -40,7 +40,7 @@ class Passes {
   Certificate certificate() const {
     Certificate c;
     c.leaves = {dual_.leaf(dual_.state(), Alive(model_.unary.size(), 1))};
-    c.bound = LeafJudge(network_).bound(c.leaves[0]);
+    c.bound = LeafChecker(network_).bound(c.leaves[0]);
     return c;
   }
 
@@ -168,7 +168,7 @@ std::optional<Assignment> put_together(const std::vector<Part>& parts, const std
     if (solved[i].result.solution)
       for (const std::vector<int>& copy : parts[i].variables)
         for (size_t k = 0; k < copy.size(); ++k) together[copy[k]] = (*solved[i].result.solution)[k];
-  std::optional<Assignment> best = fused(network, {solution, together});
+  std::optional<Assignment> best = fuse_assignments(network, {solution, together});
   if (!best) best = std::move(together);
   const Evaluation now = evaluate(network, solution), then = evaluate(network, *best);
   if (!then.feasible || (now.feasible && then.cost >= now.cost)) return std::nullopt;
@@ -210,7 +210,7 @@ void certify(const Cut& cut, std::vector<Solved> solved, SolvedApart& out) {
 // has much of the gap.
 SolvedApart solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
                         const Assignment& solution, const Options& options, double enough, int depth) {
-  const Cut cut = cut_into(piece, part_of, context.dual);
+  const Cut cut = cut_into_parts(piece, part_of, context.dual);
   if (!cut.fits) return {};
   const std::vector<Part>& parts = cut.parts;
   std::vector<Solved> solved = solve_each(context, parts, piece, solution, options, depth);
@@ -227,7 +227,7 @@ SolvedApart solve_piece(const Context& context, const Piece& piece, const std::v
     const size_t worst = worst_of(parts, solved);
     Solved& again = solved[worst];
     if (gap <= enough * std::abs(cost) || !again.apart || lacks(parts[worst], again) < kParts.little_lacks * gap ||
-        is_over(options))
+        is_out_of_time(options))
       break;
     again.result = solve_in_one(parts[worst].network, *again.result.solution,
                                 context.dual.of_part(parts[worst].network, parts[worst].edges), options, context.made);

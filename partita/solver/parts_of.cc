@@ -72,7 +72,7 @@ size_t usual_copies(const Classes& classes) {
 double entries_across(const Network& network, const std::vector<int>& part_of) {
   double across = 0;
   for (const Network::Edge& e : network.edges)
-    if (lies_across(e, part_of)) across += static_cast<double>(e.table->size());
+    if (crosses_parts(e, part_of)) across += static_cast<double>(e.table->size());
   return across;
 }
 
@@ -94,7 +94,7 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
   for (const auto& members : classes)
     if (members.size() == copies) seeds.push_back(&members);
   std::vector<int> best;
-  double least = most_across * entries_of(network);
+  double least = most_across * count_table_entries(network);
   for (size_t s = 0; s < seeds.size(); s += std::max<size_t>(1, seeds.size() / t.seeds)) {
     std::vector<int> part_of = nearest(*seeds[s], beside, passable);
     const double across = entries_across(network, part_of);

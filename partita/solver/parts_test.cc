@@ -87,7 +87,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
       ASSERT_TRUE(!e.feasible || e.cost >= truth.cost) << "seed " << seed << ", network " << i;
       together += e.feasible && e.cost == truth.cost;
     }
-    const auto relaxed = LeafJudge(n).bound(halves.dual->of_whole(n));
+    const auto relaxed = LeafChecker(n).bound(halves.dual->of_whole(n));
     tighter += relaxed && *parts.bound > *relaxed + 100;
     exact += *parts.bound == truth.cost;
   }

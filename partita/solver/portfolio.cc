@@ -19,8 +19,8 @@ constexpr Stage kStages[] = {
     {"alike", is_solved_alike, solve_alike},
     {"narrow", has_dual_to_narrow, narrow},
     {"parts after all", is_cut_apart_after_all, cut_apart},
-    {"enough", is_enough, take_as_it_is},
-    {"rest", has_rest, solve_what_is_left},
+    {"enough", is_enough, answer_with_best},
+    {"rest", has_rest, solve_remaining},
     {"rounds", always, solve_whole},
 };
 
@@ -38,12 +38,12 @@ constexpr RoundStage kRound[] = {
 
 }  // namespace
 
-void run_round(Rounds& rounds) {
+void run_round(RoundState& rounds) {
   for (const RoundStage& stage : kRound)
     if (!rounds.ended && stage.applies(rounds)) stage.run(rounds);
 }
 
-void run_stages(State& state) {
+void run_stages(SolveState& state) {
   for (const Stage& stage : kStages)
     if (!state.result && stage.applies(state)) stage.run(state);
 }

@@ -38,7 +38,7 @@ class Fixing {
   // Removes the neighbour's values without a partner at this end; all stay if none has one.
   void narrow(const Model::Neighbour& n) {
     const int w = n.variable, v = n.first ? m_.pairs[n.pair].a : m_.pairs[n.pair].b;
-    const int left = without_partner(m_, v, n, alive_, lost_);
+    const int left = collect_without_partner(m_, v, n, alive_, lost_);
     if (left == 0 || lost_.empty()) return;
     for (int y : lost_) alive_[m_.offset[w] + y] = 0;
     push(w);

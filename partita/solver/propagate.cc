@@ -6,9 +6,9 @@
 
 namespace partita::solver {
 
-int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive,
-                    std::vector<int>& lost) {
-  const View view = m.view(neighbour);
+int collect_without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive,
+                            std::vector<int>& lost) {
+  const PairView view = m.view(neighbour);
   const int w = neighbour.variable, kinds = view.own->count;
   std::vector<char> there(kinds, 0), has(view.other->count, 0);
   for (int x = 0; x < m.domain(v); ++x) there[(*view.own)(x)] |= alive[m.offset[v] + x];
@@ -52,7 +52,7 @@ class Propagation {
         queue_.pop_back();
         queued_[v] = 0;
         for (const Model::Neighbour& nb : m_.neighbours[v]) {
-          if (without_partner(m_, v, nb, alive_, lost_) == 0) return false;
+          if (collect_without_partner(m_, v, nb, alive_, lost_) == 0) return false;
           for (int y : lost_) drop(nb.variable, m_.offset[nb.variable] + y);
         }
       }

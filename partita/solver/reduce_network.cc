@@ -70,7 +70,7 @@ void take_edges(Reducing& r) {
     r.add({a, b, sum});
   }
   for (int v = 0; v < n.variables(); ++v)
-    if (magnitude(r.unary[v]) > kLargestCost) r.locked[v] = 1;
+    if (largest_absolute(r.unary[v]) > kLargestCost) r.locked[v] = 1;
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ int Reducing::add(ReducedEdge e) {
 
 int64_t Reducing::magnitude_of(const std::shared_ptr<const Table>& t) {
   auto [it, fresh] = magnitudes.try_emplace(t.get(), 0);
-  if (fresh) it->second = magnitude(*t);
+  if (fresh) it->second = largest_absolute(*t);
   return it->second;
 }
 

@@ -227,7 +227,7 @@ double headroom_of(Reducing& r) {
         reach[s.first] = of(s.first);
         break;
       case Kind::kDegreeOne:
-        reach[s.first] = of(s.first) + static_cast<double>(magnitude(s.own));
+        reach[s.first] = of(s.first) + static_cast<double>(largest_absolute(s.own));
         break;
       case Kind::kDegreeTwo:
         reach[s.first] = reach[s.made] + of(s.first);

@@ -13,28 +13,28 @@ namespace partita::solver {
 namespace {
 
 // Table entries that each side reads in a round.
-int64_t work_of_round(const Rounds& r) {
+int64_t work_of_round(const RoundState& r) {
   return std::clamp<int64_t>(2 * kTuning.round.passes * r.model.entries, kTuning.round.least_work,
                              kTuning.round.most_work);
 }
 
 // Whether the dual works alone. Local search has nothing to begin with yet, or nothing to find any more. Or it has
 // found nothing for long while the dual advances, which alone would be faster: they share memory bandwidth.
-bool is_for_dual_alone(const Rounds& r) {
+bool is_for_dual_alone(const RoundState& r) {
   return r.round == 0 || r.settled() ||
          (r.closing && r.without > r.options.patience && r.round % kTuning.round.now_and_then != 0);
 }
 
 }  // namespace
 
-bool always(const Rounds&) { return true; }
+bool always(const RoundState&) { return true; }
 
-bool is_elimination_due(const Rounds& r) {
+bool is_elimination_due(const RoundState& r) {
   return r.elimination && r.branch->work() + work_of_round(r) >= kTuning.round.elimination_slower * r.elimination->work;
 }
 
 // Finds the optimum without the limit: a bound, and the solution if it keeps the limit.
-void eliminate_reduced(Rounds& r) {
+void eliminate_reduced(RoundState& r) {
   const EliminationPlan plan = *std::exchange(r.elimination, std::nullopt);
   const double before = r.seconds();
   if (const auto found = eliminate(r.network, plan, [&] { return r.stop(); })) {
@@ -49,11 +49,11 @@ void eliminate_reduced(Rounds& r) {
                       r.settled() ? "" : fmt::format("; the least without the limit is {}", to_string(found->cost))));
   }
   if (!r.settled()) return;
-  if (r.options.certify && r.what == For::kItself) r.proof = r.original.plan_to_prove();
+  if (r.options.certify && r.what == Purpose::kItself) r.proof = r.original.plan_to_prove();
   r.ended = !r.options.certify || r.proof;
 }
 
-void work_on_both_sides(Rounds& r) {
+void work_on_both_sides(RoundState& r) {
   const int64_t work = work_of_round(r);
   Best below = r.best, above = r.best;  // each side's own until the round ends
   auto stop = [&] { return r.stop(); };
@@ -90,10 +90,12 @@ void work_on_both_sides(Rounds& r) {
   if (r.best.solution) r.primal->best(*r.best.solution);
 }
 
-bool is_told_or_timed(const Rounds& r) { return r.what == For::kItself && (r.options.progress || r.options.deadline); }
+bool is_told_or_timed(const RoundState& r) {
+  return r.what == Purpose::kItself && (r.options.progress || r.options.deadline);
+}
 
 // Reserves as much time for the last certificate as this one makes likely.
-void prove(Rounds& r) {
+void prove(RoundState& r) {
   if (r.computes()) return r.note(r.branch->bound(), r.branch->most_prices(), r.proved);
   if (r.stop()) return;  // the last certificate comes now
   if (r.proved_at < 0) {
@@ -112,14 +114,14 @@ void prove(Rounds& r) {
   r.reserve = kTuning.prove.margin * r.proving_seconds;
 }
 
-void report(Rounds& r) {
+void report(RoundState& r) {
   if (!r.options.progress || r.seconds() - r.reported < 1) return;
   r.reported = r.seconds();
   r.options.progress({r.best.known(), r.proved, r.seconds()});
 }
 
-bool gives_up(const Rounds& r) { return r.what != For::kItself && r.without >= kTuning.round.giving_up; }
+bool gives_up(const RoundState& r) { return r.what != Purpose::kItself && r.without >= kTuning.round.giving_up; }
 
-void end(Rounds& r) { r.ended = true; }
+void end(RoundState& r) { r.ended = true; }
 
 }  // namespace partita::solver

@@ -31,39 +31,41 @@ double model_cost(const Model& m, const Assignment& x) {
 
 }  // namespace
 
-Rounds::Rounds(const Network& of, const Options& with, For what_for, double headroom, Wide most, OfOriginal proofs)
+RoundState::RoundState(const Network& of, const Options& with, Purpose what_for, double headroom, Wide most,
+                       OfOriginal proofs)
     : network(of),
       options(with),
       what(what_for),
       original(std::move(proofs)),
       model(compile(of)),
-      judge(of, most),
+      checker(of, most),
       rounding(model),
       alive(model.unary.size(), 1),
       rng(with.seed) {
   model.headroom = headroom;
-  if (what == For::kItself && !computes()) reserve = kTuning.prove.judging_seconds * static_cast<double>(model.entries);
+  if (what == Purpose::kItself && !computes())
+    reserve = kTuning.prove.checking_seconds * static_cast<double>(model.entries);
 }
 
-double Rounds::seconds() const { return std::chrono::duration<double>(Clock::now() - began).count(); }
+double RoundState::seconds() const { return std::chrono::duration<double>(Clock::now() - began).count(); }
 
-bool Rounds::stop() const {
+bool RoundState::stop() const {
   if (is_stopped(options)) return true;
   return options.deadline &&
          Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve)) >=
              *options.deadline;
 }
 
-bool Rounds::computes() const { return !options.certify && model.entries > kTuning.prove.long_entries; }
+bool RoundState::computes() const { return !options.certify && model.entries > kTuning.prove.long_entries; }
 
-void Rounds::note(double bound, double prices, std::optional<Wide>& to) const {
+void RoundState::note(double bound, double prices, std::optional<Wide>& to) const {
   if (!std::isfinite(bound)) return;
   Wide least = static_cast<Wide>(std::ceil(bound - rounding.at(prices)));
   if (best.solution) least = std::min(least, best.cost);
   if (!to || least > *to) to = least;
 }
 
-std::optional<Assignment> Rounds::completed(Assignment x) const {
+std::optional<Assignment> RoundState::completed(Assignment x) const {
   evaluate(network, x);
   for (const Model::Joint& j : model.joints) {
     Assignment tuple;
@@ -75,7 +77,7 @@ std::optional<Assignment> Rounds::completed(Assignment x) const {
   return x;
 }
 
-void Rounds::consider(Best& to, const std::optional<Assignment>& x) const {
+void RoundState::consider(Best& to, const std::optional<Assignment>& x) const {
   if (!x) return;
   const double cost = model_cost(model, *x);
   if (cost == kInfinity || (to.solution && cost > static_cast<double>(to.cost) + rounding.at(0) + 1)) return;
@@ -83,7 +85,7 @@ void Rounds::consider(Best& to, const std::optional<Assignment>& x) const {
   if (e.feasible && (!to.solution || e.cost < to.cost)) to = {x, e.cost};
 }
 
-Assignment Rounds::best_of_network() const {
+Assignment RoundState::best_of_network() const {
   return {best.solution->begin(), best.solution->begin() + network.variables()};
 }
 

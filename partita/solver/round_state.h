@@ -35,17 +35,18 @@ struct OfOriginal {
   std::function<bool(const Assignment& solution, const Certificate::Leaf& messages)> in_steps;
 };
 
-struct Rounds {
+struct RoundState {
   // `most`: no solution of the original costs more. All but the numbers must stay.
-  Rounds(const Network& network, const Options& options, For what, double headroom, Wide most, OfOriginal original);
+  RoundState(const Network& network, const Options& options, Purpose what, double headroom, Wide most,
+             OfOriginal original);
 
   // The problem.
   const Network& network;
   const Options& options;
-  const For what;
+  const Purpose what;
   const OfOriginal original;
   Model model;
-  LeafJudge judge;
+  LeafChecker checker;
   const Rounding rounding;
   Alive alive;  // propagated, before the first round
   Rng rng;
@@ -99,29 +100,29 @@ struct Rounds {
 // One line of portfolio.cc.
 struct RoundStage {
   std::string_view name;
-  bool (*applies)(const Rounds&);
-  void (*run)(Rounds&);
+  bool (*applies)(const RoundState&);
+  void (*run)(RoundState&);
 };
 // Runs the stages in turn, until one ends the rounds.
-void run_round(Rounds& rounds);
+void run_round(RoundState& rounds);
 
 // round_search.cc
-bool is_elimination_due(const Rounds& r);  // the other stages have worked as much as elimination would
-void eliminate_reduced(Rounds& r);
-bool always(const Rounds& r);
-void work_on_both_sides(Rounds& r);  // a share of work for the dual, beside it the same for local search
-bool is_told_or_timed(const Rounds& r);
-void prove(Rounds& r);   // now and then, a certificate of what is known so far
-void report(Rounds& r);  // to Options::progress
-bool gives_up(const Rounds& r);
-void end(Rounds& r);
+bool is_elimination_due(const RoundState& r);  // the other stages have worked as much as elimination would
+void eliminate_reduced(RoundState& r);
+bool always(const RoundState& r);
+void work_on_both_sides(RoundState& r);  // a share of work for the dual, beside it the same for local search
+bool is_told_or_timed(const RoundState& r);
+void prove(RoundState& r);   // now and then, a certificate of what is known so far
+void report(RoundState& r);  // to Options::progress
+bool gives_up(const RoundState& r);
+void end(RoundState& r);
 
 // round_narrow.cc
-bool may_narrow(const Rounds& r);
-void narrow(Rounds& r);  // if little costs less than the best, solves that little
-bool may_take_steps(const Rounds& r);
-void prove_in_steps(Rounds& r);  // the original (steps.h); ends the rounds if that proves the best
-bool may_have_core(const Rounds& r);
-void search_core(Rounds& r);  // solves cores, for a better solution
+bool may_narrow(const RoundState& r);
+void narrow(RoundState& r);  // if little costs less than the best, solves that little
+bool may_take_steps(const RoundState& r);
+void prove_in_steps(RoundState& r);  // the original (steps.h); ends the rounds if that proves the best
+bool may_have_core(const RoundState& r);
+void search_core(RoundState& r);  // solves cores, for a better solution
 
 }  // namespace partita::solver

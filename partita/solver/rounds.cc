@@ -15,13 +15,13 @@ namespace partita::solver {
 
 namespace {
 
-bool is_close_enough(const Rounds& r) {
+bool is_close_enough(const RoundState& r) {
   return r.options.gap > 0 && r.best.solution &&
          static_cast<double>(r.best.cost) - r.branch->bound() <=
              r.options.gap * std::abs(static_cast<double>(r.best.cost));
 }
 
-void count(Rounds& r) {
+void count(RoundState& r) {
   auto& counters = r.result.counters;
   counters["rounds"] = static_cast<double>(r.round);
   counters["parts"] = static_cast<double>(r.branch->parts());
@@ -32,23 +32,23 @@ void count(Rounds& r) {
 }
 
 // Makes the certificate, or the bound in its place.
-void conclude(Rounds& r) {
+void conclude(RoundState& r) {
   if (r.proof) {
     Certificate::Leaf leaf;
     leaf.order = r.proof->order;
     r.result.certificate.bound = r.computed;
     r.result.certificate.leaves = {std::move(leaf)};
-  } else if (r.what == For::kItself && !r.computes()) {
+  } else if (r.what == Purpose::kItself && !r.computes()) {
     if (r.options.certify || !r.settled()) r.result.certificate = r.branch->certificate();
   } else if (r.branch->done()) {
     if (r.best.solution) r.computed = r.best.cost;
     else r.nothing = true;
-  } else if (r.what == For::kItself) {
+  } else if (r.what == Purpose::kItself) {
     r.note(r.branch->bound(), r.branch->most_prices(), r.computed);
   }
 }
 
-Result finished(Rounds& r) {
+Result finished(RoundState& r) {
   Result& result = r.result;
   result.bound = result.certificate.bound;
   const bool empty = !result.bound && !result.certificate.leaves.empty();  // a bound is still to be proved
@@ -58,7 +58,7 @@ Result finished(Rounds& r) {
     result.status = r.nothing || empty ? Status::kInfeasible : Status::kUnknown;
     return std::move(result);
   }
-  ensure(result.bound ? *result.bound <= r.best.cost : r.what != For::kItself || r.computes(),
+  ensure(result.bound ? *result.bound <= r.best.cost : r.what != Purpose::kItself || r.computes(),
          "a bound of {} above a solution of {}", to_string(result.bound.value_or(0)), to_string(r.best.cost));
   result.solution = r.best_of_network();
   result.cost = r.best.cost;
@@ -67,14 +67,14 @@ Result finished(Rounds& r) {
 }
 
 // Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too.
-Result in_rounds(Rounds& r) {
+Result in_rounds(RoundState& r) {
   if (!propagate(r.model, r.alive)) {
     r.result.certificate.leaves.emplace_back();
     return finished(r);
   }
   r.elimination = plan_elimination(r.network, r.options.elimination_bytes);
   if (r.elimination) r.result.counters["width"] = r.elimination->width;
-  r.branch.emplace(r.model, r.judge, r.alive, r.options.messages.get());
+  r.branch.emplace(r.model, r.checker, r.alive, r.options.messages.get());
   r.primal.emplace(r.model, r.alive, r.rng.next());
   if (r.options.start) r.consider(r.best, r.completed(*r.options.start));
   while (!r.branch->done() && !r.stop() && !is_close_enough(r)) {
@@ -101,7 +101,7 @@ void tell_reduction(const Network& network, const Reduction& reduction, const Op
 
 }  // namespace
 
-Result solve_reduced(const Network& network, const Options& options, For what) {
+Result solve_reduced(const Network& network, const Options& options, Purpose what) {
   const Reduction reduction(network);
   Options inside = options;
   if (options.start) inside.start = reduction.lowered(*options.start);
@@ -116,7 +116,8 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
     in_steps = solve_in_steps(network, reduction.lifted(solution), reduction.lifted(messages), of_steps);
     return is_closed(in_steps, options.gap);
   };
-  Rounds rounds(reduction.reduced(), inside, what, reduction.headroom(), most_of(network), std::move(original));
+  RoundState rounds(reduction.reduced(), inside, what, reduction.headroom(), largest_total_cost(network),
+                    std::move(original));
   Result r = in_rounds(rounds);
   for (const auto& [rule, times] : reduction.counts()) r.counters[rule] = times;
   r.counters["reduced_variables"] = reduction.reduced().variables();
@@ -135,7 +136,7 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   return r;
 }
 
-Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost) {
+Result solve_rest(const Subset& rest, const Options& options, Purpose what, Wide cost) {
   Options inside = options;
   if (options.progress)
     inside.progress = [&](Progress p) {

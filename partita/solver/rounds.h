@@ -12,12 +12,12 @@ namespace partita::solver {
 
 // The purpose of a solve: the network itself, a better solution of a network that it is a folding of, or a core. Only
 // the first has a bound; the other two give up after some rounds without a better solution.
-enum class For { kItself, kFolded, kCore };
+enum class Purpose { kItself, kFolded, kCore };
 
-Result solve_reduced(const Network& network, const Options& options, For what = For::kItself);
+Result solve_reduced(const Network& network, const Options& options, Purpose what = Purpose::kItself);
 
 // Solves a network by its narrowed rest, which holds everything that costs less than `cost`, the cost of a known
 // solution. The solution is the whole network's. Without a certificate.
-Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost);
+Result solve_rest(const Subset& rest, const Options& options, Purpose what, Wide cost);
 
 }  // namespace partita::solver

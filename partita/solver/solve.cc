@@ -10,15 +10,15 @@
 
 namespace partita::solver {
 
-void State::consider(const std::optional<Assignment>& x) {
+void SolveState::consider(const std::optional<Assignment>& x) {
   if (!x) return;
   const Evaluation e = evaluate(network, *x);
   if (e.feasible && (!solution || e.cost < cost)) solution = x, cost = e.cost;
 }
 
-bool State::is_near(double gap) const { return solution && bound && is_within(gap, cost, *bound); }
+bool SolveState::is_near(double gap) const { return solution && bound && is_within(gap, cost, *bound); }
 
-Result State::as_it_is() const {
+Result SolveState::best_as_result() const {
   Result r;
   r.solution = solution;
   r.cost = cost;
@@ -30,7 +30,7 @@ double very_large(const Options& options) {
   return kTuning.very_large * static_cast<double>(std::max<int64_t>(1, options.large));
 }
 
-bool is_very_large(const State& s) { return entries_of(s.network) > very_large(s.options); }
+bool is_very_large(const SolveState& s) { return count_table_entries(s.network) > very_large(s.options); }
 
 namespace {
 
@@ -41,7 +41,7 @@ void take_bound(Wide bound, Result& r) {
 
 }  // namespace
 
-Result solve_by_stages(State& s) {
+Result solve_by_stages(SolveState& s) {
   run_stages(s);
   Result r = std::move(*s.result);
   if (s.bound && r.solution) take_bound(std::max(*s.bound, r.bound.value_or(*s.bound)), r);
@@ -54,7 +54,7 @@ Result solve_by_stages(State& s) {
 
 Result solve(const Network& network, const Options& options) {
   validate(network);
-  State state(network, options);
+  SolveState state(network, options);
   state.consider(options.start);
   return solve_by_stages(state);
 }

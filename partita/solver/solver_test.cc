@@ -213,10 +213,10 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
       EXPECT_TRUE(e.feasible && e.cost == truth.cost);
       EXPECT_TRUE(lowered.feasible && lowered.cost == truth.cost);
     }
-    const LeafJudge judge(n), judge_of_reduced(reduced, judge.most());
+    const LeafChecker checker(n), checker_of_reduced(reduced, checker.most());
     for (int i = 0; i < 3; ++i) {
       const Certificate::Leaf leaf = random_leaf(rng, reduced);
-      EXPECT_EQ(judge_of_reduced.bound(leaf), judge.bound(reduction.lifted(leaf)));
+      EXPECT_EQ(checker_of_reduced.bound(leaf), checker.bound(reduction.lifted(leaf)));
     }
     const auto plan = plan_elimination(reduced, 1 << 20);
     ASSERT_TRUE(plan);
@@ -266,10 +266,10 @@ TEST(Solver, NarrowingLosesNothing) {
     const Network n = random_network(recipe, seed);
     SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
     const Reduction reduction(n);
-    const LeafJudge judge(n), judge_of_reduced(reduction.reduced(), judge.most());
+    const LeafChecker checker(n), checker_of_reduced(reduction.reduced(), checker.most());
     for (int i = 0; i < 3; ++i) {
       const Certificate::Leaf leaf = random_leaf(rng, reduction.reduced());
-      ASSERT_EQ(judge_of_reduced.bound(leaf), judge.bound(reduction.lifted(leaf)));
+      ASSERT_EQ(checker_of_reduced.bound(leaf), checker.bound(reduction.lifted(leaf)));
     }
     Options options;
     options.certify = false;

@@ -25,9 +25,9 @@ bool is_small(const Folding& folding, const Network& network) {
 
 // The state that one folding passes to the next.
 struct Foldings {
-  explicit Foldings(State& state) : s(state), inside(for_a_start(state.options)), folding(state.network) {}
+  explicit Foldings(SolveState& state) : s(state), inside(options_for_start(state.options)), folding(state.network) {}
 
-  State& s;
+  SolveState& s;
   Options inside;  // of each folding's search
   Folding folding;
   const bool is_large = is_very_large(s);
@@ -53,7 +53,7 @@ struct Foldings {
 // A network that falls into many parts is folded again, `deep_of_large` edges deep; its first folding shows whether it
 // does. True if this folding needs no passes.
 bool is_to_narrow(Foldings& f) {
-  State& s = f.s;
+  SolveState& s = f.s;
   if (f.depth != 1) return false;
   if (!f.is_large && s.dual->sweep_of_whole() >= static_cast<double>(s.options.large))
     s.first_parts = parts_of(s.network, s.alike, kTuning.parts.most_across, kTuning.parts.largest);
@@ -64,7 +64,7 @@ bool is_to_narrow(Foldings& f) {
 }
 
 void make_passes(Foldings& f) {
-  State& s = f.s;
+  SolveState& s = f.s;
   auto ended = [&] { return f.ended(); };
   if (f.narrows) s.dual->run(kFold.passes_over_all, f.known(), ended);
   f.narrows = f.narrows && s.dual->run_narrowed(kFold.likely, kFold.passes_over_likely, s.folded, ended);
@@ -73,7 +73,7 @@ void make_passes(Foldings& f) {
 
 // Searches a solution of the folding, from the one before or the start.
 void search(Foldings& f) {
-  State& s = f.s;
+  SolveState& s = f.s;
   Options& inside = f.inside;
   if (f.is_large && !s.folded) inside.deadline = share_of_time(s.options, kFold.share_of_time_of_very_large);
   inside.messages = std::make_shared<Certificate::Leaf>(s.dual->of_folded());
@@ -83,7 +83,7 @@ void search(Foldings& f) {
   else if (s.options.start) inside.start = alike.of_folded(*s.options.start);
   Result r;
   if (f.is_dual_large()) r = solve_likeliest(*s.dual, f.narrows ? kFold.values_of_large : kFold.values, inside);
-  if (!r.solution) r = solve_reduced(alike.network(), inside, For::kFolded);
+  if (!r.solution) r = solve_reduced(alike.network(), inside, Purpose::kFolded);
   ++s.counters["folded"];
   f.better = r.solution && (!s.folded || r.cost < s.folded_cost);
   if (!f.better) return;
@@ -97,7 +97,7 @@ void search(Foldings& f) {
 
 // Makes a dual of the present folding, passes, and a search. False if no folding comes after it.
 bool look_at(Foldings& f) {
-  State& s = f.s;
+  SolveState& s = f.s;
   for (Folding next = f.folding;
        f.narrows && f.depth < kFold.deep_of_large && next.refine() && is_small(next, s.network); ++f.depth)
     f.folding = next;
@@ -113,12 +113,12 @@ bool look_at(Foldings& f) {
 }
 
 // With a deadline, a cost near the bound is enough.
-bool is_near_enough(const State& s, Wide cost) {
+bool is_near_enough(const SolveState& s, Wide cost) {
   return s.options.deadline && s.bound && is_within(kTuning.alike.near, cost, *s.bound);
 }
 
 // Searches the best solution if repeated parts choose alike.
-void search_alike(State& s) {
+void search_alike(SolveState& s) {
   const Options& options = s.options;
   const Folding::Folded& alike = s.dual->folded();
   std::atomic<bool> enough = false;
@@ -135,7 +135,7 @@ void search_alike(State& s) {
   inside.start = alike.of_folded(*s.folded);
   inside.messages = std::make_shared<Certificate::Leaf>(s.dual->of_folded());
   inside.deadline = share_of_time(options, kTuning.alike.share_of_time);
-  const Result r = solve_reduced(alike.network(), inside, For::kFolded);
+  const Result r = solve_reduced(alike.network(), inside, Purpose::kFolded);
   if (!r.solution || r.cost >= s.folded_cost) return;
   s.folded_cost = r.cost;
   s.folded = alike.of_whole(*r.solution);
@@ -145,14 +145,14 @@ void search_alike(State& s) {
 
 }  // namespace
 
-bool has_start(const State& s) { return s.options.start.has_value(); }
+bool has_start(const SolveState& s) { return s.options.start.has_value(); }
 
-void take_start(State& s) { s.consider(s.options.start); }
+void take_start(SolveState& s) { s.consider(s.options.start); }
 
-bool always(const State&) { return true; }
+bool always(const SolveState&) { return true; }
 
 // Folds ever less, as long as that pays. Does nothing if little is repeated.
-void solve_folded(State& s) {
+void solve_folded(SolveState& s) {
   s.began = Clock::now();
   Foldings f(s);
   bool finer = true;
@@ -171,24 +171,24 @@ void solve_folded(State& s) {
   s.consider(s.folded);
 }
 
-bool is_solved_alike(const State& s) { return s.very_large; }
+bool is_solved_alike(const SolveState& s) { return s.very_large; }
 
-void solve_alike(State& s) {
+void solve_alike(SolveState& s) {
   if (!is_near_enough(s, s.folded_cost)) search_alike(s);
   s.taken = Clock::now() - s.began;
 }
 
 Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options) {
-  const Subset likeliest = left_of(dual.folded().once, dual.model(), dual.likeliest(values), options.start);
+  const Subset likeliest = subset_of_alive(dual.folded().once, dual.model(), dual.likeliest(values), options.start);
   Options inside = options;
   if (options.start) inside.start = likeliest.lowered(*options.start);
   if (options.messages) inside.messages = std::make_shared<Certificate::Leaf>(likeliest.lowered(*options.messages));
-  Result r = solve_reduced(dual.folded().with_times(likeliest.network()), inside, For::kFolded);
+  Result r = solve_reduced(dual.folded().with_times(likeliest.network()), inside, Purpose::kFolded);
   if (r.solution) r.solution = likeliest.whole(*r.solution);
   return r;
 }
 
-Options for_a_start(const Options& options) {
+Options options_for_start(const Options& options) {
   const Tuning::Start& t = kTuning.start;
   Options inside = options;
   inside.max_steps = options.max_steps ? std::clamp<int64_t>(*options.max_steps / t.one_step_in, 1, t.steps) : t.steps;

@@ -18,7 +18,7 @@ int64_t bytes_at_once(const Options& options) {
 
 // The budget of a merged network. If a certificate of the network itself is to follow, it is a part, and near is
 // enough.
-Options for_merged(const State& s) {
+Options for_merged(const SolveState& s) {
   const Options& options = s.options;
   Options inside = options;
   inside.certify = false;
@@ -36,13 +36,14 @@ Options for_merged(const State& s) {
 
 }  // namespace
 
-bool has_small_tables(const State& s) {
-  return static_cast<double>(sizeof(int64_t)) * entries_of(s.network) <= static_cast<double>(bytes_at_once(s.options));
+bool has_small_tables(const SolveState& s) {
+  return static_cast<double>(sizeof(int64_t)) * count_table_entries(s.network) <=
+         static_cast<double>(bytes_at_once(s.options));
 }
 
 // Finds the optimum and its proof, if the limit does not exclude elimination's result. A solution that costs as much
 // stays.
-void eliminate_at_once(State& s) {
+void eliminate_at_once(SolveState& s) {
   const auto plan = plan_elimination(s.network, bytes_at_once(s.options));
   if (!plan || plan->work > s.options.at_once) return;
   const auto least = eliminate(s.network, *plan, [&] { return is_stopped(s.options); });
@@ -65,18 +66,18 @@ void eliminate_at_once(State& s) {
   s.result = std::move(r);
 }
 
-bool is_not_merged(const State& s) { return s.may_merge && !s.options.messages; }
+bool is_not_merged(const SolveState& s) { return s.may_merge && !s.options.messages; }
 
 // Without a certificate to follow, the merged network's answer is the answer; else it is a start, and a bound.
-void solve_merged(State& s) {
+void solve_merged(SolveState& s) {
   const Network& network = s.network;
   const Merging merging(network);
   if (merging.infeasible() || merging.merged() < kTuning.merge.least_merged * network.variables()) return;
   const Network merged = merging.network();
   if (s.options.tell)
     s.options.tell(fmt::format("merged: {} variables that others decide, {:.0f} table entries to {:.0f}",
-                               merging.merged(), entries_of(network), entries_of(merged)));
-  State inside(merged, for_merged(s));
+                               merging.merged(), count_table_entries(network), count_table_entries(merged)));
+  SolveState inside(merged, for_merged(s));
   if (s.solution) inside.options.start = merging.lowered(*s.solution);
   inside.may_merge = false;
   Result r = solve_by_stages(inside);

@@ -12,9 +12,9 @@ namespace partita::solver {
 
 namespace {
 
-bool is_folded_and_not_very_large(const State& s) { return s.dual && s.solution && !is_very_large(s); }
+bool is_folded_and_not_very_large(const SolveState& s) { return s.dual && s.solution && !is_very_large(s); }
 
-void solve_parts(State& s, const std::vector<int>& part_of) {
+void solve_parts(SolveState& s, const std::vector<int>& part_of) {
   if (part_of.empty()) return;
   Options inside = s.options;
   inside.deadline = share_of_time(s.options, kTuning.parts.share_of_time);
@@ -29,12 +29,12 @@ void solve_parts(State& s, const std::vector<int>& part_of) {
 
 }  // namespace
 
-bool is_cut_apart_first(const State& s) { return is_folded_and_not_very_large(s) && !s.first_parts.empty(); }
+bool is_cut_apart_first(const SolveState& s) { return is_folded_and_not_very_large(s) && !s.first_parts.empty(); }
 
 // Repeats as long as it is hopeful, each time after more passes of the dual.
-void cut_apart_first(State& s) {
+void cut_apart_first(SolveState& s) {
   const Tuning::Parts& t = kTuning.parts;
-  auto ended = [&] { return is_over(s.options); };
+  auto ended = [&] { return is_out_of_time(s.options); };
   for (int time = 0; time < t.times; ++time) {
     const std::optional<Wide> before = s.bound;
     solve_parts(s, s.first_parts);
@@ -44,12 +44,12 @@ void cut_apart_first(State& s) {
     if (!s.dual->run_narrowed(kTuning.fold.likely, t.passes_over_likely, s.solution, ended))
       s.dual->run(t.passes_over_all, s.cost, ended);
   }
-  if (s.is_near(s.options.gap)) s.result = s.as_it_is();
+  if (s.is_near(s.options.gap)) s.result = s.best_as_result();
 }
 
-bool is_proved_in_steps(const State& s) { return is_folded_and_not_very_large(s) && s.options.certify; }
+bool is_proved_in_steps(const SolveState& s) { return is_folded_and_not_very_large(s) && s.options.certify; }
 
-void prove_in_steps(State& s) {
+void prove_in_steps(SolveState& s) {
   Options inside = s.options;
   inside.deadline = share_of_time(s.options, kTuning.steps.share_of_time);
   if (s.options.proving) s.options.proving(*s.solution);
@@ -58,11 +58,11 @@ void prove_in_steps(State& s) {
   if (is_closed(r, s.options.gap)) s.result = std::move(r);
 }
 
-bool is_cut_apart_as_very_large(const State& s) { return s.very_large; }
+bool is_cut_apart_as_very_large(const SolveState& s) { return s.very_large; }
 
 // Whether passes over the whole have not shown that much of it can be left out.
-bool is_cut_apart_after_all(const State& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
+bool is_cut_apart_after_all(const SolveState& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
 
-void cut_apart(State& s) { solve_parts(s, parts_of(s.network, s.alike)); }
+void cut_apart(SolveState& s) { solve_parts(s, parts_of(s.network, s.alike)); }
 
 }  // namespace partita::solver

@@ -17,9 +17,9 @@
 
 namespace partita::solver {
 
-struct State {
+struct SolveState {
   // Both must stay; `options` is a copy, whose start and messages stages replace.
-  State(const Network& of, const Options& with) : network(of), options(with) {}
+  SolveState(const Network& of, const Options& with) : network(of), options(with) {}
 
   const Network& network;
   Options options;
@@ -55,61 +55,61 @@ struct State {
   void consider(const std::optional<Assignment>& x);
   bool is_near(double gap) const;  // the best solution to the bound
   // The best solution, as the answer.
-  Result as_it_is() const;
+  Result best_as_result() const;
 };
 
 // One line of portfolio.cc.
 struct Stage {
   std::string_view name;
-  bool (*applies)(const State&);
-  void (*run)(State&);
+  bool (*applies)(const SolveState&);
+  void (*run)(SolveState&);
 };
 // Runs the stages in turn, until one sets `state.result`, the answer.
-void run_stages(State& state);
+void run_stages(SolveState& state);
 // The result of run_stages(), with all else that is known.
-Result solve_by_stages(State& state);
+Result solve_by_stages(SolveState& state);
 
 // The number of table entries from which on a network is very large.
 double very_large(const Options& options);
-bool is_very_large(const State& s);
+bool is_very_large(const SolveState& s);
 
 // stage_merge.cc
-bool has_small_tables(const State& s);
-void eliminate_at_once(State& s);  // variable elimination, if it takes no longer than the next stages would
-bool is_not_merged(const State& s);
-void solve_merged(State& s);  // solves the network with decided variables merged into the deciding ones (merge.h)
+bool has_small_tables(const SolveState& s);
+void eliminate_at_once(SolveState& s);  // variable elimination, if it takes no longer than the next stages would
+bool is_not_merged(const SolveState& s);
+void solve_merged(SolveState& s);  // solves the network with decided variables merged into the deciding ones (merge.h)
 
 // stage_fold.cc
-bool has_start(const State& s);
-void take_start(State& s);
-bool always(const State& s);
-void solve_folded(State& s);  // repeated parts choose alike (fold.h): a solution, and messages
-bool is_solved_alike(const State& s);
-void solve_alike(State& s);  // a very large network's repeated parts, in earnest
+bool has_start(const SolveState& s);
+void take_start(SolveState& s);
+bool always(const SolveState& s);
+void solve_folded(SolveState& s);  // repeated parts choose alike (fold.h): a solution, and messages
+bool is_solved_alike(const SolveState& s);
+void solve_alike(SolveState& s);  // a very large network's repeated parts, in earnest
 
 // stage_parts.cc
-bool is_cut_apart_first(const State& s);
-void cut_apart_first(State& s);  // into equal parts (parts.h), some times over
-bool is_proved_in_steps(const State& s);
-void prove_in_steps(State& s);  // the certificate's steps (steps.h), from the folded dual's messages
-bool is_cut_apart_as_very_large(const State& s);
-bool is_cut_apart_after_all(const State& s);
-void cut_apart(State& s);
+bool is_cut_apart_first(const SolveState& s);
+void cut_apart_first(SolveState& s);  // into equal parts (parts.h), some times over
+bool is_proved_in_steps(const SolveState& s);
+void prove_in_steps(SolveState& s);  // the certificate's steps (steps.h), from the folded dual's messages
+bool is_cut_apart_as_very_large(const SolveState& s);
+bool is_cut_apart_after_all(const SolveState& s);
+void cut_apart(SolveState& s);
 
 // stage_narrow.cc
-bool has_dual_to_narrow(const State& s);
-void narrow(State& s);  // leaves out values that cost as much as the best solution (narrow.h)
-bool is_enough(const State& s);
-void take_as_it_is(State& s);
-bool has_rest(const State& s);
-void solve_what_is_left(State& s);
-void solve_whole(State& s);  // in rounds (rounds.h)
+bool has_dual_to_narrow(const SolveState& s);
+void narrow(SolveState& s);  // leaves out values that cost as much as the best solution (narrow.h)
+bool is_enough(const SolveState& s);
+void answer_with_best(SolveState& s);
+bool has_rest(const SolveState& s);
+void solve_remaining(SolveState& s);
+void solve_whole(SolveState& s);  // in rounds (rounds.h)
 
 // For stages: solves the folded network with only so many values of each variable, those that the dual finds likeliest,
 // and those of the start. It need not have a solution.
 Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options);
 // Options for a solve that yields a start: few rounds, little of the time, and only costs reported. `options` must
 // stay.
-Options for_a_start(const Options& options);
+Options options_for_start(const Options& options);
 
 }  // namespace partita::solver

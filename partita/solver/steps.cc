@@ -42,7 +42,7 @@ struct Proof {
   const Clock::time_point began = Clock::now();
   Clock::time_point reported = began;
 
-  bool stop() const { return is_over(options); }
+  bool stop() const { return is_out_of_time(options); }
   // The last step's messages.
   const Certificate::Leaf& latest() const {
     return result.certificate.steps.empty() ? messages : result.certificate.steps.back().sweep;
@@ -90,7 +90,7 @@ void Proof::keep(const Stays& stays) {
 // Takes the best mixture of the solution and the dual's choice, if that is better.
 bool improve(Proof& p, Assignment choice) {
   choice.resize(static_cast<size_t>(p.network.variables()));
-  const auto made = fused(p.rest.network(), {p.rest.lowered(*p.result.solution), std::move(choice)});
+  const auto made = fuse_assignments(p.rest.network(), {p.rest.lowered(*p.result.solution), std::move(choice)});
   if (!made) return false;
   Assignment x = p.rest.whole(*made);
   const Evaluation e = evaluate(p.network, x);
@@ -142,8 +142,8 @@ void make_window(Proof& p, Sweep& s) {
   s.state = s.dual.state();
   if (s.fuses) s.fuses = improve(p, s.dual.rounded());
   const double margin = s.rounding.at(s.state.all_prices());
-  s.left = at_most(p.enough() + 1 + margin, s.dual.least_costs(p.bound));
-  s.share = static_cast<double>(sweep_of(s.model, s.left)) / static_cast<double>(s.model.sweep);
+  s.left = values_within_cost(p.enough() + 1 + margin, s.dual.least_costs(p.bound));
+  s.share = static_cast<double>(sweep_entries(s.model, s.left)) / static_cast<double>(s.model.sweep);
   report(p, p.bound - margin);
 }
 
@@ -198,7 +198,7 @@ bool sweep(Proof& p) {
 
 // Applies dominance, if little enough is left for it to finish.
 void dominate(Proof& p) {
-  if (entries_of(p.rest.network()) > kSteps.dominance_entries) return;
+  if (count_table_entries(p.rest.network()) > kSteps.dominance_entries) return;
   std::vector<std::vector<char>> gone;
   for (const std::vector<int>& values : p.kept) gone.emplace_back(values.size(), 0);
   for (const auto& [v, x, y] : Reduction(p.rest.network(), Reduction::Rules::kDominance).dominated()) {
@@ -228,7 +228,7 @@ bool aim_lower(Proof& p, const std::optional<Wide>& known) {
 
 // Whether it takes no longer than another sweep.
 bool is_quick(const Proof& p, const EliminationPlan& plan) {
-  const double entries = entries_of(p.rest.network());
+  const double entries = count_table_entries(p.rest.network());
   return entries == 0 || static_cast<double>(plan.work) <= kSteps.quick_looks * entries;
 }
 

@@ -64,8 +64,8 @@ TEST(Subset, CostsAndUsesAreThoseOfTheWhole) {
 
     Certificate::Leaf leaf = random_messages(rng, n);
     if (n.limit) leaf.multipliers = {{1, 3}};
-    const std::optional<Wide> all = LeafJudge(n).bound(leaf),
-                              left = LeafJudge(subset.network()).bound(subset.lowered(leaf));
+    const std::optional<Wide> all = LeafChecker(n).bound(leaf),
+                              left = LeafChecker(subset.network()).bound(subset.lowered(leaf));
     if (!left) continue;
     ASSERT_TRUE(all) << "seed " << seed << ", network " << i;
     ASSERT_TRUE(*left >= *all) << "seed " << seed << ", network " << i;

@@ -165,9 +165,9 @@ struct Tuning {
   struct Prove {
     int64_t long_entries = 1'000'000;  // table entries: from there on it takes long
     double share_of_time = 0.05;
-    double first_seconds = 0.5;     // before the first one, if it takes long
-    double margin = 4;              // times the seconds of the last one are kept for the final one
-    double judging_seconds = 1e-8;  // an entry, about, before the first one
+    double first_seconds = 0.5;      // before the first one, if it takes long
+    double margin = 4;               // times the seconds of the last one are kept for the final one
+    double checking_seconds = 1e-8;  // an entry, about, before the first one
   } prove;
 
   // Branch and bound (branch.h).

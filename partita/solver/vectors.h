@@ -192,7 +192,7 @@ PARTITA_INLINE int least_of(const double* values, int count) {
 }
 
 // sums[own value] += `times` x the cost beside that value of the other.
-PARTITA_INLINE void add_beside(const View& view, int other_value, double times, int own_values,
+PARTITA_INLINE void add_beside(const PairView& view, int other_value, double times, int own_values,
                                double* __restrict sums) {
   const double* __restrict costs = view.by_other + static_cast<size_t>((*view.other)(other_value)) * view.own->count;
   if (view.own->all_differ()) {
@@ -206,9 +206,9 @@ PARTITA_INLINE void add_beside(const View& view, int other_value, double times, 
 // out[own value] = min over the other's values of cost - minus[other value]. `scratch` takes a number for each kind of
 // both.
 template <typename V>
-PARTITA_INLINE void min_minus(const View& view, const double* __restrict minus, int own_values,
+PARTITA_INLINE void min_minus(const PairView& view, const double* __restrict minus, int own_values,
                               double* __restrict scratch, double* __restrict out) {
-  const Kinds &other = *view.other, &own = *view.own;
+  const ValueKinds &other = *view.other, &own = *view.own;
   if (!other.all_differ()) {
     const int *first = other.first.data(), *by_kind = other.by_kind.data();
     for (int k = 0; k < other.count; ++k) {

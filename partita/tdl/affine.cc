@@ -290,7 +290,7 @@ void collect_constraints(const Expr& c, bool negated, std::vector<Affine>& nonne
   if (holds == ">") nonnegative.push_back(down - affine_constant(1));
 }
 
-bool tighten(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegative) {
+bool narrow_ranges(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegative) {
   // A bound that one form narrows can narrow another's; three rounds settle the guards that occur.
   bool narrows = true;
   for (int round = 0; round < 3 && narrows; ++round) {

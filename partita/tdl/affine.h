@@ -44,12 +44,12 @@ enum class NotAffine { kNo, kProduct, kDivisor, kOther };  // kNo: it is affine
 std::optional<Affine> affine_of(const Expr& expr, NotAffine* why = nullptr);
 Expr expr_of(const Affine& a);
 // Puts index arithmetic of an expression in its normal form, and resolves comparisons of it that the ranges decide.
-Expr tidied(Expr e, const std::vector<Interval>& ranges);
+Expr normalize_index_arithmetic(Expr e, const std::vector<Interval>& ranges);
 
 // Collects forms that are >= 0 wherever the condition (negated: its negation) holds.
 void collect_constraints(const Expr& condition, bool negated, std::vector<Affine>& nonnegative);
 // Narrows ranges to values for which all forms can be >= 0; false if there are none.
-bool tighten(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegative);
+bool narrow_ranges(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegative);
 
 // "2*y + r - 1", with the given names of indices.
 std::string to_string(const Affine& a, const std::vector<std::string>& names);

@@ -43,7 +43,7 @@ void drop_unused_indices(Bound& g) {
 
 }  // namespace
 
-Gradient assembled(const Backward& backward, std::vector<Stage> back, int result) {
+Gradient assemble_gradient(const Backward& backward, std::vector<Stage> back, int result) {
   const std::vector<BoundTensor>& old = backward.formula.tensors;
   std::vector<Stage> all = backward.forward.stages;
   all.insert(all.end(), std::make_move_iterator(back.begin()), std::make_move_iterator(back.end()));

@@ -8,7 +8,7 @@
 
 namespace partita::tdl {
 
-std::vector<Affine> forms_of(const std::vector<int>& lhs) {
+std::vector<Affine> index_forms(const std::vector<int>& lhs) {
   std::vector<Affine> result;
   for (int i : lhs) result.push_back(i == kZero ? affine_constant(0) : affine_index(i));
   return result;

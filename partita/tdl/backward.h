@@ -10,18 +10,18 @@
 
 namespace partita::tdl {
 
-// In a Part's left side: the axis has extent 1 and is written at 0.
+// In a CotangentPart's left side: the axis has extent 1 and is written at 0.
 inline constexpr int kZero = -1;
 
 // One contribution to a tensor's cotangent: the sum of `body` over `summed`, at `lhs`, which has an index or kZero for
 // each factored axis.
-struct Part {
+struct CotangentPart {
   std::vector<int> lhs;
   std::vector<int> summed;
   Expr body;
 };
 // {0, kZero} as the left side [i, 0].
-std::vector<Affine> forms_of(const std::vector<int>& lhs);
+std::vector<Affine> index_forms(const std::vector<int>& lhs);
 
 // The forward formula, and behind its tensors and indices those that the gradient adds.
 class Backward {
@@ -56,10 +56,10 @@ struct Flow {
 // Converts the flow to a part of the cotangent of the tensor that is read. The access's subscripts u = f(I) are solved
 // for indices of the stage, one an axis, and the other indices are summed over. x[i + k] gets, at u, the value at i = u
 // - k, summed over k.
-Part solved(Backward& backward, Flow flow);
+CotangentPart cotangent_part(Backward& backward, Flow flow);
 
 // Assembles the gradient: the forward stages that the result needs, then those of `back`. Operands are in the forward
 // order, then the cotangents.
-Gradient assembled(const Backward& backward, std::vector<Stage> back, int result);
+Gradient assemble_gradient(const Backward& backward, std::vector<Stage> back, int result);
 
 }  // namespace partita::tdl

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Syntax::Kind;
 
-void check_operands(const Definition& definition, const std::vector<Shape>& shapes) {
+void validate_operands(const Definition& definition, const std::vector<Shape>& shapes) {
   if (shapes.size() != definition.operands.size())
     fail("{} takes {} operands ({}), not {}", definition.name, definition.operands.size(),
          fmt::join(definition.operands, ", "), shapes.size());
@@ -97,7 +97,7 @@ class StageMaker {
     for (const Syntax& s : stage.lhs)
       if (s.kind == Kind::kNamed || s.kind == Kind::kWhole) b_.error(s.at, "the left side is made of indices");
     std::vector<Affine> lhs = left_side(b_, owner, stage.lhs);
-    Expr body = converted(b_, stage.body);
+    Expr body = convert_expression(b_, stage.body);
     std::vector<int> order;
     for (const Affine& a : lhs) collect_indices(a, order);
     hoist(body, true, stage.name, order, stage.body.at);
@@ -208,7 +208,7 @@ std::vector<Interval> full_ranges(const Bound& bound) {
 }
 
 Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes) {
-  check_operands(*definition, shapes);
+  validate_operands(*definition, shapes);
   Binding b{*definition, shapes, attributes, {}, {}, {}};
   Bound& bound = b.bound;
   bound.name = definition->name;

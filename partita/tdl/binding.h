@@ -36,7 +36,7 @@ struct Binding {
 void fix_extents(Binding& b);
 
 // An expression with its names resolved, literals folded, and reads at indices from data written as sums.
-Expr converted(const Binding& b, const Syntax& s);
+Expr convert_expression(const Binding& b, const Syntax& s);
 // The subscripts of a left side.
 std::vector<Affine> left_side(const Binding& b, const Syntax& owner, const std::vector<Syntax>& items);
 

@@ -396,7 +396,7 @@ class WithoutUnits {
     return simplified(a, ranges_);
   }
 
-  Expr expr(Expr e) const { return tidied(substituted_units(std::move(e)), ranges_); }
+  Expr expr(Expr e) const { return normalize_index_arithmetic(substituted_units(std::move(e)), ranges_); }
 
  private:
   bool unit(int index) const { return bound_.indices[index].extent == 1; }

@@ -86,7 +86,7 @@ std::vector<int> names_to_indices(const Binding& b, const std::vector<Syntax>& n
 
 Affine subscript(const Binding& b, const Syntax& s) {
   if (reads_data(s)) b.error(s.at, "an index that is read from data needs a name: t[v = ids[..]]");
-  const Expr e = converted(b, s);
+  const Expr e = convert_expression(b, s);
   NotAffine why;
   auto form = affine_of(e, &why);
   if (!form) {
@@ -165,7 +165,7 @@ Expr read(const Binding& b, const Syntax& s, bool in_opaque) {
     if (std::count(sum.reduced.begin(), sum.reduced.end(), index))
       b.error(value->at, fmt::format("{} is read from data twice", b.bound.indices[index].name));
     sum.reduced.push_back(index);
-    Expr equal = make_binary("==", converted(b, *value), make_index(index));
+    Expr equal = make_binary("==", convert_expression(b, *value), make_index(index));
     guard = guard ? make_binary("and", std::move(*guard), std::move(equal)) : std::move(equal);
   }
   sum.args.push_back(make_if(std::move(*guard), std::move(e), make_number(0)));
@@ -188,7 +188,7 @@ Expr call(const Binding& b, const Syntax& s) {
     return expr_of(number);
   }
   std::vector<Expr> args;
-  for (const Syntax& a : s.args) args.push_back(converted(b, a));
+  for (const Syntax& a : s.args) args.push_back(convert_expression(b, a));
   if (s.name == "rng") return make_expr(ExprKind::kRng, s.name, std::move(args));
   return make_folded(ExprKind::kUnary, s.name, std::move(args));
 }
@@ -197,7 +197,7 @@ Expr reduction(const Binding& b, const Syntax& s) {
   Expr e = make_expr(ExprKind::kReduce, "", {});
   e.reducer = *find_reducer(s.name);
   e.reduced = names_to_indices(b, s.names);
-  Expr body = converted(b, s.args[0]);
+  Expr body = convert_expression(b, s.args[0]);
   if (body.kind == ExprKind::kReduce && body.reducer == e.reducer) {  // nested equal reducers merge (3)
     for (int i : body.reduced) {
       if (std::count(e.reduced.begin(), e.reduced.end(), i))
@@ -212,7 +212,7 @@ Expr reduction(const Binding& b, const Syntax& s) {
 
 }  // namespace
 
-Expr converted(const Binding& b, const Syntax& s) {
+Expr convert_expression(const Binding& b, const Syntax& s) {
   switch (s.kind) {
     case Syntax::Kind::kNumber:
       return make_number(s.number);
@@ -235,7 +235,7 @@ Expr converted(const Binding& b, const Syntax& s) {
     case Syntax::Kind::kUnary:
     case Syntax::Kind::kBinary: {
       std::vector<Expr> args;
-      for (const Syntax& a : s.args) args.push_back(converted(b, a));
+      for (const Syntax& a : s.args) args.push_back(convert_expression(b, a));
       if ((s.name == "//" || s.name == "%") && is_number(args[1]) && args[1].number == 0)
         b.error(s.at, fmt::format("'{}' by zero", s.name));
       return make_folded(s.kind == Syntax::Kind::kUnary ? ExprKind::kUnary : ExprKind::kBinary, s.name,
@@ -243,7 +243,7 @@ Expr converted(const Binding& b, const Syntax& s) {
     }
     case Syntax::Kind::kIf: {
       std::vector<Expr> args;
-      for (const Syntax& a : s.args) args.push_back(converted(b, a));
+      for (const Syntax& a : s.args) args.push_back(convert_expression(b, a));
       return make_expr(ExprKind::kIf, "", std::move(args));
     }
     case Syntax::Kind::kReduce:

@@ -7,7 +7,7 @@
 
 namespace partita::tdl {
 
-bool is(const Token& t, std::string_view sign) {
+bool is_token(const Token& t, std::string_view sign) {
   return (t.kind == TokenKind::kSign || t.kind == TokenKind::kName) && t.text == sign;
 }
 

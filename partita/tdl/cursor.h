@@ -10,7 +10,7 @@
 namespace partita::tdl {
 
 // Whether a token is this sign or word.
-bool is(const Token& t, std::string_view sign);
+bool is_token(const Token& t, std::string_view sign);
 
 struct Cursor {
   explicit Cursor(std::string_view formula) : text(formula), tokens(tokens_of(text)) {}
@@ -24,7 +24,7 @@ struct Cursor {
 
   const Token& here() const { return tokens[position]; }
   const Token& ahead(size_t n) const;
-  bool peek(std::string_view sign) const { return is(here(), sign); }
+  bool peek(std::string_view sign) const { return is_token(here(), sign); }
   bool continues() const { return !(in_body && here().starts_line); }
   bool is_operand(const std::string& name) const;
 

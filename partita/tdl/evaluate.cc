@@ -60,7 +60,7 @@ class StageEvaluator {
     for (int i : lhs_indices) points.push_back(ranges_[i]);
 
     const Expr* reduce = stage_.body.kind == ExprKind::kReduce ? &stage_.body : nullptr;
-    const TypedExpr body = typed(reduce ? reduce->args[0] : stage_.body, pieces_);
+    const TypedExpr body = typed_expr(reduce ? reduce->args[0] : stage_.body, pieces_);
     const bool counts = reduce && (reduce->reducer == Reducer::kSum || reduce->reducer == Reducer::kProd);
     Box reduced;
     if (reduce)

@@ -219,7 +219,7 @@ class Extents {
   }
 
   double constant(const Syntax& s) {
-    const Expr e = converted(b_, s);
+    const Expr e = convert_expression(b_, s);
     if (!is_number(e))
       b_.error(s.at, "an extent must be a constant: made of numbers, attributes, and extents of operands");
     return e.number;

@@ -160,7 +160,7 @@ Bound as_stored(const Bound& bound) {
       for (const Shape& r : axes) stored.push_back((*whole)[digit]), digit += r.size();
       *whole = stored;
     }
-    subscripts = joined(subscripts, axes);
+    subscripts = join_subscripts(subscripts, axes);
   });
   for (BoundTensor& t : out.tensors) {
     t.radices = unfactored(t.shape);

@@ -19,7 +19,7 @@ namespace {
 // The cotangent of one tensor: parts, and for a result the tensor g_RESULT itself.
 struct Cotangent {
   int given = -1;
-  std::vector<Part> parts;
+  std::vector<CotangentPart> parts;
 };
 
 class Transposer {
@@ -41,7 +41,7 @@ class Transposer {
       if (depends_[f_.stages[s].tensor]) transpose(f_.stages[s]);
     if (cotangents_[operand_].parts.empty()) return std::nullopt;
     const int result = total(operand_, true);
-    return assembled(b_, std::move(back_), result);
+    return assemble_gradient(b_, std::move(back_), result);
   }
 
  private:
@@ -100,11 +100,11 @@ class Transposer {
       bool polynomial = is_polynomial(*d);
       Expr flow = times(make_read(cotangent, stage.lhs), std::move(*d));
       if (extremum) flow = make_if(wins(stage), std::move(flow), make_number(0));
-      Part part = solved(b_, {stage, *access, body, own, reduced, polynomial, std::move(flow)});
-      std::vector<Part>& parts = cotangents_[access->tensor].parts;
+      CotangentPart part = cotangent_part(b_, {stage, *access, body, own, reduced, polynomial, std::move(flow)});
+      std::vector<CotangentPart>& parts = cotangents_[access->tensor].parts;
       std::vector<int> wanted = parts.empty() ? names_of_stage(access->tensor) : parts.front().lhs;
       if (!wanted.empty()) rename_like(wanted, part);
-      part.body = tidied(std::move(part.body), full_ranges(b_.formula));
+      part.body = normalize_index_arithmetic(std::move(part.body), full_ranges(b_.formula));
       parts.push_back(std::move(part));
     }
   }
@@ -147,7 +147,7 @@ class Transposer {
   }
 
   // Gives `part` the left side `wanted`, by renaming, if extents allow it.
-  void rename_like(const std::vector<int>& wanted, Part& part) {
+  void rename_like(const std::vector<int>& wanted, CotangentPart& part) {
     if (part.lhs == wanted) return;
     Substitution by;
     std::map<int, int> names;
@@ -168,7 +168,7 @@ class Transposer {
     }
     for (int to : targets) {
       if (names.contains(to)) continue;
-      bool used = mentions(part.body, to) ||
+      bool used = mentions_index(part.body, to) ||
                   std::find(part.summed.begin(), part.summed.end(), to) != part.summed.end() ||
                   std::find(part.lhs.begin(), part.lhs.end(), to) != part.lhs.end();
       if (!used) continue;
@@ -196,7 +196,7 @@ class Transposer {
     tensor.is_operand = false;
     int t = b_.add_tensor(tensor);
     if (!summed.empty()) body = make_sum(summed, std::move(body));
-    back_.push_back({t, forms_of(lhs), std::move(body), false});
+    back_.push_back({t, index_forms(lhs), std::move(body), false});
     return t;
   }
 
@@ -207,30 +207,30 @@ class Transposer {
     if (c.parts.empty() && !stage) return c.given;
     std::string name = "d_" + f_.tensors[tensor].name;
     if (c.given < 0 && c.parts.size() == 1) {
-      Part& only = c.parts[0];
+      CotangentPart& only = c.parts[0];
       if (!stage && only.summed.empty() && is_whole_read(only)) return only.body.tensor;
       return add_stage(name, tensor, only.lhs, only.summed, std::move(only.body));
     }
     const std::vector<int> lhs = c.parts.front().lhs;
     std::optional<Expr> sum;
-    if (c.given >= 0) sum = make_read(c.given, forms_of(lhs));
-    for (Part& part : c.parts) {
+    if (c.given >= 0) sum = make_read(c.given, index_forms(lhs));
+    for (CotangentPart& part : c.parts) {
       bool inlined = part.lhs == lhs && part.summed.empty();
-      Expr term = inlined
-                      ? std::move(part.body)
-                      : make_read(add_stage(name, tensor, part.lhs, part.summed, std::move(part.body)), forms_of(lhs));
+      Expr term =
+          inlined ? std::move(part.body)
+                  : make_read(add_stage(name, tensor, part.lhs, part.summed, std::move(part.body)), index_forms(lhs));
       sum = sum ? plus(std::move(*sum), std::move(term)) : std::move(term);
     }
     return add_stage(name, tensor, lhs, {}, std::move(*sum));
   }
 
   // Whether body is another tensor of the same shape, read at the part's own left side.
-  bool is_whole_read(const Part& part) const {
+  bool is_whole_read(const CotangentPart& part) const {
     const Expr& e = part.body;
     if (e.kind != ExprKind::kRead) return false;
     const Shape& shape = b_.formula.tensors[e.tensor].factored;
     if (e.subscripts.size() != part.lhs.size()) return false;
-    std::vector<Affine> lhs = forms_of(part.lhs);
+    std::vector<Affine> lhs = index_forms(part.lhs);
     for (size_t a = 0; a < lhs.size(); ++a)
       if (!(e.subscripts[a] == lhs[a]) ||
           shape[a] != (part.lhs[a] == kZero ? 1 : b_.formula.indices[part.lhs[a]].extent))

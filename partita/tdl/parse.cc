@@ -15,12 +15,12 @@ struct SingleResult {
 
 // name [ .. ] = , and not ==
 bool starts_stage(const Cursor& c) {
-  if (c.here().kind != TokenKind::kName || !is(c.ahead(1), "[")) return false;
+  if (c.here().kind != TokenKind::kName || !is_token(c.ahead(1), "[")) return false;
   int depth = 0;
   for (size_t i = c.position + 1; i < c.tokens.size(); ++i) {
-    if (is(c.tokens[i], "[") || is(c.tokens[i], "(")) ++depth;
-    if ((is(c.tokens[i], "]") || is(c.tokens[i], ")")) && --depth == 0)
-      return is(c.tokens[std::min(i + 1, c.tokens.size() - 1)], "=");
+    if (is_token(c.tokens[i], "[") || is_token(c.tokens[i], "(")) ++depth;
+    if ((is_token(c.tokens[i], "]") || is_token(c.tokens[i], ")")) && --depth == 0)
+      return is_token(c.tokens[std::min(i + 1, c.tokens.size() - 1)], "=");
   }
   return false;
 }

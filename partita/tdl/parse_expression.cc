@@ -45,7 +45,7 @@ class ExpressionParser {
       } else if (t.kind == TokenKind::kGroup) {
         c_.next();
         list.push_back(node(Kind::kGroup, t.at, t.text));
-      } else if (data && (t.kind == TokenKind::kName || t.kind == TokenKind::kDotted) && is(c_.ahead(1), "=")) {
+      } else if (data && (t.kind == TokenKind::kName || t.kind == TokenKind::kDotted) && is_token(c_.ahead(1), "=")) {
         std::string index = c_.take_index();
         c_.next();
         list.push_back(node(Kind::kNamed, t.at, std::move(index), {sum()}));
@@ -141,13 +141,13 @@ class ExpressionParser {
                          (t.kind == TokenKind::kDotted && !c_.is_operand(t.text));
       if (!index) return 0;
       ++count, ++i;
-      if (i < c_.tokens.size() && is(c_.tokens[i], ",")) ++i;
+      if (i < c_.tokens.size() && is_token(c_.tokens[i], ",")) ++i;
       else break;
     }
-    if (i + 1 >= c_.tokens.size() || !is(c_.tokens[i], ")")) return 0;
+    if (i + 1 >= c_.tokens.size() || !is_token(c_.tokens[i], ")")) return 0;
     const Token& body = c_.tokens[i + 1];
     const bool operand =
-        body.kind == TokenKind::kNumber || body.kind == TokenKind::kDotted || is(body, "(") ||
+        body.kind == TokenKind::kNumber || body.kind == TokenKind::kDotted || is_token(body, "(") ||
         (body.kind == TokenKind::kName && body.text != "and" && body.text != "or" && body.text != "else");
     const bool could_be_function = count == 2 && (function == "max" || function == "min");
     return operand && !(could_be_function && body.starts_line) ? i + 1 : 0;

@@ -110,7 +110,7 @@ const std::vector<Interval>* ranges_of_read(const Read& read, const std::vector<
                                             std::vector<Interval>& narrowed) {
   if (read.guards.empty() || MUTANT("no_guard")) return &ranges;
   narrowed = ranges;
-  return tighten(narrowed, read.guards) ? &narrowed : nullptr;
+  return narrow_ranges(narrowed, read.guards) ? &narrowed : nullptr;
 }
 
 std::vector<const Read*> reads_of(const StageAnalysis& stage, int tensor) {

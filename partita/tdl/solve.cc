@@ -66,9 +66,9 @@ class Solver {
         left_(flow_.own),
         forms_(flow_.access.subscripts) {}
 
-  Part run() {
+  CotangentPart run() {
     const bool with_mod = has_mod(flow_.access.subscripts);
-    Part part;
+    CotangentPart part;
     part.lhs.resize(forms_.size());
     std::vector<bool> solved = with_mod ? solve_digits() : std::vector<bool>(forms_.size(), false);
     for (size_t axis = 0; axis < forms_.size(); ++axis) {
@@ -243,6 +243,6 @@ class Solver {
 
 }  // namespace
 
-Part solved(Backward& backward, Flow flow) { return Solver(backward, std::move(flow)).run(); }
+CotangentPart cotangent_part(Backward& backward, Flow flow) { return Solver(backward, std::move(flow)).run(); }
 
 }  // namespace partita::tdl

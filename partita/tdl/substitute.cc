@@ -34,11 +34,11 @@ Expr substituted(Expr e, const Substitution& by) {
   return e;
 }
 
-bool mentions(const Expr& e, int index) {
+bool mentions_index(const Expr& e, int index) {
   if (e.kind == ExprKind::kIndex && e.index == index) return true;
   for (const Affine& s : e.subscripts)
     if (uses_index(s, index)) return true;
-  return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return mentions(a, index); });
+  return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return mentions_index(a, index); });
 }
 
 }  // namespace partita::tdl

@@ -7,7 +7,6 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
-#include "partita/tdl/products.h"
 
 namespace partita::tdl {
 namespace {
@@ -53,7 +52,7 @@ Derived must_derive(const Bound& bound, const std::vector<int>& mesh, const std:
   return *d;
 }
 
-std::string why_not(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::string>& axes) {
+std::string reason_not_derived(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::string>& axes) {
   std::vector<AxisStrategy> parsed;
   for (const std::string& a : axes) parsed.push_back(parse_strategy(a));
   NotDerived why;
@@ -535,7 +534,7 @@ TEST(Strategies, InnerHaloAndTwoNames) {
       {{5, 3}, {7}, {}});
   EXPECT_EQ(to_string(clip, must_derive(clip, {2}, {"{i.0 k.0}"})),
             "{i.0 k.0}: S(0), S(0), B -> S(0), S(0)   [inner n_0:sum->B, n_1:sum->B]");
-  EXPECT_EQ(why_not(clip, {2}, {"{i.0 i.1}"}), "two of the names meet in one stage");
+  EXPECT_EQ(reason_not_derived(clip, {2}, {"{i.0 i.1}"}), "two of the names meet in one stage");
 }
 
 TEST(Strategies, DataIndices) {
@@ -572,7 +571,7 @@ TEST(Strategies, FactoredAxes) {
 
 TEST(Strategies, StridedPartsAreNotDerived) {
   const Bound b = tdl::bind("f(x)[r] where q < 4 =\n t[q*x.1 + r] = x[q,r]\n sum(q) x[q,r] * t[r + 2]", {{4, 3}});
-  EXPECT_EQ(why_not(b, {2}, {"r"}), "a position's part of t is not one box");
+  EXPECT_EQ(reason_not_derived(b, {2}, {"r"}), "a position's part of t is not one box");
   EXPECT_EQ(split_names(b), "q");
 }
 
@@ -587,9 +586,10 @@ TEST(Strategies, TwoMeshAxes) {
   EXPECT_EQ(to_string(b, twice), "j,j: [B,B], [S(1),S(1)] -> [S(1),S(1)]");
 
   const Bound two = tdl::bind("f(a, b)[i] = a[i] + (max(j) b[i, j])", {{4}, {4, 6}});
-  EXPECT_EQ(why_not(two, {2, 2}, {"j", "partial{a}"}), "a must be whole where it is read");
+  EXPECT_EQ(reason_not_derived(two, {2, 2}, {"j", "partial{a}"}), "a must be whole where it is read");
   const Bound results = tdl::bind("f(a)[i, k] = if(i < 2, a[i, k], a[i + 0, k])", {{4, 5}});
-  EXPECT_EQ(why_not(results, {2, 2}, {"partial{a}", "partial:max{a}"}), "a would be partial under two reducers");
+  EXPECT_EQ(reason_not_derived(results, {2, 2}, {"partial{a}", "partial:max{a}"}),
+            "a would be partial under two reducers");
 }
 
 TEST(Strategies, JointRegionsCanBeSmallerThanTheProduct) {
@@ -648,61 +648,6 @@ TEST(Lints, AnAxisUnderTwoNames) {
       "sm(x)[b,j] =\n m[b] = max(j) x[b,j]\n s[b] = sum(k) exp(x[b,k] - m[b])\n log(x[b,j]) / s[b]", {{5, 7}});
   EXPECT_EQ(lints(b),
             (Lines{"axis 1 of x is read by j and by k, which never meet: under one name, a split would reach both"}));
-}
-
-// By hand: which operands a unit for matrix products takes.
-TEST(MatrixOperands, AreMultipliedUnderASumAndHaveEachAnIndexOfTheirOwn) {
-  auto of = [](const char* text, const std::vector<Shape>& shapes) {
-    const Bound bound = tdl::bind(text, shapes);
-    Lines names;
-    for (int t : matrix_operands(bound, 0, static_cast<int>(bound.stages.size())))
-      names.push_back(bound.tensors[t].name);
-    return names;
-  };
-  EXPECT_EQ(of("mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]", {{5, 7}, {7, 6}}), (Lines{"a", "b"}));
-  EXPECT_EQ(of("mm(a, b, c)[i, j] = (sum(k) a[i, k] * b[k, j] * 2) + c[j]", {{5, 7}, {7, 6}, {6}}), (Lines{"a", "b"}));
-  EXPECT_EQ(of("mm(a, b)[i, j] where i < 5 = sum(k) if(k <= i, a[i, k] * b[k, j], 0)", {{5, 7}, {7, 6}}),
-            (Lines{"a", "b"}));
-  EXPECT_EQ(of("conv(x, w)[o, y] where y < 7 = sum(c, r) x[c, y + r] * w[o, c, r]", {{3, 9}, {4, 3, 3}}),
-            (Lines{"x", "w"}));
-  EXPECT_EQ(of("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}}), (Lines{"x"}));
-  const char* const attention =
-      "at(q, k, v)[i, d] =\n s[i, j] = sum(e) q[i, e] * k[j, e]\n p[i, j] = exp(s[i, j])\n sum(j) p[i, j] * v[j, d]";
-  EXPECT_EQ(of(attention, {{5, 4}, {6, 4}, {6, 3}}), (Lines{"q", "k", "v", "p"}));
-  const Bound bound = tdl::bind(attention, {{5, 4}, {6, 4}, {6, 3}});
-  EXPECT_EQ(matrix_operands(bound, 0, 1), (std::vector<int>{0, 1}));
-  EXPECT_TRUE(matrix_operands(bound, 1, 2).empty());
-  for (const char* none : {"dot(a, b)[i] = sum(k) a[i, k] * b[i, k]", "outer(a, b)[i, j] = a[i, 0] * b[j, 0]",
-                           "scaled(a, b)[i] = sum(k) a[i, k] * b[i, 0]", "sq(a, b)[i] = sum(k) (a[i, k]^2 + b[i, k])"})
-    EXPECT_TRUE(of(none, {{5, 7}, {5, 7}}).empty()) << none;
-}
-
-// By hand: the indices of each product's batch, m, n and k.
-TEST(MatrixProducts, RolesOfTheIndices) {
-  auto of = [](const char* text, const std::vector<Shape>& shapes) {
-    const Bound bound = tdl::bind(text, shapes);
-    Lines products;
-    for (const MatrixProduct& p : matrix_products(bound, 0, static_cast<int>(bound.stages.size()))) {
-      std::string line;
-      for (const auto* list : {&p.batch, &p.m, &p.n, &p.k}) {
-        std::set<std::string> names;
-        for (int i : *list) names.insert(bound.indices[static_cast<size_t>(i)].name);
-        for (const std::string& name : names) line += name + " ";
-        line += "|";
-      }
-      products.push_back(line);
-    }
-    return products;
-  };
-  EXPECT_EQ(of("mm(a, b)[h, i, j] = sum(k) a[h, i, k] * b[h, k, j]", {{2, 5, 7}, {2, 7, 6}}), (Lines{"h |i |j |k |"}));
-  EXPECT_EQ(of("conv(x, w)[o, y] where y < 7 = sum(c, r) x[c, y + r] * w[o, c, r]", {{3, 9}, {4, 3, 3}}),
-            (Lines{"|y |o |c r |"}));
-  // Heads of q that share one of k are rows.
-  EXPECT_EQ(
-      of("s(q, k)[a*3 + r, i, j] where a < 2, r < 3 = sum(e) q[a*3 + r, i, e] * k[a, j, e]", {{6, 5, 4}, {2, 7, 4}}),
-      (Lines{"a |i r |j |e |"}));
-  // Data say which e counts for each t: a dot product, not a matrix.
-  EXPECT_TRUE(of("d(g, y, ix)[t] = sum(e, d) if(ix[t] == e, g[t, d] * y[e, d], 0)", {{5, 4}, {3, 4}, {5}}).empty());
 }
 
 }  // namespace

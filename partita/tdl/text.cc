@@ -42,7 +42,8 @@ std::string read_text(const Expr& e, const Bound& bound, const Names& names) {
     whole.push_back(!e.whole.empty() && e.whole[digit]);
     digit += radices.size();
   }
-  std::string text = names.tensors[e.tensor] + subscripts_text(joined(e.subscripts, tensor.radices), whole, names);
+  std::string text =
+      names.tensors[e.tensor] + subscripts_text(join_subscripts(e.subscripts, tensor.radices), whole, names);
   if (!e.has_else) return text;
   return text + (e.number < 0 ? " else -" : " else ") + number_text(std::abs(e.number));
 }
@@ -80,7 +81,7 @@ std::string text_of(const Expr& e, const Bound& bound, const Names& names) {
 
 }  // namespace
 
-Names names_of(const Bound& bound) {
+Names printable_names(const Bound& bound) {
   Names names;
   for (const BoundTensor& t : bound.tensors) names.tensors.push_back(t.name);
   for (const Index& index : bound.indices) names.indices.push_back(index.name);
@@ -114,7 +115,7 @@ std::string subscripts_text(const std::vector<Affine>& subscripts, const std::ve
   return "[" + text + "]";
 }
 
-std::vector<Affine> joined(const std::vector<Affine>& digits, const std::vector<Shape>& radices) {
+std::vector<Affine> join_subscripts(const std::vector<Affine>& digits, const std::vector<Shape>& radices) {
   std::vector<Affine> axes;
   size_t digit = 0;
   for (const Shape& r : radices) {
@@ -126,7 +127,7 @@ std::vector<Affine> joined(const std::vector<Affine>& digits, const std::vector<
 }
 
 std::string to_text(const Bound& bound) {
-  const Names names = names_of(bound);
+  const Names names = printable_names(bound);
   std::vector<std::string> operands(names.tensors.begin(), names.tensors.begin() + bound.operand_count);
   std::string text = fmt::format("{}({}) -> ", bound.name, fmt::join(operands, ", "));
   for (size_t r = 0; r < bound.results.size(); ++r) text += (r ? ", " : "") + names.tensors[bound.results[r]];
@@ -134,7 +135,7 @@ std::string to_text(const Bound& bound) {
     text += fmt::format("{}{} < {}", i ? ", " : " where ", names.indices[i], bound.indices[i].extent);
   text += " =";
   for (const Stage& stage : bound.stages) {
-    const std::vector<Affine> lhs = joined(stage.lhs, bound.tensors[stage.tensor].radices);
+    const std::vector<Affine> lhs = join_subscripts(stage.lhs, bound.tensors[stage.tensor].radices);
     text += fmt::format("\n    {}{} = {}", names.tensors[stage.tensor], subscripts_text(lhs, {}, names),
                         text_of(stage.body, bound, names));
   }

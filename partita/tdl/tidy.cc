@@ -7,14 +7,14 @@
 
 namespace partita::tdl {
 
-Expr tidied(Expr e, const std::vector<Interval>& ranges) {
+Expr normalize_index_arithmetic(Expr e, const std::vector<Interval>& ranges) {
   static const std::set<std::string> kComparisons = {"<", "<=", "==", "!=", ">=", ">"};
   if (e.kind != ExprKind::kBinary && e.kind != ExprKind::kUnary && e.kind != ExprKind::kIf) {
-    for (Expr& a : e.args) a = tidied(std::move(a), ranges);
+    for (Expr& a : e.args) a = normalize_index_arithmetic(std::move(a), ranges);
     return e;
   }
   if (std::optional<Affine> form = affine_of(e)) return expr_of(simplified(*form, ranges));
-  for (Expr& a : e.args) a = tidied(std::move(a), ranges);
+  for (Expr& a : e.args) a = normalize_index_arithmetic(std::move(a), ranges);
   if (e.kind == ExprKind::kIf && e.args[0].kind == ExprKind::kNumber)
     return Expr(e.args[e.args[0].number != 0 ? 1 : 2]);
   if (e.kind != ExprKind::kBinary) return e;

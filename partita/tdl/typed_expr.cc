@@ -23,10 +23,10 @@ DType dtype_of(ValueType type) {
   return type == ValueType::kReal ? DType::kFloat64 : type == ValueType::kInt ? DType::kInt64 : DType::kBool;
 }
 
-TypedExpr typed(const Expr& e, const std::vector<const Piece*>& pieces) {
+TypedExpr typed_expr(const Expr& e, const std::vector<const Piece*>& pieces) {
   TypedExpr node{&e, e.kind, ValueType::kReal};
   if (e.kind != ExprKind::kOpaque)
-    for (const Expr& a : e.args) node.args.push_back(typed(a, pieces));
+    for (const Expr& a : e.args) node.args.push_back(typed_expr(a, pieces));
   ValueType widest = ValueType::kBool;
   for (const TypedExpr& a : node.args) widest = std::max(widest, a.type);
   ValueType arithmetic = std::max(widest, ValueType::kInt);

@@ -24,6 +24,6 @@ struct TypedExpr {
 };
 
 // `pieces`: the held piece of each tensor, whose dtypes reads have. The result points into `e`, which must stay.
-TypedExpr typed(const Expr& e, const std::vector<const Piece*>& pieces);
+TypedExpr typed_expr(const Expr& e, const std::vector<const Piece*>& pieces);
 
 }  // namespace partita::tdl

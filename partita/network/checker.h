@@ -16,17 +16,17 @@ using Allowed = std::vector<std::vector<char>>;  // [variable][value]
 
 // Sums of 128 bits. They throw if they overflow.
 [[noreturn]] void fail_too_large();
-inline Wide plus(Wide a, Wide b) {
+inline Wide checked_sum(Wide a, Wide b) {
   Wide sum;
   if (__builtin_add_overflow(a, b, &sum)) fail_too_large();
   return sum;
 }
-inline Wide minus(Wide a, Wide b) {
+inline Wide checked_difference(Wide a, Wide b) {
   Wide difference;
   if (__builtin_sub_overflow(a, b, &difference)) fail_too_large();
   return difference;
 }
-inline Wide times(Wide a, Wide b) {
+inline Wide checked_product(Wide a, Wide b) {
   Wide product;
   if (__builtin_mul_overflow(a, b, &product)) fail_too_large();
   return product;
@@ -44,9 +44,9 @@ struct Factor {
 };
 
 // A network as factors, and the values that the steps so far have left.
-struct Judged {
+struct CheckedNetwork {
   // Throws (bad input) as validate() does. `network` must stay.
-  explicit Judged(const Network& network);
+  explicit CheckedNetwork(const Network& network);
 
   const Network& network;
   std::vector<Factor> factors;
@@ -60,7 +60,7 @@ struct Judged {
 // ------------------------------------------------------------------ judge_network.cc
 
 // A factor's cost; empty if it is forbidden. `values`: of its variables.
-inline std::optional<Wide> cost_of(const Factor& factor, const std::vector<int>& values) {
+inline std::optional<Wide> factor_cost(const Factor& factor, const std::vector<int>& values) {
   Wide cost = 0;
   for (const Factor::Part& part : factor.parts) {
     size_t at = 0;
@@ -71,12 +71,12 @@ inline std::optional<Wide> cost_of(const Factor& factor, const std::vector<int>&
   return cost;
 }
 // Leaves out values that no solution within `allowed` can take; false if a variable is left without a value.
-bool narrow(const Judged& judged, Allowed& allowed);
+bool narrow_allowed(const CheckedNetwork& checked, Allowed& allowed);
 
 // Calls f(values, cost) for every combination of allowed values of a factor that takes nothing forbidden, until f
 // returns false. The variable at `fixed_place` has `fixed_value`; -1: none is fixed.
 template <typename F>
-void combinations(const Factor& factor, const Allowed& allowed, int fixed_place, int fixed_value, F&& f) {
+void for_each_combination(const Factor& factor, const Allowed& allowed, int fixed_place, int fixed_value, F&& f) {
   const size_t count = factor.variables.size();
   std::vector<int> values(count), next(count, 0);
   auto first = [&](size_t i, int from) {
@@ -98,7 +98,7 @@ void combinations(const Factor& factor, const Allowed& allowed, int fixed_place,
       next[++depth] = 0;
       continue;
     }
-    if (const auto cost = cost_of(factor, values); cost && !f(values, *cost)) return;
+    if (const auto cost = factor_cost(factor, values); cost && !f(values, *cost)) return;
   }
 }
 
@@ -112,30 +112,32 @@ struct Reparametrised {
 };
 // Whether factors over one variable are added to the unaries, or stay as they are.
 enum class Singles { kAdded, kLeft };
-Reparametrised reparametrised(const Judged& judged, const Certificate::Leaf& leaf, const Allowed& allowed, Singles);
+Reparametrised reparametrise(const CheckedNetwork& checked, const Certificate::Leaf& leaf, const Allowed& allowed,
+                             Singles);
 
 // The least of a factor over two variables or more, less its messages; 0 if nothing is allowed.
-Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale);
+Wide least_cost(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale);
 // The least of a variable's costs; empty if no value is allowed.
-std::optional<Wide> least_of(const std::vector<Wide>& costs, const std::vector<char>& allowed);
+std::optional<Wide> least_cost(const std::vector<Wide>& costs, const std::vector<char>& allowed);
 
 // ------------------------------------------------------------------ judge_steps.cc
 
 // Leaves out a step's values, given the claimed bound.
-void take_step(Judged& judged, const Certificate::Step& step, Wide claimed);
+void apply_step(CheckedNetwork& checked, const Certificate::Step& step, Wide claimed);
 
 // ------------------------------------------------------------------ judge_elimination.cc
 
 // The least sum of all variables' and factors' costs by variable elimination; empty if every assignment takes something
 // forbidden. `unary`: with the factors over one variable.
-std::optional<Wide> eliminated(const Judged& judged, const std::vector<int>& order,
-                               const std::vector<std::vector<Wide>>& unary, const Allowed& allowed, int64_t scale);
+std::optional<Wide> least_by_elimination(const CheckedNetwork& checked, const std::vector<int>& order,
+                                         const std::vector<std::vector<Wide>>& unary, const Allowed& allowed,
+                                         int64_t scale);
 
 // ------------------------------------------------------------------ judge_parts.cc
 
 // The bound that the parts of a certificate prove, which are themselves proved `depth` parts deep.
-Wide bound_of_parts(const Judged& judged, const Certificate& certificate, int depth);
+Wide bound_of_parts(const CheckedNetwork& checked, const Certificate& certificate, int depth);
 // Does check() for a certificate `depth` parts deep.
-std::optional<Wide> check_at(const Network& network, const Certificate& certificate, int depth);
+std::optional<Wide> check_at_depth(const Network& network, const Certificate& certificate, int depth);
 
 }  // namespace partita::solver

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <iterator>
 
-#include "partita/network/judge.h"
+#include "partita/network/checker.h"
 
 namespace partita::solver {
 
 namespace {
 
-void add_message(const Judged& j, const Certificate::Message& m, Reparametrised& out) {
+void add_message(const CheckedNetwork& j, const Certificate::Message& m, Reparametrised& out) {
   const auto it = j.number_of.find(m.variables);
   if (it == j.number_of.end() || m.variables.size() < 2)
     fail("the certificate has a message on variables [{}], which no edge joins", fmt::join(m.variables, ", "));
@@ -25,7 +25,7 @@ void add_message(const Judged& j, const Certificate::Message& m, Reparametrised&
           "the certificate's message to variable {} has {} numbers for {} "
           "values",
           v, m.ends[i].size(), values);
-    for (int x = 0; x < values; ++x) out.unary[v][x] = plus(out.unary[v][x], m.ends[i][x]);
+    for (int x = 0; x < values; ++x) out.unary[v][x] = checked_sum(out.unary[v][x], m.ends[i][x]);
   }
 }
 
@@ -34,7 +34,8 @@ void add_single(const Factor& factor, int64_t scale, const Allowed& allowed, std
   const std::vector<char>& there = allowed[factor.variables[0]];
   for (size_t x = 0; x < there.size(); ++x) {
     if (!there[x]) continue;
-    if (const auto cost = cost_of(factor, {static_cast<int>(x)})) unary[x] = plus(unary[x], times(scale, *cost));
+    if (const auto cost = factor_cost(factor, {static_cast<int>(x)}))
+      unary[x] = checked_sum(unary[x], checked_product(scale, *cost));
   }
 }
 
@@ -47,7 +48,7 @@ void price(const Network& network, const std::vector<Certificate::Multiplier>& m
     if (m.value < 0) fail("the certificate's multiplier at time {} is negative: {}", m.time, m.value);
     if (!sums.empty() && sums.back().first >= m.time)
       fail("the certificate's multipliers are not in order of time at {}", m.time);
-    sums.push_back({m.time, sum = plus(sum, m.value)});
+    sums.push_back({m.time, sum = checked_sum(sum, m.value)});
   }
   auto before = [&](int64_t time) {
     auto it = std::lower_bound(sums.begin(), sums.end(), time, [](const auto& s, int64_t t) { return s.first < t; });
@@ -58,18 +59,19 @@ void price(const Network& network, const std::vector<Certificate::Multiplier>& m
     const Wide price = before(u.upper) - before(u.lower);
     if (price == 0) continue;
     for (size_t x = 0; x < u.amounts.size(); ++x)
-      out.unary[u.variable][x] = plus(out.unary[u.variable][x], times(price, u.amounts[x]));
+      out.unary[u.variable][x] = checked_sum(out.unary[u.variable][x], checked_product(price, u.amounts[x]));
   }
-  out.besides = minus(0, times(sum, *network.limit));
+  out.besides = checked_difference(0, checked_product(sum, *network.limit));
 }
 
 }  // namespace
 
-Reparametrised reparametrised(const Judged& j, const Certificate::Leaf& leaf, const Allowed& allowed, Singles singles) {
+Reparametrised reparametrise(const CheckedNetwork& j, const Certificate::Leaf& leaf, const Allowed& allowed,
+                             Singles singles) {
   Reparametrised out;
   for (const Table& costs : j.network.costs) {
     out.unary.emplace_back();
-    for (int64_t cost : costs) out.unary.back().push_back(times(leaf.scale, cost));
+    for (int64_t cost : costs) out.unary.back().push_back(checked_product(leaf.scale, cost));
   }
   out.messages.assign(j.factors.size(), nullptr);
   for (const Certificate::Message& m : leaf.messages) add_message(j, m, out);
@@ -109,21 +111,21 @@ Wide least_of_pair(const Factor& factor, const Allowed& allowed, const Certifica
 
 }  // namespace
 
-Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) {
+Wide least_cost(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) {
   if (factor.is_pair() && factor.parts.size() == 1) return least_of_pair(factor, allowed, message, scale);
   std::optional<Wide> least;
-  combinations(factor, allowed, -1, 0, [&](const std::vector<int>& values, Wide cost) {
-    Wide sum = times(scale, cost);
+  for_each_combination(factor, allowed, -1, 0, [&](const std::vector<int>& values, Wide cost) {
+    Wide sum = checked_product(scale, cost);
     if (message)
       for (size_t i = 0; i < values.size(); ++i)
-        if (const auto& end = message->ends[i]; !end.empty()) sum = plus(sum, -Wide{end[values[i]]});
+        if (const auto& end = message->ends[i]; !end.empty()) sum = checked_sum(sum, -Wide{end[values[i]]});
     if (!least || sum < *least) least = sum;
     return true;
   });
   return least.value_or(0);  // nothing is allowed: no solution takes it
 }
 
-std::optional<Wide> least_of(const std::vector<Wide>& costs, const std::vector<char>& allowed) {
+std::optional<Wide> least_cost(const std::vector<Wide>& costs, const std::vector<char>& allowed) {
   std::optional<Wide> least;
   for (size_t x = 0; x < costs.size(); ++x)
     if (allowed[x] && (!least || costs[x] < *least)) least = costs[x];

@@ -1,7 +1,7 @@
 // Computes the least sum of a leaf by variable elimination, in the order that the certificate gives.
 #include <algorithm>
 
-#include "partita/network/judge.h"
+#include "partita/network/checker.h"
 
 namespace partita::solver {
 
@@ -46,7 +46,7 @@ void put(Elimination& e, Summed table) {
     if (c != kNone && (c > kMost || c < -kMost)) fail_too_large();
   if (!table.scope.empty()) return e.tables[table.scope.back()].push_back(std::move(table));
   if (table.costs[0] >= kNone) e.constant.reset();
-  else if (e.constant) e.constant = plus(*e.constant, table.costs[0]);
+  else if (e.constant) e.constant = checked_sum(*e.constant, table.costs[0]);
 }
 
 // Sorts a scope: each variable once, without those of one value, the first eliminated last.
@@ -88,8 +88,8 @@ void put_factor(Elimination& e, const Factor& factor, int64_t scale) {
                                          factor.variables.begin()));
   over(e, table.scope, [&](const std::vector<size_t>& at) {
     for (size_t i = 0; i < at.size(); ++i) chosen[places[i]] = e.values[table.scope[i]][at[i]];
-    const auto cost = cost_of(factor, chosen);
-    table.costs.push_back(cost ? times(scale, *cost) : kNone);
+    const auto cost = factor_cost(factor, chosen);
+    table.costs.push_back(cost ? checked_product(scale, *cost) : kNone);
     if (cost && table.costs.back() > kMost) fail_too_large();
   });
   put(e, std::move(table));
@@ -137,8 +137,9 @@ void eliminate(Elimination& e, int v) {
 
 }  // namespace
 
-std::optional<Wide> eliminated(const Judged& j, const std::vector<int>& order,
-                               const std::vector<std::vector<Wide>>& unary, const Allowed& allowed, int64_t scale) {
+std::optional<Wide> least_by_elimination(const CheckedNetwork& j, const std::vector<int>& order,
+                                         const std::vector<std::vector<Wide>>& unary, const Allowed& allowed,
+                                         int64_t scale) {
   const auto count = static_cast<size_t>(j.network.variables());
   Elimination e;
   e.rank = rank_of(order, count);

@@ -1,5 +1,5 @@
 // Separates variables of a part by their surroundings within it.
-#include "partita/solver/looks.h"
+#include "partita/solver/structural_order.h"
 
 #include <algorithm>
 #include <map>
@@ -20,7 +20,7 @@ class Looks {
       : costs_(costs), part_of_(part_of) {
     std::map<const Table*, uint64_t> numbers;
     for (const Network::Edge& e : network.edges)
-      if (!lies_across(e, part_of))
+      if (!crosses_parts(e, part_of))
         edges_.push_back({&e, mixed(numbers.try_emplace(e.table.get(), numbers.size()).first->second)});
   }
 
@@ -92,8 +92,8 @@ class Looks {
 
 }  // namespace
 
-std::vector<int> order_by_looks(const Network& network, const std::vector<Table>& costs,
-                                const std::vector<int>& part_of) {
+std::vector<int> structural_order(const Network& network, const std::vector<Table>& costs,
+                                  const std::vector<int>& part_of) {
   return Looks(network, costs, part_of).order();
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "partita/network/judge.h"
+#include "partita/network/checker.h"
 
 namespace partita::solver {
 
@@ -20,12 +20,12 @@ struct Sweep {
   int64_t scale = 1;
 };
 
-void nothing_left(Judged& j) {
+void nothing_left(CheckedNetwork& j) {
   for (auto& row : j.left) std::fill(row.begin(), row.end(), 0);
 }
 
-Sweep begin(const Judged& j, const Certificate::Leaf& leaf, Wide claimed) {
-  Reparametrised now = reparametrised(j, leaf, j.left, Singles::kAdded);
+Sweep begin(const CheckedNetwork& j, const Certificate::Leaf& leaf, Wide claimed) {
+  Reparametrised now = reparametrise(j, leaf, j.left, Singles::kAdded);
   Sweep s;
   s.scale = leaf.scale;
   s.least.assign(j.factors.size(), 0);
@@ -34,7 +34,7 @@ Sweep begin(const Judged& j, const Certificate::Leaf& leaf, Wide claimed) {
   for (size_t f = 0; f < j.factors.size(); ++f) {
     const Factor& factor = j.factors[f];
     if (factor.variables.size() == 1) continue;
-    s.total = plus(s.total, s.least[f] = least_of(factor, j.left, now.messages[f], leaf.scale));
+    s.total = checked_sum(s.total, s.least[f] = least_cost(factor, j.left, now.messages[f], leaf.scale));
     for (size_t i = 0; i < 2 && factor.is_pair(); ++i) {
       std::vector<Wide>& end = s.messages[f][i];
       if (now.messages[f]) end.assign(now.messages[f]->ends[i].begin(), now.messages[f]->ends[i].end());
@@ -42,14 +42,14 @@ Sweep begin(const Judged& j, const Certificate::Leaf& leaf, Wide claimed) {
     }
   }
   s.unary = std::move(now.unary);
-  for (int v = 0; v < j.network.variables(); ++v) s.total = plus(s.total, *least_of(s.unary[v], j.left[v]));
-  s.needed = times(leaf.scale, plus(claimed, -1));
+  for (int v = 0; v < j.network.variables(); ++v) s.total = checked_sum(s.total, *least_cost(s.unary[v], j.left[v]));
+  s.needed = checked_product(leaf.scale, checked_sum(claimed, -1));
   return s;
 }
 
 // The certain cost of a pair with value x at one end, less the messages at the other; empty if x has no remaining
 // partner.
-std::optional<Wide> least_beside(const Judged& j, const Factor& factor, size_t end, size_t x, const Sweep& s,
+std::optional<Wide> least_beside(const CheckedNetwork& j, const Factor& factor, size_t end, size_t x, const Sweep& s,
                                  const std::vector<Wide>& other) {
   const std::vector<char>& partners = j.left[factor.variables[1 - end]];
   bool any = false;
@@ -65,14 +65,14 @@ std::optional<Wide> least_beside(const Judged& j, const Factor& factor, size_t e
     }
     if (forbidden) continue;
     const bool is_small = cost == static_cast<int64_t>(cost);  // so that the product fits
-    const Wide sum = minus(is_small ? s.scale * cost : times(s.scale, cost), other[z]);
+    const Wide sum = checked_difference(is_small ? s.scale * cost : checked_product(s.scale, cost), other[z]);
     if (!any || sum < least) least = sum, any = true;
   }
   return any ? std::optional<Wide>(least) : std::nullopt;
 }
 
 // Gives v, the variable at `end`, the certain cost of a pair for each of its values. Values without a partner go.
-void gather(Judged& j, size_t f, size_t end, int v, Sweep& s) {
+void gather(CheckedNetwork& j, size_t f, size_t end, int v, Sweep& s) {
   constexpr Wide kMost = Wide{1} << 120;  // of a message
   std::vector<Wide>&own = s.messages[f][end], &unary = s.unary[v];
   const std::vector<Wide>& other = s.messages[f][1 - end];
@@ -83,35 +83,36 @@ void gather(Judged& j, size_t f, size_t end, int v, Sweep& s) {
       j.left[v][x] = 0, j.beaten[v][x] = 1;
       continue;
     }
-    unary[x] = plus(unary[x], minus(*least, own[x]));
+    unary[x] = checked_sum(unary[x], checked_difference(*least, own[x]));
     own[x] = *least;
     if (*least > kMost || *least < -kMost || unary[x] > kMost || unary[x] < -kMost) fail_too_large();
   }
 }
 
 // Hands an equal share of all that v has to each pair on the far side.
-void hand_on(const Judged& j, int v, const std::vector<size_t>& far, Wide shares, Sweep& s) {
+void hand_on(const CheckedNetwork& j, int v, const std::vector<size_t>& far, Wide shares, Sweep& s) {
   std::vector<Wide>& unary = s.unary[v];
   std::vector<Wide> share;
   for (Wide cost : unary) share.push_back(cost / shares);
-  const Wide least_share = *least_of(share, j.left[v]);
+  const Wide least_share = *least_cost(share, j.left[v]);
   for (size_t f : far) {
     std::vector<Wide>& own = s.messages[f][j.factors[f].variables[0] == v ? 0 : 1];
     for (size_t x = 0; x < unary.size(); ++x)
-      if (j.left[v][x]) unary[x] = minus(unary[x], share[x]), own[x] = minus(own[x], share[x]);
-    s.least[f] = plus(s.least[f], least_share);
-    s.total = plus(s.total, least_share);
+      if (j.left[v][x])
+        unary[x] = checked_difference(unary[x], share[x]), own[x] = checked_difference(own[x], share[x]);
+    s.least[f] = checked_sum(s.least[f], least_share);
+    s.total = checked_sum(s.total, least_share);
   }
 }
 
 // Visits a variable: it receives the certain costs of the pairs that the sweep comes from, loses values that cost the
 // claim, and hands the rest on. False if no value is left.
-bool visit(Judged& j, int v, bool upwards, Sweep& s) {
+bool visit(CheckedNetwork& j, int v, bool upwards, Sweep& s) {
   std::vector<Wide>& unary = s.unary[v];
   std::vector<char>& there = j.left[v];
   std::vector<size_t> far;
   Wide near_count = 0;
-  s.total = minus(s.total, *least_of(unary, there));
+  s.total = checked_difference(s.total, *least_cost(unary, there));
   for (int number : j.factors_of[v]) {
     const auto f = static_cast<size_t>(number);
     const Factor& factor = j.factors[f];
@@ -123,24 +124,25 @@ bool visit(Judged& j, int v, bool upwards, Sweep& s) {
     }
     near_count += 1;
     gather(j, f, end, v, s);
-    s.total = minus(s.total, std::exchange(s.least[f], 0));
+    s.total = checked_difference(s.total, std::exchange(s.least[f], 0));
   }
-  const std::optional<Wide> lowest = least_of(unary, there);
+  const std::optional<Wide> lowest = least_cost(unary, there);
   if (!lowest) return false;
-  s.total = plus(s.total, *lowest);
+  s.total = checked_sum(s.total, *lowest);
   for (size_t x = 0; x < unary.size(); ++x)
-    if (there[x] && plus(s.total, minus(unary[x], *lowest)) > s.needed) there[x] = 0, j.beaten[v][x] = 1;
-  if (!least_of(unary, there)) return false;
+    if (there[x] && checked_sum(s.total, checked_difference(unary[x], *lowest)) > s.needed)
+      there[x] = 0, j.beaten[v][x] = 1;
+  if (!least_cost(unary, there)) return false;
   hand_on(j, v, far, std::max({near_count, static_cast<Wide>(far.size()), Wide{1}}), s);
-  s.total = plus(s.total, minus(*least_of(unary, there), *lowest));
+  s.total = checked_sum(s.total, checked_difference(*least_cost(unary, there), *lowest));
   return true;
 }
 
-void sweep(Judged& j, const Certificate::Leaf& leaf, Wide claimed) {
+void sweep(CheckedNetwork& j, const Certificate::Leaf& leaf, Wide claimed) {
   if (leaf.scale < 1) fail("the certificate's scale is {}; it must be positive", leaf.scale);
   if (!leaf.decisions.empty() || !leaf.order.empty()) fail("the certificate has a step with decisions or an order");
   const Allowed before = j.left;
-  if (!narrow(j, j.left)) return nothing_left(j);
+  if (!narrow_allowed(j, j.left)) return nothing_left(j);
   for (size_t v = 0; v < j.left.size(); ++v)  // no solution takes these
     for (size_t x = 0; x < j.left[v].size(); ++x) j.beaten[v][x] |= before[v][x] && !j.left[v][x];
   Sweep s = begin(j, leaf, claimed);
@@ -153,7 +155,7 @@ void sweep(Judged& j, const Certificate::Leaf& leaf, Wide claimed) {
 
 // ------------------------------------------------------------------ substitutions
 
-int64_t most_left(const Judged& j, const Network::Use& u) {
+int64_t most_left(const CheckedNetwork& j, const Network::Use& u) {
   int64_t most = 0;
   for (size_t x = 0; x < u.amounts.size(); ++x)
     if (j.left[u.variable][x]) most = std::max(most, u.amounts[x]);
@@ -161,7 +163,7 @@ int64_t most_left(const Judged& j, const Network::Use& u) {
 }
 
 // By use: whether it can be part of breaking the limit.
-std::vector<char> uses_that_matter(const Judged& j) {
+std::vector<char> uses_that_matter(const CheckedNetwork& j) {
   const Network& n = j.network;
   std::vector<char> matter(n.uses.size(), 0);
   if (!n.limit) return matter;
@@ -185,7 +187,7 @@ std::vector<char> uses_that_matter(const Judged& j) {
 // A use, and the allowed amount whatever replaces the value: nothing if it matters.
 using Uses = std::vector<std::vector<std::pair<const Network::Use*, int64_t>>>;  // [variable]
 
-Uses uses_of(const Judged& j) {
+Uses uses_of(const CheckedNetwork& j) {
   const Network& n = j.network;
   const std::vector<char> matter = uses_that_matter(j);
   Uses uses(n.costs.size());
@@ -201,13 +203,14 @@ Uses uses_of(const Judged& j) {
 }
 
 // The least extra cost of a factor with the value over its replacement; empty if nothing is allowed.
-std::optional<Wide> least_difference(const Judged& j, const Factor& factor, const Certificate::Substitution& d) {
+std::optional<Wide> least_difference(const CheckedNetwork& j, const Factor& factor,
+                                     const Certificate::Substitution& d) {
   const auto place = static_cast<size_t>(
       std::lower_bound(factor.variables.begin(), factor.variables.end(), d.variable) - factor.variables.begin());
   std::optional<Wide> least;
-  combinations(factor, j.left, static_cast<int>(place), d.value, [&](std::vector<int> values, Wide cost) {
+  for_each_combination(factor, j.left, static_cast<int>(place), d.value, [&](std::vector<int> values, Wide cost) {
     values[place] = d.by;
-    const auto other = cost_of(factor, values);
+    const auto other = factor_cost(factor, values);
     if (!other) refuse(d, "it is forbidden beside some values");
     if (!least || cost - *other < *least) least = cost - *other;
     return true;
@@ -215,7 +218,7 @@ std::optional<Wide> least_difference(const Judged& j, const Factor& factor, cons
   return least;
 }
 
-void substitute(Judged& j, const Certificate::Substitution& d, const Uses& uses) {
+void substitute(CheckedNetwork& j, const Certificate::Substitution& d, const Uses& uses) {
   const auto& [v, x, y] = d;
   const Network& n = j.network;
   if (v < 0 || v >= n.variables())
@@ -228,17 +231,17 @@ void substitute(Judged& j, const Certificate::Substitution& d, const Uses& uses)
     if (u->amounts[y] > std::max(u->amounts[x], most)) refuse(d, "it uses more");
   Wide sum = Wide{n.costs[v][x]} - n.costs[v][y];
   for (int f : j.factors_of[v])
-    if (const auto least = least_difference(j, j.factors[f], d)) sum = plus(sum, *least);
+    if (const auto least = least_difference(j, j.factors[f], d)) sum = checked_sum(sum, *least);
   if (sum < 0) refuse(d, "it can cost more");
   j.left[v][x] = 0;
 }
 
 }  // namespace
 
-void take_step(Judged& judged, const Certificate::Step& step, Wide claimed) {
-  sweep(judged, step.sweep, claimed);
-  const Uses uses = uses_of(judged);
-  for (const Certificate::Substitution& d : step.dominated) substitute(judged, d, uses);
+void apply_step(CheckedNetwork& checked, const Certificate::Step& step, Wide claimed) {
+  sweep(checked, step.sweep, claimed);
+  const Uses uses = uses_of(checked);
+  for (const Certificate::Substitution& d : step.dominated) substitute(checked, d, uses);
 }
 
 }  // namespace partita::solver

@@ -1,7 +1,7 @@
 // Makes the checker's view of a network: factors, and values that no solution can take.
 #include <algorithm>
 
-#include "partita/network/judge.h"
+#include "partita/network/checker.h"
 
 namespace partita::solver {
 
@@ -29,19 +29,19 @@ Factor::Part part_of(const Network& n, const Network::Edge& e, const std::vector
 
 }  // namespace
 
-Judged::Judged(const Network& n) : network(n), factors_of(n.variables()) {
+CheckedNetwork::CheckedNetwork(const Network& n) : network(n), factors_of(n.variables()) {
   validate(n);
   for (const Table& costs : n.costs) {
     left.emplace_back();
     beaten.emplace_back(costs.size(), 0);
     for (int64_t cost : costs) left.back().push_back(cost < kForbidden);
-    most = plus(most, largest_allowed(costs));
+    most = checked_sum(most, largest_allowed(costs));
   }
   std::map<const Table*, Wide> largest;
   for (const Network::Edge& e : n.edges) {
     const auto [of_table, unseen] = largest.try_emplace(e.table.get(), 0);
     if (unseen) of_table->second = largest_allowed(*e.table);
-    most = plus(most, of_table->second);
+    most = checked_sum(most, of_table->second);
     std::vector<int> variables = e.variables;
     std::sort(variables.begin(), variables.end());
     variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
@@ -67,7 +67,8 @@ bool has_partner(const Factor& factor, const Allowed& allowed, size_t place, int
     return false;
   }
   bool partner = false;
-  combinations(factor, allowed, static_cast<int>(place), x, [&](const auto&, Wide) { return partner = true, false; });
+  for_each_combination(factor, allowed, static_cast<int>(place), x,
+                       [&](const auto&, Wide) { return partner = true, false; });
   return partner;
 }
 
@@ -128,7 +129,7 @@ bool narrow_by_uses(const Network& n, const Allowed& allowed, Drop&& drop) {
 
 }  // namespace
 
-bool narrow(const Judged& j, Allowed& allowed) {
+bool narrow_allowed(const CheckedNetwork& j, Allowed& allowed) {
   std::vector<char> stale(j.factors.size(), 1);
   bool again = true;
   auto drop = [&](int v, int x) {

@@ -1,7 +1,7 @@
 // Checks a certificate in parts: the networks that the cut makes, the equality of a part's copies, and their proofs.
 #include <algorithm>
 
-#include "partita/network/judge.h"
+#include "partita/network/checker.h"
 
 namespace partita::solver {
 
@@ -38,14 +38,15 @@ Places places_of(const Network& n, const std::vector<Certificate::Part>& parts) 
   return out;
 }
 
-bool lies_across(const std::vector<int>& variables, const Places& at) {
+bool crosses_copies(const std::vector<int>& variables, const Places& at) {
   return std::any_of(variables.begin(), variables.end(), [&](int v) { return at.copy[v] != at.copy[variables[0]]; });
 }
 
 // ------------------------------------------------------------------ factors across copies
 
 // Whether two factors of one table each, the same one, are equal but for names: in orientation, values and messages.
-bool same_but_for_names(const Judged& j, size_t f, size_t g, const std::vector<const Certificate::Message*>& messages) {
+bool same_but_for_names(const CheckedNetwork& j, size_t f, size_t g,
+                        const std::vector<const Certificate::Message*>& messages) {
   const std::vector<int>&a = j.factors[f].variables, &b = j.factors[g].variables;
   if (a.size() != b.size() || j.factors[f].parts[0].strides != j.factors[g].parts[0].strides ||
       !messages[f] != !messages[g])
@@ -57,19 +58,19 @@ bool same_but_for_names(const Judged& j, size_t f, size_t g, const std::vector<c
 
 // The sum of the least costs of all factors across copies, less their messages. Factors that are the same but for names
 // are computed once.
-Wide least_across(const Judged& j, const Places& at, const Reparametrised& now, int64_t scale) {
+Wide least_across(const CheckedNetwork& j, const Places& at, const Reparametrised& now, int64_t scale) {
   std::map<const Table*, std::vector<std::pair<size_t, Wide>>> known;  // by table: factors, and the least of each
   auto least_of_one = [&](size_t f) {
-    if (j.factors[f].parts.size() > 1) return least_of(j.factors[f], j.left, now.messages[f], scale);
+    if (j.factors[f].parts.size() > 1) return least_cost(j.factors[f], j.left, now.messages[f], scale);
     std::vector<std::pair<size_t, Wide>>& alike = known[j.factors[f].parts[0].table];
     for (const auto& [other, least] : alike)
       if (same_but_for_names(j, f, other, now.messages)) return least;
-    return alike.emplace_back(f, least_of(j.factors[f], j.left, now.messages[f], scale)).second;
+    return alike.emplace_back(f, least_cost(j.factors[f], j.left, now.messages[f], scale)).second;
   };
   Wide sum = now.besides;
   for (size_t f = 0; f < j.factors.size(); ++f) {
     const std::vector<int>& variables = j.factors[f].variables;
-    if (lies_across(variables, at)) sum = plus(sum, least_of_one(f));
+    if (crosses_copies(variables, at)) sum = checked_sum(sum, least_of_one(f));
     else if (now.messages[f])
       fail(
           "the certificate's cut has a message on variables [{}], which are "
@@ -87,7 +88,7 @@ using Edges = std::vector<std::pair<std::vector<int>, std::shared_ptr<const Tabl
 std::map<int, Edges> edges_within(const Network& n, const Places& at) {
   std::map<int, Edges> edges;
   for (const Network::Edge& e : n.edges) {
-    if (lies_across(e.variables, at)) continue;
+    if (crosses_copies(e.variables, at)) continue;
     std::vector<int> places;
     for (int v : e.variables) places.push_back(at.place[v]);
     edges[at.copy[e.variables[0]]].push_back({std::move(places), e.table});
@@ -97,7 +98,7 @@ std::map<int, Edges> edges_within(const Network& n, const Places& at) {
 }
 
 // Makes one copy a network: the costs after the cut, and the edges within.
-Network network_of(const Judged& j, const std::vector<int>& copy, const Edges& edges, const Reparametrised& now,
+Network network_of(const CheckedNetwork& j, const std::vector<int>& copy, const Edges& edges, const Reparametrised& now,
                    int64_t scale) {
   Network part;
   for (int v : copy) {
@@ -130,11 +131,11 @@ void expect_form(const Certificate& c, int depth) {
 
 }  // namespace
 
-Wide bound_of_parts(const Judged& j, const Certificate& c, int depth) {
+Wide bound_of_parts(const CheckedNetwork& j, const Certificate& c, int depth) {
   expect_form(c, depth);
   const int64_t scale = c.cut.scale;
   const Places at = places_of(j.network, c.parts);
-  const Reparametrised now = reparametrised(j, c.cut, j.left, Singles::kLeft);  // they are edges of the part
+  const Reparametrised now = reparametrise(j, c.cut, j.left, Singles::kLeft);  // they are edges of the part
   Wide bound = least_across(j, at, now, scale);
   std::map<int, Edges> edges = edges_within(j.network, at);
   auto part_of = [&](const std::vector<int>& copy) { return network_of(j, copy, edges[at.copy[copy[0]]], now, scale); };
@@ -143,9 +144,9 @@ Wide bound_of_parts(const Judged& j, const Certificate& c, int depth) {
     const Network part = part_of(copies[0]);
     for (size_t i = 1; i < copies.size(); ++i)
       if (!are_same(part_of(copies[i]), part)) fail("the certificate's part {} is another one in copy {}", p, i);
-    const auto proved = check_at(part, proof, depth + 1);
+    const auto proved = check_at_depth(part, proof, depth + 1);
     if (!proved) return *c.bound;  // and there is no solution at all
-    bound = plus(bound, times(times(scale, static_cast<Wide>(copies.size())), *proved));
+    bound = checked_sum(bound, checked_product(checked_product(scale, static_cast<Wide>(copies.size())), *proved));
   }
   const Wide rounded = bound / scale + (bound % scale > 0 ? 1 : 0);
   if (*c.bound > rounded)

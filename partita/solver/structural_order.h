@@ -14,7 +14,7 @@ namespace partita::solver {
 // refinement. One of those that still look alike is separated from the others, and so on (as McKay does, Practical
 // graph isomorphism, 1981, but along one path only). If two parts that are alike get different orders, they are solved
 // twice. `costs`: by variable.
-std::vector<int> order_by_looks(const Network& network, const std::vector<Table>& costs,
-                                const std::vector<int>& part_of);
+std::vector<int> structural_order(const Network& network, const std::vector<Table>& costs,
+                                  const std::vector<int>& part_of);
 
 }  // namespace partita::solver
