@@ -33,8 +33,8 @@ std::string cast_formula(const OpInstance& op) {
   return "cast(x)[..i] = x[..i]";
 }
 
-// A power of integers is a product of b factors, as int64 multiplies them. Above 65 factors, the smallest number that
-// gives the same for -1, 0, 1 and even numbers replaces b.
+// A power of integers is a product of b factors, as int64 multiplies them. Above 65 factors, 64 or 65 of b's parity
+// give the same for -1, 0, 1 and even numbers.
 std::string power_formula(const OpInstance& op) {
   if (is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1))) return "pow(a, b)[..i] = a[..i]^b[..i]";
   return "pow(a, b)[..i] where k < 66 = prod(k) if(k < min(b[..i], 64 + b[..i] % 2), a[..i], 1)";

@@ -171,7 +171,7 @@ inline Sharded execute(const Step& step, const Sharded& in) {
     for (const Piece& piece : step.pieces) {
       ensure(step.kind == StepKind::kFetch || from.mesh.devices[piece.source] == to.mesh.devices[piece.target],
              "a local step moves data");
-      for_each_element(piece.box, shape, [&](int64_t i) { take_box(piece.source, piece.target, i); });
+      for_each_element(piece.box, shape, [&](int64_t i) { take(piece.source, piece.target, i); });
     }
     return out;
   }
@@ -186,7 +186,7 @@ inline Sharded execute(const Step& step, const Sharded& in) {
           bool reduces = step.kind == StepKind::kAllReduce || step.kind == StepKind::kReduceScatter;
           ensure(reduces || !taken[target].count(*offset_in(to, target, i)), "{}: element {} is with two of a group",
                  name_of(step.kind), i);
-          take_box(source, target, i);
+          take(source, target, i);
         }
       });
     }
