@@ -57,7 +57,7 @@ struct Link {
 };
 
 // The links between two devices, in order of travel. A route goes up to the nearest switch that is above both ends, and
-// down again; so only each device's links to the switches above it are kept.
+// down again. So only each device's links to the switches above it are kept.
 class Routes {
  public:
   std::vector<LinkId> between(DeviceId from, DeviceId to) const;  // empty from a device to itself

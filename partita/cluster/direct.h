@@ -2,7 +2,7 @@
 // cluster file are all pairwise (library.h), and data goes straight from device to device.
 //
 // Example: an all-reduce of 64 MB on 8 devices. Each part of 8 MB belongs to one device, which gets 7 terms of it and
-// sends the sum to 7 others: each device sends 112 MB, as in a ring, but over its routes to all of them.
+// sends the sum to 7 others. Each device sends 112 MB, as in a ring, but over its routes to all of them.
 #pragma once
 #include <vector>
 

@@ -95,7 +95,7 @@ constexpr Gpu a100(double sold, double capacity, double bandwidth, double memory
 }
 const Gpu kA100 = a100(80, 79.15, 2039, 0.85), kA100Of40 = a100(40, 39.59, 1555, 0.9);
 
-// Measured on an H100 (docs/reference/cluster.md). B200 is assumed to lose as much: its kernels, as Hopper's, fetch
+// Measured on an H100 (docs/reference/cluster.md). B200 is assumed to lose as much. Its kernels, as Hopper's, fetch
 // tiles by tensor maps, whose rows begin at multiples of 16 bytes (CUDA driver API, cuTensorMapEncodeTiled).
 constexpr std::string_view kHopperUnaligned = "{2: 0.17, 4: 0.3}";
 

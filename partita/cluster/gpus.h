@@ -27,8 +27,8 @@ struct Gpu {
   std::string_view unaligned;  // empty: none
   double launch_overhead_us;
   // Published steps of this GPU (docs/reproduction/published-steps.md): how many, and the multiples of predicted times
-  // that hold eight of ten. 0 and 0 if there are few or none: then the widest band of the other devices counts, each by
-  // constants of the others.
+  // that hold eight of ten. Both are 0 if there are few or none. Then the widest band of the other devices counts, each
+  // by constants of the others.
   int runs = 0;
   double low = 0, high = 0;
 };

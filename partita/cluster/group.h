@@ -1,8 +1,8 @@
 // Counts which links a device group's collectives keep busy, and for how long.
 //
 // A node is the devices that one host feeds. In each node the rings run over its wires if these join its members in
-// rings (rings.h), else from each device to the next over its route. From node to node every member of a node has its
-// turn to send, so that all network ports are used at once.
+// rings (rings.h). Otherwise they run from each device to the next over its route. From node to node every member of a
+// node has its turn to send, so that all network ports are used at once.
 //
 // Example: 16 devices on two nodes, with a port each. Eight rings go through each node from another device on; each
 // carries an eighth. A device passes 7/8 of the bytes on inside its node, and 1/8 through its port.

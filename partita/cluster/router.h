@@ -1,8 +1,8 @@
 // Makes the links and routes between the devices of a tree. Internal to cluster/.
 //
-// Example: two boards of two GPUs under a top switch. Routes go gpu -> board -> gpu on one board, with two links, and
-// gpu -> board -> top -> board -> gpu between boards, with four. A level with per_device has a pair of links of its own
-// for each device below it instead of one that they share.
+// Example: two boards of two GPUs under a top switch. On one board, routes go gpu -> board -> gpu, with two links.
+// Between boards they go gpu -> board -> top -> board -> gpu, with four. A level with per_device has a pair of links of
+// its own for each device below it instead of one that they share.
 #pragma once
 #include <vector>
 

@@ -19,13 +19,13 @@ struct Loss {
   // same and comes whole, so that micro-batches know the count of all.
   // "mse": mean of (y - t)^2 against an input `labels` of y's shape.
   // "bce_with_logits": mean binary cross-entropy of sigmoid(y) against an input `labels` of y's shape.
-  // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate);
-  // the loss tensor is half the mean square of the output.
+  // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate).
+  // The loss tensor is half the mean square of the output.
   std::string kind = "cross_entropy";
   TensorId output;  // none: the graph's first output
   // Loss scaling: the backward pass starts from the loss times this. Gradients are divided by it before they are
-  // clipped and used. If it is not 1, or gradients are made in float16, the training graph's second output is the sum
-  // of the squares of all gradients: it is finite if all of them are.
+  // clipped and used. If it is not 1, or gradients are made in float16, the training graph has a second output: the sum
+  // of the squares of all gradients. It is finite if all of them are.
   double scale = 1;
   // Further outputs with the same labels, such as Inception's auxiliary head, or with others. Each adds its weight
   // times its loss.
@@ -46,10 +46,10 @@ double default_loss_scale(DType dtype);
 // Lists the loss functions by name.
 std::vector<std::string> loss_names();
 
-// Makes the training graph: adds the loss, the backward ops of every op on a path from a parameter to it, and an update
-// for each parameter (optimizer.h). A backward op links to its forward op and keeps its index names. The gradient of a
-// tensor with several readers is a running sum: one `add` behind each contribution but the first. The learning rate is
-// a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
+// Makes the training graph: adds the loss, backward ops, and an update for each parameter (optimizer.h). Every op on a
+// path from a parameter to the loss has backward ops. A backward op links to its forward op and keeps its index names.
+// The gradient of a tensor with several readers is a running sum: one `add` behind each contribution but the first. The
+// learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
 // Makes the backward pass recompute activations, so that the forward pass keeps less (activation recomputation). A
@@ -58,15 +58,15 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
 // (running statistics), are not recomputed. Bad input unless `kind` is one of these:
 // - "none": nothing changes.
 // - "cheap": recomputes ops that take one pass over their tensors (tdl::takes_one_pass: element-wise ops, norms, casts,
-// copies; no products), if their operands are kept for others, or exist anyway. Nothing is kept that was not kept
-// before.
+//   copies; no products), if their operands are kept for others, or exist anyway. Nothing is kept that was not kept
+//   before.
 //   "pointwise": the same without ops that reduce anything (norms, softmax).
 // - "attention": recomputes the core of attention, from q, k and v (recompute_attention.cc has the pattern).
-// - "layer": keeps only a layer's results that other layers, or ops in no layer, read. Layers are the copies that
-// repeated_layers (repeats.h) finds, of repeats whose copies each read the one before, if these are half of the forward
-// ops or more. Before and between them, or in the whole graph without such repeats, a layer lies between two places
-// where one activation alone crosses from before to after. Of these places it takes those with which the backward pass
-// needs least memory (recompute_layers.cc). Ops after the last layer are in none.
+// - "layer": keeps only a layer's results that other layers, or ops in no layer, read. Layers are copies that
+//   repeated_layers (repeats.h) finds. Each copy must read the one before, and the copies must be half of the forward
+//   ops or more. Before and between them, or in the whole graph without such repeats, a layer lies between two places
+//   where one activation alone crosses. It takes the places with which the backward pass needs least memory
+//   (recompute_layers.cc). Ops after the last layer are in none.
 // With `in_parts`, for a step that works on its batch in micro-batches, results of weights alone (casts) exist once for
 // all micro-batches, and are not recomputed.
 Graph recomputed(const Graph& training, const std::string& kind, bool in_parts = false);

@@ -27,9 +27,9 @@ Graph cut_parts_alike(Graph graph, const MayFactor& may);
 Graph carry_factors(Graph graph, const MayFactor& may);
 constexpr int64_t kFewParts = 3;
 
-// The factoring of an index of an op's formula that makes the first `outer` values of a tensor's axis (operand or
-// stage) digits apart from those inside them: of 40 = sequence of 5 x 8 samples, {5, 8}. None if they already are,
-// cannot be, or the op may not be factored.
+// Factors an index of an op's formula so that the first `outer` values of a tensor's axis (operand or stage) are digits
+// of their own. Example: {5, 8} for 40 = sequence of 5 x 8 samples. None if they already are, cannot be, or the op may
+// not be factored.
 struct Factoring {
   std::string index;
   Shape radices;

@@ -19,8 +19,8 @@ namespace partita {
 
 enum class Role { kInput, kParameter, kActivation, kGradient, kState, kConstant };
 enum class Phase { kForward, kBackward, kUpdate };
-// The devices that can run an op (Pesto, section 3.2): any compute device; a host alone; or, for small work ahead of
-// another op, the compute device of that op, which is in its colocation group.
+// The devices that can run an op (Pesto, section 3.2): any compute device, or a host alone. Small work ahead of another
+// op (kLaunch) runs on that op's compute device; both are in one colocation group.
 enum class DeviceType { kGpu, kCpu, kLaunch };
 std::string_view name_of(Role role);        // "parameter"
 std::string_view name_of(Phase phase);      // "backward"

@@ -2,7 +2,7 @@
 // call of their own (MXNet, PyTorch). Otherwise a gradient's buffer is free when its own parameter is updated.
 //
 // Example: parameters v and w of 100 bytes each, whose gradients are made in the order w, v. w is updated before v's
-// gradient exists, so that v's may lie where w's was: 100 bytes. Kept, they take 200.
+// gradient exists. So v's may lie where w's was: 100 bytes. Kept, they take 200.
 #pragma once
 #include <vector>
 

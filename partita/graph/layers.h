@@ -14,8 +14,8 @@ namespace partita {
 // last.
 std::vector<int> layers_of(const Graph& graph);
 
-// Extends the layers of forward ops, -1 before the first, to all ops. A backward op has the layer of its forward op, an
-// update that of its parameter's first reader, another op that of the largest tensor that it reads.
+// Extends the layers of forward ops, -1 before the first, to all ops. A backward op has the layer of its forward op. An
+// update has that of its parameter's first reader, another op that of the largest tensor that it reads.
 std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> layer);
 
 }  // namespace partita

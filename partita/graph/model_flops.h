@@ -5,8 +5,8 @@
 
 namespace partita {
 
-// The FLOPs of a step on the whole batch: two for each multiply-add of the forward pass's matrix products, convolutions
-// and both products of attention (tdl/products.h), with nothing taken off for masks and padding. Experts count tokens x
+// The FLOPs of a step on the whole batch. Each multiply-add of the forward pass's matrix products, convolutions and
+// both products of attention (tdl/products.h) counts two. Masks and padding take nothing off. Experts count tokens x
 // choices, whatever the places. A backward pass, if there is one, takes twice as much as the forward pass.
 // Recomputation does not count.
 //

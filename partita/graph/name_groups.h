@@ -16,7 +16,7 @@ struct NameGroup {
 // another, others all. Groups are in the order of their first members. `labels` are from 0; `weights` are not negative;
 // both are by name.
 //
-// Example: a.0, a.1, a.2, b.x, b.y with labels 0, 0, 1, 1, 1 are "a.0 .. a.1", "a.2" and "b"; were b.y's label 0 and
+// Example: a.0, a.1, a.2, b.x, b.y with labels 0, 0, 1, 1, 1 are "a.0 .. a.1", "a.2" and "b". If b.y's label were 0 and
 // b.z's 1, these would be "b.x and 1 more" and "b.y".
 std::vector<NameGroup> name_groups(const std::vector<std::string>& names, const std::vector<int>& labels,
                                    const std::vector<double>& weights, size_t most);

@@ -265,9 +265,9 @@ class Analysis {
     return false;
   }
 
-  // Samples that an operand has inside one value of its axis's outer digit stay in one micro-batch: those of a batch
-  // norm's group, of experts' groups of tokens. If micro-batches were not known to consist of such runs, the analysis
-  // starts again.
+  // Samples that an operand has inside one value of its axis's outer digit stay in one micro-batch. Examples are a
+  // batch norm's group and experts' groups of tokens. If micro-batches were not known to consist of such runs, the
+  // analysis starts again.
   bool longer_runs(const Op& op) {
     int64_t run = run_;
     for (std::size_t k = 0; k < op.operands.size(); ++k) {

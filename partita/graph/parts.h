@@ -8,8 +8,8 @@
 //     w' = sgd(w, dw)         runs once
 //
 // Samples that an op has inside one value of an axis's outer digit stay in one micro-batch. Batch norm with the
-// statistics of 4 groups takes x [8x..] as [4, 2, ..]: samples 0 and 1 are one run, and 3 micro-batches have 2, 1 and 1
-// runs. Sizes and places of micro-batches are counted in runs, which are mostly single samples.
+// statistics of 4 groups takes x [8x..] as [4, 2, ..]. Samples 0 and 1 are then one run, and 3 micro-batches have 2, 1
+// and 1 runs. Sizes and places of micro-batches are counted in runs, which are mostly single samples.
 //
 // An op has micro-batch scope if a tensor that comes in micro-batches reaches it. It can if a strategy of its formula
 // keeps micro-batches apart (the same strategies as on any mesh axis, TDL.md rules 10 to 18). An op that mixes samples,

@@ -7,9 +7,10 @@
 
 namespace partita {
 
-// A backward op, or a clone for it, reads a clone of a tensor if the tensor's op is of the reader's block and the
-// tensor is not kept. Else it reads the forward pass's tensor. Example: blocks {0, 0, 1, -1, -1, 1, 0} of the ops f0 f1
-// f2 loss, and loss.grad f2.grad f1.grad: f2.grad reads a clone of f2's result, and the forward pass's result of f1.
+// A backward op, or a clone for it, reads a clone of a tensor on two conditions. The tensor's op is of the reader's
+// block, and the tensor is not kept. Else it reads the forward pass's tensor. Example: blocks {0, 0, 1, -1, -1, 1, 0}
+// of the ops f0 f1 f2 loss, and loss.grad f2.grad f1.grad: f2.grad reads a clone of f2's result, and the forward pass's
+// result of f1.
 struct MadeAgain {
   std::vector<int> block;  // by op; -1: no block
   std::vector<char> kept;  // by tensor
@@ -23,8 +24,8 @@ MadeAgain cheap_again(const Graph& training, bool reducing);  // `reducing`: als
 MadeAgain layers_again(const Graph& training);
 MadeAgain attention_again(const Graph& training);
 
-// By op: whether it is a forward op whose results are no outputs and replace nothing, and whose operands still exist in
-// the backward pass: nothing has replaced them.
+// By op: whether it can be recomputed. It is a forward op whose results are no outputs and replace nothing. Its
+// operands still exist in the backward pass: nothing has replaced them.
 std::vector<char> can_be_made_again(const Graph& training);
 // By tensor: whether a backward op reads it.
 std::vector<char> read_backward(const Graph& training);

@@ -49,7 +49,7 @@ std::vector<int64_t> bytes_made(const Graph& graph) {
 }
 
 // Finds the places where one activation crosses alone. Activations depend on a parameter and on an input; numbers do
-// not count. Of the places where the same one crosses, it takes the first: other ops there, such as casts of weights,
+// not count. It takes the first of the places where the same one crosses: other ops there, such as casts of weights,
 // belong to their readers.
 std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& made) {
   const size_t end = made.size() - 1;
@@ -82,9 +82,9 @@ std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& mad
 
 // Chooses cuts of a stretch, ascending, that let its backward pass do with `most` bytes. While it works between two
 // cuts, it holds all tensors of the cuts before, and all that it reads between the two. The first and the last cut are
-// the stretch's ends. `again`: all of it is recomputed. Else the ops after the last cut but one are not, and are held
-// along with the tensors of all cuts; they are as many as possible. Empty if there are no such cuts. The fewest bytes
-// of cuts before a cut are always best for the rest.
+// the stretch's ends. `again`: all of it is recomputed. Else the ops after the last cut but one are not recomputed, but
+// held along with the tensors of all cuts. They are as many as possible. Empty if there are no such cuts. The fewest
+// bytes of cuts before a cut are always best for the rest.
 std::vector<int> cuts_within(const std::vector<Cut>& cuts, bool again, int64_t most) {
   constexpr int64_t kNone = INT64_MAX;
   std::vector<int64_t> held(cuts.size(), kNone);  // of the cuts up to this one
@@ -106,8 +106,8 @@ std::vector<int> cuts_within(const std::vector<Cut>& cuts, bool again, int64_t m
   return {};
 }
 
-// Cuts ops begin to end - 1 so that the backward pass needs least memory; it accepts a sixteenth more if less is
-// recomputed or kept for it. With n equal ops in a row these are about sqrt(2n) layers, each shorter than the one
+// Cuts ops begin to end - 1 so that the backward pass needs least memory. It accepts a sixteenth more if less is
+// recomputed or kept for it. With n equal ops in a row these are about sqrt(2n) layers. Each is shorter than the one
 // before it, as later ones find more kept tensors of others.
 void add_between_cuts(const std::vector<Cut>& all, const std::vector<int64_t>& made, int begin, int end, bool again,
                       std::vector<Layer>& layers) {

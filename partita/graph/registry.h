@@ -36,8 +36,8 @@ struct OpInstance {
 using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
                                                              const std::vector<TensorId>& result_gradients)>;
 
-// Puts other ops in an op's place in the evaluation graph: adds them through `build`, which already has the forward
-// op's operands as `operands`, and returns its results (invalid: gone). The op that stands for it has its name.
+// Puts other ops in an op's place in the evaluation graph. It adds them through `build`, which already has the forward
+// op's operands as `operands`. It returns the op's results (invalid: gone). The op that stands for it has its name.
 using EvaluationForm = std::function<std::vector<TensorId>(GraphBuilder& build, const Graph& graph, const Op& forward,
                                                            const std::vector<TensorId>& operands)>;
 

@@ -122,8 +122,8 @@ class Finder {
   };
 
   // A first copy and its repetition are a run of at least a period, which holds a multiple of the period. So only these
-  // are examined, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer period is either its
-  // multiple, which saves less, or, by Fine and Wilf's theorem, no longer than the two together. It is passed over.
+  // are examined, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer one is passed over. It is
+  // either its multiple, which saves less, or, by Fine and Wilf's theorem, no longer than the two together.
   void find_runs() {
     stretch_of_.assign(static_cast<std::size_t>(count_), -1);
     for (int period = 1; 2 * period <= count_; ++period)
@@ -159,8 +159,8 @@ class Finder {
     return s >= 0 && period % stretches_[s].period == 0 ? &stretches_[s] : nullptr;
   }
 
-  // Whether all of a run is in a stretch of a shorter period that divides its own, except the first ops of a copy,
-  // which let a copy begin wherever the longer period does.
+  // Whether all of a run is in a stretch of a shorter period that divides its own. The first ops of a copy may be
+  // outside: they let a copy begin wherever the longer period does.
   bool is_of_shorter(const Run& run) const {
     const Stretch* s = stretch_with(run.end, run.period);
     if (!s || s->period == run.period || run.end + run.period > s->end || s->begin - run.begin > s->period)

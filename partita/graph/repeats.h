@@ -15,11 +15,11 @@ struct Repeat {
                      // last op
 };
 
-// Finds the repeats of a graph's forward ops, disjoint, in graph order. Copies agree in structure: op for op the same
-// formula, dtypes and roles, with operands from the same place of the copy, the copy before, or outside. The repeat
-// that saves most ops is taken first, then the one of the shortest copy. A copy reads a parameter. If the structure
-// leaves open where copies begin, the modules that the model file names (Op::source) decide, or else the ops' dotted
-// names. These name the copies, too.
+// Finds the repeats of a graph's forward ops, disjoint, in graph order. Copies agree op for op in formula, dtypes and
+// roles. Their operands come from the same place of the copy, the copy before, or outside. The repeat that saves most
+// ops is taken first, then the one of the shortest copy. A copy reads a parameter. If the structure leaves open where
+// copies begin, the modules that the model file names (Op::source) decide, or else the ops' dotted names. These name
+// the copies, too.
 std::vector<Repeat> repeated_layers(const Graph& graph);
 
 // Finds the repeats that are layers: their copies read results of the copy before. The products of q, k and v repeat as

@@ -1,5 +1,5 @@
-// Computes where the values of one block of a stage program lie in memory, for the planner and the generic stage
-// kernel, which so agree on every size and stride.
+// Computes where the values of one block of a stage program lie in memory. The planner and the generic stage kernel
+// both use it, and so agree on every size and stride.
 #pragma once
 #include <optional>
 #include <vector>

@@ -76,7 +76,7 @@ struct StageProgram {
   Shape block;                   // extents of a whole block
 };
 
-// Real values that go into an int64 tensor are clamped to this, the largest float32 below 2^63: infinity, the identity
+// Real values that go into an int64 tensor are clamped to this, the largest float32 below 2^63. Infinity, the identity
 // of a minimum, stays larger than any real entry.
 constexpr double kLargestInt = 9223371487098961920.0;
 

@@ -86,9 +86,9 @@ bool find_operand(const KernelRequest& r, int operand, const WindowPlan& plan, s
   return operand < r.bound.operand_count && find_real(r, operand, 4, plan.grouped, channels, to);
 }
 
-// The box of the last stage's result, or of an operand that the first stage reads (its last access), over the kernels'
-// axes; nothing if that is no box. A derived gradient has its own names for its operands and indices: they are found by
-// their places here.
+// The box of the last stage's result, or of an operand that the first stage reads (its last access). It is over the
+// kernels' axes; nothing if that is no box. A derived gradient has its own names for its operands and indices: they are
+// found by their places here.
 std::optional<Box> along_result(const KernelRequest& r, const WindowPlan& plan, size_t channels) {
   const int t = r.bound.stages[r.last_stage - 1].tensor;
   return regrouped(stage_box(r.bound, r.last_stage - 1, r.ranges), r.bound.tensors[t].factored,

@@ -82,8 +82,8 @@ at::Tensor gather(const StageRun& run, const StageInstr& instr) {
       .view(block_sizes(run, instr.dims));
 }
 
-// rng(seed, element), rng(seed, step, element) or rng(seed, stream, step, element) (base/rng.h): the call's seed is
-// added to the formula's, and its stream and step replace those that the formula leaves out.
+// rng(seed, element), rng(seed, step, element) or rng(seed, stream, step, element) (base/rng.h). The call's seed is
+// added to the formula's; its stream and step replace those that the formula leaves out.
 at::Tensor random(const StageRun& run, const StageInstr& instr) {
   const Shape sizes = block_sizes(run, instr.dims);
   at::Tensor value = new_tensor(instr.dtype, sizes);

@@ -105,7 +105,7 @@ void hand_on(const CheckedNetwork& j, int v, const std::vector<size_t>& far, Wid
   }
 }
 
-// Visits a variable: it receives the certain costs of the pairs that the sweep comes from, loses values that cost the
+// Visits a variable. It receives the certain costs of the pairs that the sweep comes from, loses values that cost the
 // claim, and hands the rest on. False if no value is left.
 bool visit(CheckedNetwork& j, int v, bool upwards, Sweep& s) {
   std::vector<Wide>& unary = s.unary[v];

@@ -84,8 +84,8 @@ void declare_rounding_and_roots(OpRegistry& registry) {
       .example({shape});
 }
 
-// The last step of a norm or a deviation. At 0 its slope is 0, as in PyTorch's norm and std, and not infinity, which
-// times the 0 of the powers below would be no number.
+// The last step of a norm or a deviation. At 0 its slope is 0, as in PyTorch's norm and std. Infinity times the 0 of
+// the powers below would be no number.
 std::string norm_root(const OpInstance& op) {
   const double exponent = op.attributes.at("exponent");
   if (!(exponent > 0 && exponent < 1)) fail("exponent={} is none of a root", exponent);
@@ -174,8 +174,8 @@ void declare_activations_of_onnx(OpRegistry& registry) {
       .example({shape});
 }
 
-// x scaled by 1/(1 - p), or 0 with probability p: a random number for each element's global number decides, under the
-// op's key, so that the gradient draws the same again and nothing is stored.
+// x scaled by 1/(1 - p), or 0 with probability p. A random number for each element's global number decides, under the
+// op's key. So the gradient draws the same again and nothing is stored.
 std::string dropout_formula(const OpInstance& op) {
   const double p = op.attributes.at("p");
   if (!(p >= 0 && p < 1)) fail("p={} is no probability below 1", p);

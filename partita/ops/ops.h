@@ -16,10 +16,10 @@ std::shared_ptr<const OpRegistry> standard_ops();
 // cannot be read, a name that is taken.
 std::shared_ptr<const OpRegistry> ops_with(std::string_view text);
 
-// Adds batch norm for training, with running statistics: an op `batch_norm` and, as update ops, two `running_average`s
-// that write the running mean and variance (both states or parameters [c]). `momentum` is PyTorch's, the weight of the
-// new value (ONNX's is 1 - momentum); the running variance takes the unbiased variance of the batch, as PyTorch does.
-// In the evaluation graph the op of this name is `batch_norm_inference`. Returns y.
+// Adds batch norm for training, with running statistics. It is an op `batch_norm` and, as update ops, two
+// `running_average`s. These write the running mean and variance (both states or parameters [c]). `momentum` is
+// PyTorch's, the weight of the new value (ONNX's is 1 - momentum). The running variance takes the unbiased variance of
+// the batch, as PyTorch does. In the evaluation graph the op of this name is `batch_norm_inference`. Returns y.
 TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
                              TensorId running_variance, double eps = 1e-5, double momentum = 0.1,
                              std::string name = "");
@@ -35,8 +35,8 @@ TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale
 // Makes each batch_norm's running average count the variance of the op's present number of values. Bad input for one
 // value.
 void count_values(Graph& graph);
-// Makes every batch_norm of a forward graph take its statistics over each of `groups` groups of consecutive samples, as
-// PyTorch does if it works on the groups one after another. Running statistics take the groups in order, by one op a
+// Makes every batch_norm of a forward graph take its statistics over each of `groups` groups of consecutive samples.
+// PyTorch does so if it works on the groups one after another. Running statistics take the groups in order, by one op a
 // step. One group gives the graph itself. Bad input, naming the op, if the batch does not divide into such groups, or
 // if there is no batch norm.
 Graph with_batch_norm_groups(const Graph& forward, int64_t groups);

@@ -127,7 +127,7 @@ class Profile {
 
   // The time of a kernel: measured, or else estimated from kernels of the same definition, stages and dtypes. If there
   // are none, kernels of other definitions serve, those with products for one with products. The estimate weights their
-  // times over nominal ones by nearness in log FLOPs and log bytes; nominal is the roofline that all kernels of the
+  // times over nominal ones by nearness in log FLOPs and log bytes. Nominal is the roofline that all kernels of the
   // profile reach. Empty without kernels.
   std::optional<ProfiledTime> kernel(const KernelId& id, double flops, double bytes) const;
   // The same as if `id` had not been measured: to test estimates.

@@ -81,8 +81,8 @@ struct Slices {
   NamedLayout layout;
 };
 
-// The innermost mesh axis on which the end is whole, split along the first axis of the tensor that nothing else splits
-// and that has equal parts.
+// Splits the end along the innermost mesh axis on which it is whole. The tensor's axis is the first that nothing else
+// splits and that has equal parts.
 std::optional<Slices> slices_of(const NamedLayout& end) {
   for (size_t a = end.name->size(); a-- > 0;) {
     const int parts = end.layout.mesh.extents[a];

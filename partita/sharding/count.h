@@ -1,8 +1,8 @@
 // Counts the elements that a fetch moves between devices, without its pieces if these do not matter. Internal to
 // sharding/.
 //
-// Example: rows [0,2) and [2,4) -> rows [0,3) and [1,4) on the same two devices: either wants 3 rows and has 2 of them;
-// a row is moved to each. Partial values are wanted once from each member.
+// Example: rows [0,2) and [2,4) -> rows [0,3) and [1,4) on the same two devices. Either wants 3 rows and has 2 of them,
+// so one row is moved to each. Partial values are wanted once from each member.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -175,8 +175,8 @@ std::vector<int> partial_among(const Layout& layout, const std::vector<int>& axe
   return partial;
 }
 
-// Sums over all cells of a group the elements, times how many positions of one member of the target's groups have them,
-// for the member with most. `apart`: each member of the source counts by itself.
+// Sums elements over all cells of a group. Each counts as often as positions of one member of the target's groups have
+// it, for the member with most. `apart`: each member of the source counts by itself.
 int64_t counted_most_there(const Layout& from, const Layout& to, const Group& group, bool apart) {
   const std::vector<int>& extents = to.mesh.extents;
   const size_t rank = group.dimensions.size();

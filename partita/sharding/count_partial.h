@@ -1,6 +1,6 @@
 // Counts the elements that a fetch into partial values moves, without its pieces. Internal to sharding/.
 //
-// Example: B -> P(sum) on 2 devices of one mesh moves none: for each element, one member of the group has it already
+// Example: B -> P(sum) on 2 devices of one mesh moves none. For each element, one member of the group has it already,
 // and the other holds the identity. P(sum) of devices 0, 1 -> P(sum) of devices 2, 3 moves each part once, 2 |T|.
 #pragma once
 #include <cstdint>

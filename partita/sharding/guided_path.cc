@@ -118,8 +118,8 @@ Cost least(const Guided& guided, const Layout& at) {
 
 // ---------------------------------------------------------------- names to gather the end from
 
-// For an end without a name: finds the split on all axes that gives positions most of the end, by changing one mesh
-// axis after another, twice.
+// For an end without a name, finds the split on all axes that gives positions most of it. It changes one mesh axis
+// after another, twice.
 NdSbp closest_split(const Guided& guided, const std::vector<Sbp>& splits) {
   const Layout& end = guided.end.layout;
   NdSbp name(end.mesh.extents.size(), splits[0]);
@@ -137,8 +137,8 @@ NdSbp closest_split(const Guided& guided, const std::vector<Sbp>& splits) {
   return name;
 }
 
-// Lists names of the end with S instead of B on some mesh axes: all of them, or if they are too many those with one
-// split on all of these axes.
+// Lists names of the end with S instead of B on some mesh axes. If these are too many, lists those with one split on
+// all of these axes.
 std::vector<NdSbp> names_finer_than(const NdSbp& name, const std::vector<int>& extents,
                                     const std::vector<Sbp>& splits) {
   constexpr size_t kMost = 64;

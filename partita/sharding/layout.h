@@ -2,7 +2,7 @@
 // (docs/ARCHITECTURE.md section 4).
 //
 // Example: [S(0), P(sum)] of a 4x6 tensor on the mesh 2x2 [0, 1, 2, 3]. Devices 0 and 1 have rows [0,2), devices 2 and
-// 3 rows [2,4), all six columns; the values of devices 0 and 1 add up to those rows' elements.
+// 3 rows [2,4), all six columns. The values of devices 0 and 1 add up to those rows' elements.
 #pragma once
 #include <optional>
 #include <string>

@@ -22,7 +22,7 @@ bool has_partial_values(const Layout& l);
 // How many parts a partial value has: the product of the extents of the partial axes. [P(sum), S(0)] on 2x4 has 2.
 int partial_member_count(const Layout& l);
 
-// Which part a position holds: its coordinate on the partial axes, row-major. Position 5 of the above holds part 1.
+// The part that a position holds: its coordinate on the partial axes, row-major. Position 5 of the above holds part 1.
 int partial_member(const Layout& l, int position);
 
 // Bits: the mesh axes on which values are partial.

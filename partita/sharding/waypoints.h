@@ -4,7 +4,7 @@
 //
 // Example: [P(sum)] -> [B] of 6 rows of one element on 3 devices. The waypoints are S(0), B and P(sum). The stops are
 // the start (0 elements), P(sum) (0, one step), S(0) (12: reduce-scatter) and B (24: all-reduce). From S(0) the
-// straight way to the end moves 12 as well, 24 in all; from the start it moves 24 in one step, and that is the path.
+// straight way to the end moves 12 as well, 24 in all. From the start it moves 24 in one step, and that is the path.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Searches locally by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum
-// while the others stay (tree-structured block coordinate descent). If a block would break the limit at some time, uses
+// Searches locally by blocks (tree-structured block coordinate descent). A block of variables that the network's pairs
+// join to trees is set to its exact minimum while the others stay. If a block would break the limit at some time, uses
 // at that time get a price, and it is set again.
 //
 // Example: a chain of three variables in {0, 1}. The value 0 costs 1 each, a pair costs 2 if its two differ. (0, 0, 0)

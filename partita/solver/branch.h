@@ -3,8 +3,8 @@
 // part is closed once the checker proves that it holds nothing better than the incumbent.
 //
 // Example: a triangle of variables in {0, 1} whose pairs cost 1 if their two are equal. Passes prove 0, the optimum is
-// 1. Split at variable 0, each half has costs of 1 for the others if they take the same value as it, and the edge
-// between the two: a tree, for which passes prove 1. Both close beside an incumbent of 1.
+// 1. Split at variable 0, each half has costs of 1 for the others if they take the same value as it. With the edge
+// between the two it is a tree, for which passes prove 1. Both close beside an incumbent of 1.
 #pragma once
 #include <functional>
 #include <list>

@@ -1,4 +1,4 @@
-// Folds repeated parts of a network into one, so that a model of many equal layers becomes one of a few: variables that
+// Folds repeated parts of a network into one, so that a model of many equal layers becomes one of a few. Variables that
 // look alike as far as some edges away get one value. A solution of the folded network is one of the whole, at the same
 // cost and use. Whether there is anything cheaper, the folded one does not know.
 //

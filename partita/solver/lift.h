@@ -51,7 +51,7 @@ class LiftedDual {
   Certificate::Leaf of_whole(const Network& whole) const;
   // A leaf for a network of some of the whole's edges, by their places there, without multipliers.
   Certificate::Leaf of_part(const Network& part, const std::vector<size_t>& whole_edges) const;
-  // The message to the first or second variable, by value, of each edge of the whole that is folded into this one; null
+  // The message, by value, to the first or second variable of each edge of the whole that is folded into this one. Null
   // if there is none.
   const double* message(int folded_edge, int end) const;
   struct Priced {

@@ -7,8 +7,8 @@
 //   merged  a in {0, 1, 2} with costs_a(x) + costs_b(f(x)) + pair(x, f(x)), where f = (2, 0, 1); a pair of a and c;
 //           the uses of a and b
 //
-// The optimum is the same. Bounds of the merged network hold for the original, but its leaves prove nothing there:
-// pairs that become parallel are summed up, and messages cannot be separated again.
+// The optimum is the same. Bounds of the merged network hold for the original, but its leaves prove nothing there.
+// Pairs that become parallel are summed up, and messages cannot be separated again.
 #pragma once
 #include <vector>
 

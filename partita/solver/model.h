@@ -107,9 +107,9 @@ int64_t sweep_entries(const Model& model, const Alive& alive);  // as Model::swe
 int collect_without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive,
                             std::vector<int>& lost);
 
-// Leaves out values that no solution within `alive` can take: forbidden values, values without a partner in some
-// factor, and values that break the limit even if every other use is as small as it can be. Only variables in `changed`
-// have lost values since the last call; if it is empty, any may have. False if a variable has no value left.
+// Leaves out values that no solution within `alive` can take. These are forbidden values, values without a partner in
+// some factor, and values that break the limit even beside the smallest other uses. Only variables in `changed` have
+// lost values since the last call; if it is empty, any may have. False if a variable has no value left.
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed = {});
 
 }  // namespace partita::solver

@@ -1,4 +1,4 @@
-// Holds the table of a pair of variables. Values that cost the same beside everything are one kind: a tensor may be
+// Holds the table of a pair of variables. Values that cost the same beside everything are one kind. A tensor may be
 // brought into many sets of layouts, but each of its readers distinguishes few of them.
 //
 // Example: rows {0, 1, 2, 3} with costs (5, 0), (0, 7), (5, 0), (5, 0). There are two kinds of rows, of = {0, 1, 0, 0},

@@ -206,8 +206,8 @@ void certify(const Cut& cut, std::vector<Solved> solved, SolvedApart& out) {
   out.certificate.cut = cut.messages;
 }
 
-// Solves a part that was cut apart again in one after all, if the bound is not near `enough` (of the cost) and the part
-// has much of the gap.
+// Solves in one a part that was cut apart again, on two conditions. The bound is not near `enough` (of the cost), and
+// the part has much of the gap.
 SolvedApart solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
                         const Assignment& solution, const Options& options, double enough, int depth) {
   const Cut cut = cut_into_parts(piece, part_of, context.dual);

@@ -26,10 +26,11 @@ struct SolvedApart {
 
 // Finds parts. Returns by variable its part. `alike`: by variable, a class.
 //
-// The parts grow from the variables of one class, with as many members as most variables' classes have: each in a part
-// of its own, with the variables nearest to it. The class is chosen so that little lies across two parts. Variables
-// that are equally near to all of them are the last part. Empty if nothing is repeated, if more than `most_across` of
-// the table entries would lie across, or if one part would have more than `largest` of the variables.
+// The parts grow from the variables of one class, with as many members as most variables' classes have. Each is in a
+// part of its own, with the variables nearest to it. The class is chosen so that little lies across two parts.
+// Variables that are equally near to all of them are the last part. Empty if nothing is repeated. Empty too if more
+// than `most_across` of the table entries would lie across, or one part would have more than `largest` of the
+// variables.
 std::vector<int> parts_of(const Network& network, const std::vector<int>& alike, double most_across = 1,
                           double largest = 1);
 

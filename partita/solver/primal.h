@@ -4,7 +4,8 @@
 //
 // Example: advance(1'000'000, ..) on a network of 50,000 table entries. The first start takes the values of least use,
 // and gives that to `found` if nothing is forbidden. The second begins with the cheapest values by each variable's own
-// messages: 12 forest moves, then up to 60 rounds of prices until the limit holds, then blocks of up to 40 variables.
+// messages. It makes 12 forest moves, then up to 60 rounds of prices until the limit holds, then blocks of up to 40
+// variables.
 #pragma once
 #include "partita/solver/blocks.h"
 

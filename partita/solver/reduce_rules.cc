@@ -106,8 +106,8 @@ Table joined_at(const Reducing& r, int v, const Side& s, const Side& t) {
   return sum;
 }
 
-// Takes a variable of degree two, unless there is an edge between the two neighbours already, or the new table has more
-// entries than the old ones.
+// Takes a variable of degree two. Not if there is an edge between the two neighbours already, or if the new table has
+// more entries than the old ones.
 void take_degree_two(Work& w, int v) {
   Reducing& r = w.r;
   Side s = r.side(r.incident[v][0], v), t = r.side(r.incident[v][1], v);

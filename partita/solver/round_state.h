@@ -1,5 +1,5 @@
-// Holds the shared state of one reduced network's rounds, and declares the stages of a round that portfolio.cc lists:
-// each as the question whether it applies and the work itself.
+// Holds the shared state of one reduced network's rounds, and declares the stages of a round that portfolio.cc lists.
+// Each is a question whether it applies, and the work itself.
 //
 // Example: the best solution costs 104, the dual proves 100, and a round brings neither a better solution nor a better
 // bound. Then `without` is 1 more than before, and `closing` false: the next round works on both sides again. Since the

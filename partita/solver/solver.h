@@ -47,8 +47,8 @@ struct Options {
   int64_t elimination_bytes = int64_t{1} << 30;  // of elimination's tables; 0 turns elimination off
   // Reads of table entries, about 2 ns each: if elimination takes no more, it is all that is done. 0: never.
   int64_t at_once = 1 << 20;
-  // A network is large from this many table entries of a pass on: likely values then stand for all of a folding, and
-  // parts come first if there are many. Tuning::very_large times as many are very large.
+  // A network is large from this many table entries of a pass on: likely values then stand for all of a folding. Parts
+  // come first if there are many. Tuning::very_large times as many are very large.
   int64_t large = 1'000'000;
 
   // Reports.

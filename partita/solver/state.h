@@ -1,5 +1,5 @@
 // Holds the state that the stages of solve() share for one network, and declares the stages that portfolio.cc lists in
-// order: each as the question whether it applies and the work itself.
+// order. Each is a question whether it applies, and the work itself.
 //
 // Example: a network of 40 equal layers, 4 million table entries, a third of which would lie across two layers. "fold"
 // leaves a solution of cost 104 and a dual of the layers in `solution`, `cost` and `dual`. "narrow" begins with that

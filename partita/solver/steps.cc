@@ -47,8 +47,8 @@ struct Proof {
   const Certificate::Leaf& latest() const {
     return result.certificate.steps.empty() ? messages : result.certificate.steps.back().sweep;
   }
-  // The cost from which on a value is left out: the solution's, less the gap that is asked for, or the aim; but no less
-  // than the bound, which is claimed already.
+  // The cost from which on a value is left out: the aim, or the solution's cost less the gap that is asked for. It is
+  // no less than the bound, which is claimed already.
   double enough() const {
     const double cost = static_cast<double>(result.cost), asked = std::min(aim, cost - options.gap * std::abs(cost));
     return result.bound ? std::max(asked, static_cast<double>(*result.bound)) : asked;

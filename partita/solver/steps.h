@@ -7,7 +7,7 @@
 //
 // Example: three variables of two values, each pair costs 1 if its two are equal. Messages prove 0, but no solution
 // costs less than 1: two of the three are equal. With a solution of cost 1 the tables are so small that no sweep is
-// needed; elimination in any order computes 1, and the certificate is one leaf with that order.
+// needed. Elimination in any order computes 1, and the certificate is one leaf with that order.
 #pragma once
 #include "partita/solver/model.h"
 #include "partita/solver/solver.h"

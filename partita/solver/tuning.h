@@ -197,8 +197,8 @@ struct Tuning {
     int moves_from_dual = 12, moves_from_best = 4;  // forest moves
     int repairs = 60;                               // rounds of prices, before another start
     int block_size = 40;                            // variables
-    // Relative gain of a window below which polishing ends: at the first start, divided by the number of starts later
-    // on, but no less than the second.
+    // Relative gain of a window below which polishing ends at the first start. Later on it is divided by the number of
+    // starts, but no less than the second.
     double enough = 5e-3, least = 1e-4;
     int64_t window = 8, window_least = 100'000;  // table entries: 8 x (the network's + 100,000)
     double penalty = 1000;     // of something forbidden, times the largest cost: no cost of one pair makes up for it

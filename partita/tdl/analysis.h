@@ -1,4 +1,4 @@
-// Analyses a bound formula once, for all derivations: the reads with their guards, regions (rules 5 to 9), and the
+// Analyses a bound formula once, for all derivations. It finds the reads with their guards, regions (rules 5 to 9), and
 // kinds of values on one mesh axis (rules 11 to 16).
 #pragma once
 #include <map>

@@ -275,8 +275,8 @@ class Numbered {
 };
 
 // If indices share one colour, finds the least form over the orders of these (McKay 1981). It singles out one of them,
-// which separates others, until all differ. If two of them give the same form with the singled out ones at the same
-// places, one is an image of the other, and is skipped: the formula is symmetric.
+// which separates others, until all differ. Two of them may give the same form with the singled out ones at the same
+// places. Then the formula is symmetric, and one of the two is skipped.
 class LeastForm {
  public:
   explicit LeastForm(const Bound& bound) : bound_(bound) {}

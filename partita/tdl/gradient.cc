@@ -1,6 +1,6 @@
 // Derives gradients (25). Each access x[f(I)] of a stage gives a term of dx[u], with u = f(I) solved for one index an
 // axis: the sum over the unsolved indices of G[lhs(I)] * d body / d access. The gradient is built as a bound formula
-// and written as text, so that it goes through parser and binder like a formula that a person wrote.
+// and written as text. So it goes through parser and binder like a formula that a person wrote.
 #include <algorithm>
 #include <map>
 #include <set>

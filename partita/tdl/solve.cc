@@ -118,8 +118,8 @@ class Solver {
     if (range.hi > limit) guards_.push_back(make_binary("<", expr_of(form), make_number(static_cast<double>(limit))));
   }
 
-  // Whether the stage's left side is read at `index` alone along an axis that it fills, so that a value out of its
-  // range reads 0 there.
+  // Whether the stage's left side is read at `index` alone along an axis that it fills. A value out of its range then
+  // reads 0.
   bool zero_outside(int index) const {
     const BoundTensor& tensor = b_.forward.tensors[flow_.stage.tensor];
     size_t axis = 0;

@@ -85,8 +85,8 @@ struct Index {
   bool splittable = true;  // false if an opaque's result is indexed by it, or nothing uses it (10)
 };
 
-// An operand or a stage. Shapes are over factored axes (4): axis a of the tensor as it is stored has radices[a], whose
-// product is its extent; an axis that is not factored has one radix.
+// An operand or a stage. Shapes are over factored axes (4): axis a of the tensor as stored has radices[a], whose
+// product is its extent. An axis that is not factored has one radix.
 struct BoundTensor {
   std::string name;
   bool is_operand = false;
@@ -128,7 +128,7 @@ Bound factor_index(const Bound& bound, std::string_view index, const Shape& radi
 
 // Restricts the formula to the first `extent` values of an index, which must run along whole (factored) axes. Axes of
 // tensors that are accessed at it alone become as short. Numbers that the formula took from the index's extent stay
-// those of the whole, so that a mean over 8 samples, narrowed to 2, still divides by 8. Example: matmul of 8x4 and 4x6
+// those of the whole. So a mean over 8 samples, narrowed to 2, still divides by 8. Example: matmul of 8x4 and 4x6
 // narrowed to i < 2 is that of 2x4 and 4x6.
 Bound narrowed(const Bound& bound, int index, int64_t extent);
 
@@ -181,8 +181,7 @@ DefinitionPtr parse(std::string_view text);
 Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes = {});
 Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attributes& attributes = {});
 // Makes shapes to try a definition on. Operands given by name have theirs. Elsewhere each index that an axis is read
-// plainly at gets an extent of its own (indices are 6, 8, 10, .. in order of appearance), any other axis 12, a group
-// one axis.
+// plainly at gets an extent of its own: 6, 8, 10, .. in order of appearance. Any other axis has 12, a group one axis.
 std::vector<Shape> example_shapes(const Definition& definition, const std::map<std::string, Shape>& given = {});
 std::vector<std::string> operand_names(const Definition& definition);
 std::vector<std::string> result_names(const Definition& definition);
@@ -229,14 +228,14 @@ double flops(const Bound& bound, const std::vector<Interval>& ranges);
 double flops(const Bound& bound);
 // Per stage, in order; their sum is flops().
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges);
-// Counts the elements, per tensor, that a position reads and writes (23): of an operand those that it reads, of a stage
-// the box that it owns. A stage that is no result moves only if the stages run as kernels of their own.
+// Counts the elements, per tensor, that a position reads and writes (23): those of an operand that it reads, those of a
+// stage that it owns. A stage that is no result moves only if the stages run as kernels of their own.
 std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position);
 // The full range of every index.
 std::vector<Interval> full_ranges(const Bound& bound);
 
 // Whether the formula is element-wise (Tofu section 5.1): every stage has the same left side and reads everything at
-// its own index; scalars may be read besides. Nothing is reduced.
+// its own index. Scalars may be read besides. Nothing is reduced.
 bool is_elementwise(const Bound& bound);
 // Whether memory, not arithmetic, bounds the formula: no stage goes over more points than the largest of its tensors
 // has elements (as stored). True for element-wise formulas, norms and copies; not for products, convolutions and opaque

@@ -1,6 +1,6 @@
 // Checks strategies by brute force. It runs every position of a derived strategy on nothing but its promised shards,
-// does the conversions and fetches between stages, assembles the results and compares them with the unsharded formula.
-// It shares no code with the derivation. Only tests link it.
+// with the conversions and fetches between stages. It assembles the results and compares them with the unsharded
+// formula. It shares no code with the derivation. Only tests link it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -31,7 +31,7 @@ using StagesRunner =
                                      const std::vector<const Piece*>& pieces, const std::vector<int>& wanted)>;
 
 // Checks one strategy. An operand that the strategy takes as partial is decomposed at random (from the seed, with both
-// signs) over its axes; copies along the other axes are equal. Results must agree to `tolerance` relative to the sum of
+// signs) over its axes. Copies along the other axes are equal. Results must agree to `tolerance` relative to the sum of
 // absolute terms. A runner, if given, computes the stages in place of the reference evaluator. Its reads are not known,
 // so no region is called loose.
 CheckResult check(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed,

@@ -1,5 +1,5 @@
-// Draws random formulas for fuzz tests: up to three operands and three stages over i, j, k; shifted, strided, divided
-// and wrapped subscripts, guards, every reducer and the functions that kinds treat differently.
+// Draws random formulas for fuzz tests: up to three operands and three stages over i, j, k. They have shifted, strided,
+// divided and wrapped subscripts, guards, every reducer and the functions that kinds treat differently.
 #pragma once
 #include <string>
 #include <utility>
