@@ -6,8 +6,8 @@
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/factors.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/graph/name_index.h"
-#include "partita/graph/parts.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 
@@ -17,8 +17,8 @@ Graph evaluation_of(const Graph& forward) {
   return carry_factors(evaluation_graph(cut_parts_alike(forward, may_factor)), may_factor);
 }
 
-Graph evaluation_in_parts(const Planned& training) {
-  return in_parts(evaluation_of(training.forward), training.training.micro_batches(), may_factor);
+Graph evaluation_in_micro_batches(const Planned& training) {
+  return in_micro_batches(evaluation_of(training.forward), training.training.micro_batches(), may_factor);
 }
 
 Plan evaluation_plan(const Graph& evaluation, const Planned& training) {

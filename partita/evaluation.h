@@ -9,7 +9,7 @@ namespace partita {
 Graph evaluation_of(const Graph& forward);
 
 // The same in as many micro-batches as the step is planned in.
-Graph evaluation_in_parts(const Planned& training);
+Graph evaluation_in_micro_batches(const Planned& training);
 
 // The evaluation graph under a training plan: each op takes the choice of the training op of its name, its stage with
 // it, and each weight its layout.

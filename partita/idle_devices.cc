@@ -31,7 +31,7 @@ class Devices {
 // Where tensors are, and where they pass.
 Devices that_hold(const Resolved& resolved, int all) {
   Devices devices(all);
-  for (const Layout& home : resolved.home) devices.add(home.mesh);
+  for (const Layout& kept_layout : resolved.kept_layouts) devices.add(kept_layout.mesh);
   for (const ResolvedConversion& converted : resolved.conversions)
     for (const Step& step : converted.conversion.steps) devices.add(step.from.mesh), devices.add(step.to.mesh);
   return devices;

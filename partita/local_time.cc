@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
-#include "partita/physical/orders.h"
+#include "partita/schedule/orders.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {

@@ -69,7 +69,7 @@ std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string&
 
 bool groups_by_micro_batches(const Request& request) {
   const bool by_parts = request.batch_norm_groups == "micro" || request.batch_norm_groups == "replica";
-  return by_parts && !request.micro_batches && !request.forward_will_do;
+  return by_parts && !request.micro_batches && !request.inference_only;
 }
 
 void expect_known_groups(const Request& request, const MicroBatchChoice& choice) {

@@ -41,9 +41,10 @@ std::vector<TypeTime> times_of_mixed_devices(const Planned& p) {
   const std::set<DeviceId> mixed = mixed_devices(p);
   if (mixed.empty()) return {};
   // Of the first micro-batches, where these stand for all.
-  const double times = p.of_all_parts ? static_cast<double>(p.of_all_parts->compute_ns) /
-                                            static_cast<double>(breakdown_of(p.predicted, p.physical).compute_ns)
-                                      : 1;
+  const double times = p.of_all_micro_batches
+                           ? static_cast<double>(p.of_all_micro_batches->compute_ns) /
+                                 static_cast<double>(breakdown_of(p.predicted, p.physical).compute_ns)
+                           : 1;
   std::map<std::string, int64_t> of_type;
   for (const auto& [device, ns] : compute_times(p))
     if (mixed.contains(device)) {

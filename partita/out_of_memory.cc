@@ -9,7 +9,7 @@
 
 namespace partita {
 
-ChosenOrder choose_order_within_memory(Planned& p, const Telling& from, Buckets buckets, const Choosing& choosing) {
+ChosenOrder choose_order_within_memory(Planned& p, const Representatives& from, Buckets buckets, const ChooseOrderOptions& choosing) {
   if (buckets == Buckets::kStay) return choose_order(p.training, p.plan, *p.resolved, from, p.cluster, choosing);
   ChosenOrder chosen = choose_order_and_buckets(p.training, p.plan, p.resolved, from, p.cluster, choosing);
   if (p.resolved->bucket_bytes < p.plan.bucket_bytes) {

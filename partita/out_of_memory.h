@@ -10,15 +10,15 @@
 #include "partita/base/attempt.h"
 #include "partita/micro_batches.h"
 #include "partita/planned.h"
-#include "partita/sim/choose_order.h"
+#include "partita/schedule/choose_order.h"
 
 namespace partita {
 
 // Whether the plan's buckets of gradients are left out if it does not fit with them: nobody asked for them.
 enum class Buckets { kStay, kMayBeLeftOut };
 // The order that counts of a plan that is resolved. If buckets are left out, `planned` has none, and a note says so.
-ChosenOrder choose_order_within_memory(Planned& planned, const Telling& from, Buckets buckets,
-                                       const Choosing& choosing);
+ChosenOrder choose_order_within_memory(Planned& planned, const Representatives& from, Buckets buckets,
+                                       const ChooseOrderOptions& choosing);
 
 // Plans the step in so many micro-batches.
 using PlanCount = std::function<Attempt<Planned>(int)>;

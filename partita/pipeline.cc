@@ -8,18 +8,18 @@
 #include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
 #include "partita/graph/factors.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/graph/places.h"
 #include "partita/graph/recompute.h"
 #include "partita/in_file.h"
 #include "partita/local_time.h"
 #include "partita/models/huggingface.h"
 #include "partita/out_of_memory.h"
-#include "partita/physical/few.h"
 #include "partita/physical/for_stages.h"
 #include "partita/physical/shortage.h"
 #include "partita/plan/pin_error.h"
 #include "partita/printed.h"
+#include "partita/schedule/representatives.h"
 #include "partita/sim/simulate.h"
 #include "partita/time_budget.h"
 
@@ -72,7 +72,7 @@ Graph rewritten(Graph graph, const Request& request, Runner& runner, const Graph
         kVerified, kPrinted);
   if (parts != 1)
     graph = runner.step(
-        "parts", [&] { return in_parts(graph, parts, may_factor); }, kVerified, kPrinted);
+        "parts", [&] { return in_micro_batches(graph, parts, may_factor); }, kVerified, kPrinted);
   return graph;
 }
 
@@ -103,7 +103,7 @@ PlannedStep whole_planned_step(const LoadedModel& model, const Request& request,
   Request whole = request;
   whole.micro_batches.reset();
   whole.recompute = "none";
-  Graph graph = request.forward_will_do ? step_graph(model, whole, runner).graph : whole_step(model, request, runner);
+  Graph graph = request.inference_only ? step_graph(model, whole, runner).graph : whole_step(model, request, runner);
   std::string sha256 = fingerprint(graph);
   return {std::move(graph), std::move(sha256)};
 }
@@ -198,7 +198,7 @@ Planned plan_loaded(const LoadedModel& model, const Request& request, const Budg
       "cluster", [&] { return cluster_of(request); }, kPrinted);
   if (request.reads_for_all) request.reads_for_all(false);
   MicroBatchChoice choice = micro_batches_to_try(request, whole.graph, cluster);
-  if (request.forward_will_do && !request.micro_batches) choice = {{1}, false, ""};
+  if (request.inference_only && !request.micro_batches) choice = {{1}, false, ""};
   expect_known_groups(request, choice);
   const auto plan = [&](int count) {
     Request counted = request;
@@ -223,7 +223,7 @@ MicroBatchChoice for_groups(const Request& request) {
 
 Planned plan_model(const Request& asked, Runner& runner) {
   Request request = with_config(with_search_options(asked));
-  const Budget budget = begun(request.budget);
+  const Budget budget = with_deadline(request.budget);
   std::string note;
   if (groups_by_micro_batches(request)) {
     const MicroBatchChoice choice = for_groups(request);
@@ -239,7 +239,7 @@ Planned plan_model(const Request& asked, Runner& runner) {
 Planned plan_graph(const LoadedModel& model, const Request& asked, Runner& runner) {
   const Request request = with_search_options(asked);
   return plan_loaded(
-      model, request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
+      model, request, with_deadline(request.budget), [](const Request&) { return WithBatch(); }, runner);
 }
 
 Planned open_plan(const std::string& path, Runner& runner, Follow follow, const Hardware& hardware) {
@@ -275,7 +275,7 @@ Planned runnable(Planned p, Runner& runner) {
     return p;
   }
   Request request = request_of(p.plan.model);
-  request.forward_will_do = true;
+  request.inference_only = true;
   LoadedModel model{runner.step(
                         "places", [&] { return with_all_places(p.forward); }, kVerified, kPrinted),
                     p.loss, p.weight_names, p.other_batch, p.findings};
@@ -312,26 +312,28 @@ namespace {
 // The plan is judged, and resolved between the rules about its choices and the count of its bytes. Where only typical
 // devices are lowered, its steps list their part alone, and the checker resolves for itself. `from`: of what the
 // figures are made, which only a plan that keeps the rules can say.
-CheckReport checked(Planned& p, Follow follow, const Watch& patience, const Runner& runner, Telling& from) {
+CheckReport checked(Planned& p, Follow follow, const Watch& patience, const Runner& runner, Representatives& from) {
   check_choices(p.training, p.plan, p.cluster);
   if (follow == Follow::kAll)
-    from = telling_within(p.training, p.plan, p.cluster, patience, acts_per_second(runner, p.training));
-  p.typical = from.devices;
-  const Listed listed = with_hosts(p.typical, p.cluster);
-  p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, listed));
-  return listed ? check(p.training, p.plan, p.cluster) : check(p.training, p.plan, *p.resolved, p.cluster);
+    from =
+        choose_representatives_within(p.training, p.plan, p.cluster, patience, firings_per_second(runner, p.training));
+  p.representatives = from.devices;
+  const DeviceMask device_mask = mask_with_hosts(p.representatives, p.cluster);
+  p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, device_mask));
+  return device_mask ? check(p.training, p.plan, p.cluster) : check(p.training, p.plan, *p.resolved, p.cluster);
 }
 
 }  // namespace
 
 void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience, Buckets buckets) {
-  Telling from{{}, p.training.micro_batches()};
+  Representatives from{{}, p.training.micro_batches()};
   p.report = runner.step(
       "check", [&] { return checked(p, follow, patience, runner, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
   // What sums over the batch is not whole of the first few micro-batches, nor what lies on other devices.
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
-  const Choosing choosing{.unfit = Unfit::kLeave, .watch = {}, .patience = patience, .known = p.order};
+  const ChooseOrderOptions choosing{
+      .out_of_memory = OutOfMemoryPolicy::kKeepTightest, .watch = {}, .patience = patience, .known = p.order};
   ChosenOrder chosen = runner.step(
       "lower", [&] { return choose_order_within_memory(p, from, buckets, choosing); },
       [&](const ChosenOrder& made) {
@@ -340,23 +342,23 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience, Bu
       [](const ChosenOrder& made) { return printed(made.graph); });
   p.physical = std::move(chosen.graph);
   p.physical.peak_bytes = chosen.peak_bytes;
-  p.beyond_bytes = std::move(chosen.beyond_bytes);
-  check_capacity(p.training, p.physical, p.cluster, {p.typical, p.beyond_bytes});
+  p.extrapolated_bytes = std::move(chosen.extrapolated_bytes);
+  check_capacity(p.training, p.physical, p.cluster, {p.representatives, p.extrapolated_bytes});
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });
   p.order = chosen.order;
   p.least_bytes = std::move(chosen.least_bytes);
   p.lowered_micro_batches = from.micro_batches;
-  p.of_all_parts.reset();
-  if (from.micro_batches < p.training.micro_batches()) p.of_all_parts = std::move(chosen.breakdown);
+  p.of_all_micro_batches.reset();
+  if (from.micro_batches < p.training.micro_batches()) p.of_all_micro_batches = std::move(chosen.breakdown);
 }
 
 Evaluation evaluation(const Planned& planned, Runner& runner) {
   if (has_planned_places(planned.forward)) return evaluation(runnable(planned, runner), runner);
   Evaluation e;
   e.graph = runner.step(
-      "evaluation", [&] { return evaluation_in_parts(planned); }, kVerified, kPrinted);
+      "evaluation", [&] { return evaluation_in_micro_batches(planned); }, kVerified, kPrinted);
   e.plan = runner.step(
       "evaluation plan", [&] { return evaluation_plan(e.graph, planned); },
       [&](const Plan& plan) { return printed(plan, e.graph); });

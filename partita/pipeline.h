@@ -33,8 +33,8 @@ Planned plan_model(const Request& request, Runner& runner);
 Planned plan_graph(const LoadedModel& model, const Request& request, Runner& runner);
 // A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed
 // since.
-// kAll: figures, of a few devices and micro-batches where all are very many (telling(), lower.h). kWhole: of all, to be
-// run or traced. kCheck: the plan is checked, and neither lowered nor simulated.
+// kAll: figures, of a few devices and micro-batches where all are very many (choose_representatives(), lower.h).
+// kWhole: of all, to be run or traced. kCheck: the plan is checked, and neither lowered nor simulated.
 enum class Follow { kAll, kWhole, kCheck };
 Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll, const Hardware& hardware = {});
 

@@ -37,7 +37,7 @@ std::optional<int64_t> Planned::batch() const {
 
 int64_t Planned::step_time_ns() const {
   if (search.estimate) return search.estimate->step_time_ns;
-  return of_all_parts ? of_all_parts->step_ns() : predicted.step_time_ns;
+  return of_all_micro_batches ? of_all_micro_batches->step_ns() : predicted.step_time_ns;
 }
 
 std::optional<double> Planned::samples_per_second() const {
@@ -67,7 +67,7 @@ int64_t Planned::peak_memory_bytes() const {
 std::vector<std::pair<std::string, int64_t>> Planned::peak_memory_contents() const {
   const auto begin = physical.peak_bytes.begin();
   const DeviceId fullest(std::max_element(begin, begin + physical.compute_count) - begin);
-  const int64_t beyond = beyond_bytes.empty() ? 0 : beyond_bytes[fullest.index()];
+  const int64_t beyond = extrapolated_bytes.empty() ? 0 : extrapolated_bytes[fullest.index()];
   auto contents = contents_at_peak(training, physical, fullest, beyond);
   if (beyond > 0) contents.emplace_back("further micro-batches", beyond);
   std::ranges::stable_sort(contents, std::greater<>(), [](const auto& kind) { return kind.second; });
@@ -79,8 +79,8 @@ int64_t Planned::least_memory_bytes() const {
 }
 
 StepBreakdown Planned::breakdown() const {
-  StepBreakdown parts = of_all_parts ? *of_all_parts : breakdown_of(predicted, physical);
-  if (typical.empty()) return parts;
+  StepBreakdown parts = of_all_micro_batches ? *of_all_micro_batches : breakdown_of(predicted, physical);
+  if (representatives.empty()) return parts;
   const size_t ranks = parts.stages.size();
   std::vector<std::set<DeviceId>> devices(ranks);
   for (const OpChoice& choice : plan.ops)

@@ -17,11 +17,12 @@ namespace partita {
 // A model, planned, checked, lowered and simulated.
 // - After a search that estimates (`search.estimate`) plan, report, physical and predicted are empty, but for what the
 //   plan was asked of.
-// - Of a plan for very many devices (`typical` is not empty) physical and predicted are of typical devices alone.
+// - Of a plan for very many devices (`representatives` is not empty) physical and predicted are of typical devices
+// alone.
 struct Planned {
   Graph forward;  // as loaded
   Loss loss;
-  Graph training;      // one step; where it works on its batch in parts, of one part (graph/parts.h)
+  Graph training;      // one step; where it works on its batch in parts, of one part (graph/micro_batches.h)
   std::string sha256;  // of the step on the whole batch, before recomputation
   WeightNames weight_names;
   std::optional<OtherBatch> other_batch;
@@ -34,17 +35,17 @@ struct Planned {
   Trace predicted;
   // Where all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this is of
   // all (extended(), breakdown.h).
-  std::optional<StepBreakdown> of_all_parts;
+  std::optional<StepBreakdown> of_all_micro_batches;
   int lowered_micro_batches = 1;
-  std::optional<size_t> order;        // the one that was chosen (sim/choose_order.h)
-  std::vector<int64_t> beyond_bytes;  // in peaks, by device, of micro-batches that are not lowered; empty: none
-  std::vector<int64_t> least_bytes;   // by device: peak bytes in the order that needs least (sim/choose_order.h)
-  std::vector<DeviceId> typical;
+  std::optional<size_t> order;              // the one that was chosen (schedule/choose_order.h)
+  std::vector<int64_t> extrapolated_bytes;  // in peaks, by device, of micro-batches that are not lowered; empty: none
+  std::vector<int64_t> least_bytes;  // by device: peak bytes in the order that needs least (schedule/choose_order.h)
+  std::vector<DeviceId> representatives;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
 
   // Whether `physical` is all of the step, which can be run.
-  bool is_whole() const { return typical.empty() && !of_all_parts; }
+  bool is_whole() const { return representatives.empty() && !of_all_micro_batches; }
 
   // Figures of the estimate, where there is one; otherwise of the prediction.
 

@@ -14,7 +14,6 @@
 #include "partita/graph/batch.h"
 #include "partita/micro_batches.h"
 #include "partita/physical/for_stages.h"
-#include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/plan/rules.h"
 #include "partita/search/evaluate.h"
@@ -348,7 +347,7 @@ std::vector<Remedy> of_searches(const Request& request, Trials& trials) {
   by_placement.request.search = kPlaced;
   for (const std::string& kind : kinds) {
     if (kind != request.recompute && !entry.rule) again.push_back(recomputing({"", request}, kind));
-    if (entry.only_places() && entry.name != kPlaced) placed.push_back(recomputing(by_placement, kind));
+    if (entry.only_device_placement() && entry.name != kPlaced) placed.push_back(recomputing(by_placement, kind));
   }
   std::vector<Remedy> out = first_of(again, trials);
   add(out, first_of(placed, trials));

@@ -165,7 +165,7 @@ void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& gr
   }
   if (stages.empty() || *stages.rbegin() == 0) return;
   const SearchEntry& entry = *choice.entry;
-  if (!entry.only_places() && pins.ops.size() == graph.ops.size() &&
+  if (!entry.only_device_placement() && pins.ops.size() == graph.ops.size() &&
       *stages.rbegin() + 1 == static_cast<int>(stages.size()))
     return;
   const int ranks =

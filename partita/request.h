@@ -41,7 +41,7 @@ struct Request {
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
   std::optional<int64_t> bucket_bytes;        // Plan::bucket_bytes; none: what is left to us (pipeline.cc)
   bool prove = false;                         // the lower bound too
-  bool forward_will_do = false;  // a model that cannot be trained is planned as it is evaluated (StepGraph)
+  bool inference_only = false;  // a model that cannot be trained is planned as it is evaluated (StepGraph)
   Budget budget;  // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
   std::function<void(const SearchProgress&)> progress;
   std::function<void(const std::string&)> tell;  // Problem::tell

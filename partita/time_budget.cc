@@ -33,12 +33,12 @@ double finish_seconds(const Runner& runner, const Cluster& cluster, double left)
 
 }  // namespace
 
-Budget begun(Budget budget) {
+Budget with_deadline(Budget budget) {
   budget.deadline = budget.watch().deadline;
   return budget;
 }
 
-double acts_per_second(const Runner& runner, const Graph& graph) {
+double firings_per_second(const Runner& runner, const Graph& graph) {
   constexpr double kMost = 25'000, kTimes = 0.7;
   return std::min(kMost, static_cast<double>(graph.ops.size()) / std::max(1e-6, kTimes * graph_seconds(runner)));
 }

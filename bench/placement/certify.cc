@@ -106,7 +106,7 @@ bool certify(const Fine& fine, int vertices, double seconds, const std::string& 
   const double start_s = seconds_since(begun);
   BranchResult r = branch_and_bound(p, start, {.seconds = std::max(0.0, seconds - start_s)}, {});
   found.seconds = start_s + r.seconds;
-  const std::string wrong = why_not(p, r.schedule);
+  const std::string wrong = schedule_error(p, r.schedule);
   ensure(wrong.empty(), "{}", wrong);
   const PlacedSchedule expanded = list_schedule(fine.problem, expanded_placement(coarse, r.schedule.device),
                                                 expanded_order(coarse, order_of(r.schedule)), true);

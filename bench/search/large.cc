@@ -17,9 +17,9 @@
 
 #include "models.h"
 #include "partita/plan/check.h"
+#include "partita/schedule/plan_evaluation.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/joint/joint.h"
-#include "partita/sim/plan_evaluation.h"
 #include "partita/solver/solver.h"
 
 namespace partita {

@@ -12,7 +12,6 @@
 #include <numeric>
 #include <set>
 
-#include "partita/base/begun.h"
 #include "partita/base/boxes.h"
 #include "partita/base/cpu_use.h"
 #include "partita/base/dtype.h"
@@ -20,6 +19,7 @@
 #include "partita/base/float16.h"
 #include "partita/base/machine_memory.h"
 #include "partita/base/rng.h"
+#include "partita/base/run_async.h"
 #include "partita/base/threads.h"
 #include "partita/base/tuples.h"
 #include "partita/base/units.h"
@@ -376,7 +376,7 @@ TEST(MachineMemory, MayRunOutOnThreadsThatAreBegun) {
   const auto seen = [] {
     std::atomic<int> count = 0;
     shared_out(2, 4, [&](size_t, int) { count += may_run_out(); });
-    return count + begun([] { return static_cast<int>(may_run_out()); }).get();
+    return count + run_async([] { return static_cast<int>(may_run_out()); }).get();
   };
   {
     const MayRunOut guard;

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/progress.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/network/problem.h"
 #include "partita/search/joint/bound_proof.h"
 
@@ -78,13 +78,13 @@ int check_command(const Arguments& a) {
                  {"conversions", p.report.conversions},
                  {"peak_memory_bytes", p.peak_memory_bytes()},
                  {"least_memory_bytes", p.least_memory_bytes()}};
-    if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
+    if (!p.representatives.empty()) json["typical_devices"] = representative_devices_of(p);
     print_json(std::move(json));
   } else
     fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}{}\n", a.target,
                megabytes(static_cast<double>(p.report.comm_bytes)), p.report.conversions,
                megabytes(static_cast<double>(p.peak_memory_bytes())),
-               p.typical.empty() ? "one device" : fmt::format("one of {}", typical_devices_text(p)),
+               p.representatives.empty() ? "one device" : fmt::format("one of {}", representative_devices_text(p)),
                least_memory_text(p));
   return 0;
 }

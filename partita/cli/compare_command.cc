@@ -55,7 +55,8 @@ class Rows {
  public:
   explicit Rows(const Arguments& a) : a_(a) {
     for (const std::string& name : names_of_rows(a)) width_ = std::max(width_, name.size());
-    for (const std::string& search : a.searches) bounds_ = bounds_ || parse_search(search).entry->only_places();
+    for (const std::string& search : a.searches)
+      bounds_ = bounds_ || parse_search(search).entry->only_device_placement();
   }
 
   void without_plan(const std::string& name, const Error& error) {

@@ -6,7 +6,7 @@
 #include "partita/cli/commands.h"
 #include "partita/cli/explanation.h"
 #include "partita/in_file.h"
-#include "partita/physical/lower.h"
+#include "partita/schedule/representatives.h"
 #include "partita/search/device_placement/placed_plan.h"
 #include "partita/search/evaluate.h"
 
@@ -46,7 +46,7 @@ std::string steps_of(Explained& e, const Moved& moved) {
     for (int position : step.groups[0]) devices.push_back(step.to.mesh.devices[position]);
     const Collective& found = e.collectives.of(step.kind, devices);
     const double sent = static_cast<double>(step.bytes) / static_cast<double>(step.groups.size() * devices.size());
-    return fmt::format("{} ({})", name, found.names[found.ways.fastest(sent)]);
+    return fmt::format("{} ({})", name, found.names[found.costs.fastest(sent)]);
   });
 }
 
@@ -63,7 +63,7 @@ std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alt
   const Cluster& cluster = e.planned.cluster;
   if (static_cast<int64_t>(graph.ops.size()) * cluster.compute_count <= kTasksOfAll)
     return evaluate_memory(graph, alternative(), cluster).memory_deficit;
-  return evaluate_memory(graph, alternative(), cluster, {}, typical_devices(cluster)).memory_deficit;
+  return evaluate_memory(graph, alternative(), cluster, {}, representative_devices(cluster)).memory_deficit;
 }
 
 int explain_command(const Arguments& a) {

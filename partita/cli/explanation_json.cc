@@ -71,8 +71,8 @@ Json tensor_json(Explained& e, TensorId id) {
   const Graph& graph = e.planned.training;
   Json json = {{"name", graph.tensor(id).name},
                {"kept_with", graph.tensor(explained.keeper).name},
-               {"mesh", explained.home.mesh.extents},
-               {"home", text_of(e, explained.home)}};
+               {"mesh", explained.kept_layout.mesh.extents},
+               {"home", text_of(e, explained.kept_layout)}};
   if (explained.made) {
     json["made"] = text_of(e, *explained.made);
     json["producer"] = graph.op(graph.tensor(id).producer).name;

@@ -96,9 +96,9 @@ std::string together_text(const Graph& graph, const std::vector<OpId>& ops, OpId
 }
 
 std::string change_text(const PlacedAlternative& other) {
-  if (other.missing_bytes > 0)
+  if (other.deficit_bytes > 0)
     return fmt::format("does not fit: it needs {} more than a device has",
-                       megabytes(static_cast<double>(other.missing_bytes)));
+                       megabytes(static_cast<double>(other.deficit_bytes)));
   if (other.change_ns == 0) return "as long";
   return fmt::format("{} {}", ns_text(std::abs(other.change_ns)), other.change_ns > 0 ? "longer" : "shorter");
 }
@@ -183,8 +183,8 @@ Json placed_op_json(Explained& e, OpId id) {
   for (const PlacedAlternative& other : e.placed->alternatives(id))
     json["alternatives"].push_back({{"device", name_of(p, other.device)},
                                     {"change_us", us(other.change_ns)},
-                                    {"fits", other.missing_bytes <= 0},
-                                    {"missing_memory_bytes", other.missing_bytes}});
+                                    {"fits", other.deficit_bytes <= 0},
+                                    {"missing_memory_bytes", other.deficit_bytes}});
   return json;
 }
 

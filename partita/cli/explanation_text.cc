@@ -115,7 +115,7 @@ void print_tensor(Explained& e, TensorId id) {
   fmt::print("tensor {} ({}, {} [{}], {})\n", tensor.name, name_of(tensor.role), name_of(tensor.dtype),
              fmt::join(tensor.shape, ", "), megabytes(static_cast<double>(tensor.bytes())));
   if (explained.made) fmt::print("  made by {} as {}\n", graph.op(tensor.producer).name, text_of(e, *explained.made));
-  fmt::print("  kept as {} on mesh {}{}\n", text_of(e, explained.home), to_string(explained.home.mesh),
+  fmt::print("  kept as {} on mesh {}{}\n", text_of(e, explained.kept_layout), to_string(explained.kept_layout.mesh),
              explained.keeper == id
                  ? ""
                  : fmt::format(", where {} is, which it replaces", graph.tensor(explained.keeper).name));

@@ -50,7 +50,7 @@ namespace {
 int64_t invocations_of(const Planned& p) {
   int64_t count = 0;
   for (size_t i = 0; i < p.training.ops.size(); ++i)
-    count += p.training.acts(p.training.ops[i]) * static_cast<int64_t>(p.plan.ops[i].mesh.devices.size());
+    count += p.training.firings(p.training.ops[i]) * static_cast<int64_t>(p.plan.ops[i].mesh.devices.size());
   return count;
 }
 
@@ -72,8 +72,9 @@ void write_trace(Planned& p, const Arguments& a, Runner& runner) {
 // " of 8 of 1024 devices and the first 6 of 64 micro-batches"; empty: the trace is of all.
 std::string part_traced(const Planned& p) {
   std::vector<std::string> parts;
-  if (!p.typical.empty()) parts.push_back(fmt::format("{} of {} devices", p.typical.size(), p.cluster.compute_count));
-  if (p.of_all_parts)
+  if (!p.representatives.empty())
+    parts.push_back(fmt::format("{} of {} devices", p.representatives.size(), p.cluster.compute_count));
+  if (p.of_all_micro_batches)
     parts.push_back(
         fmt::format("the first {} of {} micro-batches", p.lowered_micro_batches, p.training.micro_batches()));
   return parts.empty() ? "" : fmt::format(" of {}", fmt::join(parts, " and "));

@@ -12,7 +12,7 @@
 #include "partita/base/units.h"
 #include "partita/cli/progress.h"
 #include "partita/cli/validation_figures.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/cost/unaligned.h"
 #include "partita/graph/kept_gradients.h"
 #include "partita/idle_devices.h"
@@ -36,7 +36,7 @@ namespace {
 // If nothing fits, the error ends with remedies.
 Planned planned_or_remedies(const Request& asked, Runner& runner, bool say_remedies) {
   Request request = asked;
-  request.budget = begun(request.budget);  // of both
+  request.budget = with_deadline(request.budget);  // of both
   Attempt<Planned> planned = attempt([&] { return plan_model(request, runner); });
   if (planned.result) return std::move(*planned.result);
   if (planned.failure != Failure::kDoesNotFit || interrupted || !say_remedies) planned.rethrow();
@@ -65,15 +65,15 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
   return planned_or_remedies(watched, runner, say_remedies);
 }
 
-std::vector<std::string> typical_devices_of(const Planned& p) {
+std::vector<std::string> representative_devices_of(const Planned& p) {
   std::vector<std::string> names;
-  for (DeviceId d : p.typical) names.push_back(p.cluster.device(d).name);
+  for (DeviceId d : p.representatives) names.push_back(p.cluster.device(d).name);
   return names;
 }
 
-std::string typical_devices_text(const Planned& p) {
+std::string representative_devices_text(const Planned& p) {
   constexpr size_t kFew = 4;
-  const std::vector<std::string> names = typical_devices_of(p);
+  const std::vector<std::string> names = representative_devices_of(p);
   if (names.size() <= kFew) return fmt::format("{}", fmt::join(names, ", "));
   return fmt::format("{}, {} .. {}", names[0], names[1], names.back());
 }
@@ -368,7 +368,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   }
   json["step_time_us"] = us(p.step_time_ns());
   add_source_of_times(json, p);
-  if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
+  if (!p.representatives.empty()) json["typical_devices"] = representative_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (p.plan.model.micro_batches > 1) json["micro_batches"] = p.plan.model.micro_batches;
   if (p.plan.model.batch_norm_groups > 1) json["batch_norm_groups"] = p.plan.model.batch_norm_groups;
@@ -498,8 +498,8 @@ void print_plan(const Planned& p) {
   if (const UnalignedProducts slow = slow_products(p); !slow.ops.empty())
     fmt::print("slow products  {}\n", slow_products_text(p, slow));
   fmt::print("peak memory    {} on {}{}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
-             p.typical.empty() ? "the device that needs most"
-                               : fmt::format("the one of {} that needs most", typical_devices_text(p)),
+             p.representatives.empty() ? "the device that needs most"
+                                       : fmt::format("the one of {} that needs most", representative_devices_text(p)),
              least_memory_text(p));
   if (!p.search.estimate) print_memory(p);
   if (const std::string text = gradients_text(p); !text.empty()) fmt::print("gradients      {}\n", text);

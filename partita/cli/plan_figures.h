@@ -44,7 +44,8 @@ std::string source_of_times(const Planned& planned);
 std::string batch_norm_groups_text(const Planned& planned);
 
 // Returns the representatives if a plan is too large to be lowered.
-std::vector<std::string> typical_devices_of(const Planned& planned);
-std::string typical_devices_text(const Planned& planned);  // the same for a reader; of many the first and the last
+std::vector<std::string> representative_devices_of(const Planned& planned);
+std::string representative_devices_text(
+    const Planned& planned);  // the same for a reader; of many the first and the last
 
 }  // namespace partita

@@ -44,10 +44,10 @@ Planned as_it_runs(Planned p, Runner& runner) {
 }
 
 // A signal during planning ends the command: a search that ends early has a plan, but the run has not begun.
-Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
+Planned planned_for(const Arguments& a, Runner& runner, bool inference_only) {
   if (a.is_plan) return as_it_runs(open_plan(a.target, runner, Follow::kWhole, {a.request.profile_file}), runner);
   Request request = a.request;
-  request.forward_will_do = forward_will_do;
+  request.inference_only = inference_only;
   Planned p = plan_watched(request, runner);
   if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted while it was planned, and nothing ran");
   return as_it_runs(std::move(p), runner);

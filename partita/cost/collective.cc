@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partita/cluster/direct.h"
+#include "partita/cluster/route.h"
 #include "partita/cost/whole_ns.h"
 #include "partita/profile/profile.h"
 #include "partita/sharding/collective_links.h"
@@ -131,13 +132,13 @@ std::optional<Collective> measured(const Cluster& cluster, StepKind kind, const 
 }
 
 // A row of a library, and what a call takes by it.
-struct Way {
+struct AlgorithmCost {
   CollectiveAlgorithm algorithm;
   std::string protocol, name;
   Duration duration;
 };
 
-Way way_of(const LibraryRow& row, const Duration& duration) {
+AlgorithmCost algorithm_cost_of(const LibraryRow& row, const Duration& duration) {
   return {row.algorithm, row.protocol, row.name(), duration};
 }
 
@@ -154,18 +155,18 @@ std::vector<Library> libraries_of(const Cluster& cluster, const std::vector<Devi
 
 // The ways that both libraries have, each as slow as the slower says. Protocols are only names: where an algorithm has
 // none in common, any two of its rows are one way.
-std::vector<Way> common(const std::vector<Way>& some, const std::vector<Way>& others) {
+std::vector<AlgorithmCost> common(const std::vector<AlgorithmCost>& some, const std::vector<AlgorithmCost>& others) {
   auto all_pairs = [&](const auto& visit) {
-    for (const Way& a : some)
-      for (const Way& b : others)
+    for (const AlgorithmCost& a : some)
+      for (const AlgorithmCost& b : others)
         if (a.algorithm == b.algorithm) visit(a, b);
   };
   std::set<CollectiveAlgorithm> agreed;
-  all_pairs([&](const Way& a, const Way& b) {
+  all_pairs([&](const AlgorithmCost& a, const AlgorithmCost& b) {
     if (a.protocol == b.protocol) agreed.insert(a.algorithm);
   });
-  std::vector<Way> out;
-  all_pairs([&](const Way& a, const Way& b) {
+  std::vector<AlgorithmCost> out;
+  all_pairs([&](const AlgorithmCost& a, const AlgorithmCost& b) {
     const bool same = a.protocol == b.protocol;
     if (!same && agreed.count(a.algorithm)) return;
     out.push_back(
@@ -178,20 +179,20 @@ std::vector<Way> common(const std::vector<Way>& some, const std::vector<Way>& ot
 }
 
 // What the libraries of all devices have of `has`, by `time`; `plain` where one has nothing, or they nothing in common.
-std::vector<Way> ways_of(const std::vector<Library>& libraries, const LibraryRow& plain,
-                         const std::function<bool(const LibraryRow&)>& has,
-                         const std::function<Duration(const LibraryRow&)>& time) {
-  std::vector<Way> ways;
+std::vector<AlgorithmCost> algorithm_costs_of(const std::vector<Library>& libraries, const LibraryRow& plain,
+                                              const std::function<bool(const LibraryRow&)>& has,
+                                              const std::function<Duration(const LibraryRow&)>& time) {
+  std::vector<AlgorithmCost> costs;
   for (size_t l = 0; l < libraries.size(); ++l) {
-    std::vector<Way> own;
+    std::vector<AlgorithmCost> own;
     if (libraries[l])
       for (const LibraryRow& row : *libraries[l])
-        if (has(row)) own.push_back(way_of(row, time(row)));
-    if (own.empty()) own.push_back(way_of(plain, time(plain)));
-    ways = l == 0 ? std::move(own) : common(ways, own);
+        if (has(row)) own.push_back(algorithm_cost_of(row, time(row)));
+    if (own.empty()) own.push_back(algorithm_cost_of(plain, time(plain)));
+    costs = l == 0 ? std::move(own) : common(costs, own);
   }
-  if (ways.empty()) ways.push_back(way_of(plain, time(plain)));
-  return ways;
+  if (costs.empty()) costs.push_back(algorithm_cost_of(plain, time(plain)));
+  return costs;
 }
 
 Collective collective_of(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
@@ -207,12 +208,12 @@ Collective collective_of(const Cluster& cluster, StepKind kind, const std::vecto
                    static_cast<double>(group.nodes),
                    static_cast<double>(group.per_node),
                    straight};
-  for (const Way& way : ways_of(
+  for (const AlgorithmCost& cost : algorithm_costs_of(
            libraries_of(cluster, devices), straight ? kPlainTransfer : kPlainRing,
            [&](const LibraryRow& row) { return has(at, row); },
            [&](const LibraryRow& row) { return time_of(at, row); })) {
-    found.names.push_back(!direct ? way.name : way.protocol.empty() ? "direct" : "direct " + way.protocol);
-    found.ways.durations.push_back(way.duration);
+    found.names.push_back(!direct ? cost.name : cost.protocol.empty() ? "direct" : "direct " + cost.protocol);
+    found.costs.durations.push_back(cost.duration);
   }
   found.occupies = busy_links(cluster, group);
   found.loads = group.loads;
@@ -221,15 +222,15 @@ Collective collective_of(const Cluster& cluster, StepKind kind, const std::vecto
 
 }  // namespace
 
-double Ways::ns(double bytes) const {
+double AlgorithmCosts::ns(double bytes) const {
   double least = INFINITY;
   for (const Duration& d : durations) least = std::min(least, d.fixed_ns + bytes * d.moving_ns);
   return least;
 }
 
-int64_t Ways::whole_ns(double bytes) const { return partita::whole_ns(ns(bytes), 1); }
+int64_t AlgorithmCosts::whole_ns(double bytes) const { return partita::whole_ns(ns(bytes), 1); }
 
-size_t Ways::fastest(double bytes) const {
+size_t AlgorithmCosts::fastest(double bytes) const {
   auto ns_of = [&](const Duration& d) { return d.fixed_ns + bytes * d.moving_ns; };
   return static_cast<size_t>(
       std::min_element(durations.begin(), durations.end(),
@@ -237,7 +238,7 @@ size_t Ways::fastest(double bytes) const {
       durations.begin());
 }
 
-void Ways::add(const Ways& after) {
+void AlgorithmCosts::add(const AlgorithmCosts& after) {
   if (durations.size() == 1 && after.durations.size() > 1) durations.resize(after.durations.size(), durations[0]);
   for (size_t w = 0; w < durations.size(); ++w) {
     const Duration& d = after.durations[std::min(w, after.durations.size() - 1)];
@@ -246,7 +247,7 @@ void Ways::add(const Ways& after) {
   }
 }
 
-void Ways::repeat(double times) {
+void AlgorithmCosts::repeat(double times) {
   for (Duration& d : durations) d = {times * d.fixed_ns, times * d.moving_ns};
 }
 
@@ -258,22 +259,19 @@ const Collective& CollectiveTimes::of(StepKind kind, std::vector<DeviceId> devic
   return *known;
 }
 
-Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) {
+AlgorithmCosts transfer_costs(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route,
+                              double bytes) {
   if (const Profile* profile = cluster.profile_of(to))
     if (const Curve* curve = profile->curve("transfer"))
       return {{duration(curve->latency_us, curve->us_per_byte * bytes * 1e-6)}};
-  double latency_us = 0, slowest = INFINITY;
-  for (LinkId l : route) {
-    latency_us += cluster.link(l).latency_us;
-    slowest = std::min(slowest, cluster.link(l).bandwidth_bytes_per_s);
-  }
+  const auto [latency_us, slowest] = route_figures(cluster, route);
   auto is_gpu = [&](DeviceId d) { return d.valid() && cluster.device(d).kind == DeviceKind::kGpu; };
   const std::vector<Library> libraries =
       is_gpu(from) && is_gpu(to) ? libraries_of(cluster, {from, to}) : std::vector<Library>{nullptr};
   const bool inside = from.valid() && to.valid() && cluster.device(from).host == cluster.device(to).host;
   const Duration plain = duration(latency_us, bytes / slowest);
-  Ways ways{{}};
-  for (const Way& way : ways_of(
+  AlgorithmCosts costs{{}};
+  for (const AlgorithmCost& cost : algorithm_costs_of(
            libraries, kPlainTransfer,
            [](const LibraryRow& row) { return row.algorithm == CollectiveAlgorithm::kPairwise; },
            [&](const LibraryRow& row) {
@@ -282,8 +280,8 @@ Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std
                                  (inside ? 0 : row.network_hop_us + latency_us),
                              bytes / (slowest * (inside ? row.bandwidth : row.network_bandwidth)));
            }))
-    ways.durations.push_back(way.duration);
-  return ways;
+    costs.durations.push_back(cost.duration);
+  return costs;
 }
 
 }  // namespace partita

@@ -40,20 +40,21 @@ struct Duration {
 };
 
 // What something takes by each of several ways, of which the fastest counts. A work of one way has one.
-struct Ways {
+struct AlgorithmCosts {
   std::vector<Duration> durations = {{}};
 
   double ns(double bytes) const;         // moving_ns counts for one byte
   int64_t whole_ns(double bytes) const;  // rounded; at least 1
   size_t fastest(double bytes) const;
-  void add(const Ways& after);  // one after the other, by equal ways; where one has one way alone, with each of them
+  void add(const AlgorithmCosts&
+               after);  // one after the other, by equal ways; where one has one way alone, with each of them
   void repeat(double times);
-  bool operator==(const Ways&) const = default;
+  bool operator==(const AlgorithmCosts&) const = default;
 };
 
 struct Collective {
   std::vector<std::string> names;  // of the ways: "ring LL128"
-  Ways ways;                       // for every byte that each participant sends
+  AlgorithmCosts costs;            // for every byte that each participant sends
   std::vector<LinkId> occupies;    // the links that it takes for itself
   std::vector<LinkLoad> loads;     // the bytes on each link, for every byte that each participant sends
 };
@@ -71,6 +72,7 @@ class CollectiveTimes {
 };
 
 // A transfer of so many bytes over this route: durations of the whole, not of a byte. `from` may be invalid.
-Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes);
+AlgorithmCosts transfer_costs(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route,
+                              double bytes);
 
 }  // namespace partita

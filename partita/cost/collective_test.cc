@@ -45,7 +45,7 @@ std::vector<DeviceId> devices(std::initializer_list<int> ids) {
 }
 
 double us(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& group, double sent_bytes) {
-  return CollectiveTimes(cluster).of(kind, group).ways.ns(sent_bytes) / 1e3;
+  return CollectiveTimes(cluster).of(kind, group).costs.ns(sent_bytes) / 1e3;
 }
 
 constexpr const char* kSimple =
@@ -98,13 +98,13 @@ TEST(Collective, TheFastestForTheBytesCounts) {
   const std::vector<DeviceId> all = devices({0, 1, 2, 3});
   CollectiveTimes times(c);
   const Collective& reduce = times.of(StepKind::kAllReduce, all);
-  auto name = [&](double bytes) { return reduce.names[reduce.ways.fastest(bytes)]; };
+  auto name = [&](double bytes) { return reduce.names[reduce.costs.fastest(bytes)]; };
   EXPECT_EQ(name(100), "tree LL");
   EXPECT_EQ(name(3e5), "ring Simple");
   EXPECT_EQ(name(3e8), "nvls");
   // Of S = 4 MB each sends 6: the tree passes 2 S at 10 GB/s, the switch S at 90.
-  EXPECT_DOUBLE_EQ(reduce.ways.durations[1].fixed_ns + 6e6 * reduce.ways.durations[1].moving_ns, 1e3 * (1 + 3 + 800));
-  EXPECT_DOUBLE_EQ(reduce.ways.durations[2].fixed_ns + 6e6 * reduce.ways.durations[2].moving_ns,
+  EXPECT_DOUBLE_EQ(reduce.costs.durations[1].fixed_ns + 6e6 * reduce.costs.durations[1].moving_ns, 1e3 * (1 + 3 + 800));
+  EXPECT_DOUBLE_EQ(reduce.costs.durations[2].fixed_ns + 6e6 * reduce.costs.durations[2].moving_ns,
                    1e3 * (40 + 4e6 / 90e3));
   // Fewer devices than the switch takes; and nothing but rings for other collectives.
   EXPECT_EQ(times.of(StepKind::kAllReduce, devices({0, 1, 2})).names.size(), 2u);
@@ -119,9 +119,9 @@ TEST(Collective, ATreeBetweenNodes) {
     const Cluster c = nodes(n, 2, tree);
     std::vector<DeviceId> all;
     for (int d = 0; d < 2 * n; ++d) all.emplace_back(size_t(d));
-    const Ways ways = CollectiveTimes(c).of(StepKind::kAllReduce, all).ways;
+    const AlgorithmCosts costs = CollectiveTimes(c).of(StepKind::kAllReduce, all).costs;
     const double sent = 2 * (2 * n - 1) / (2.0 * n) * 1e6;  // S = 1 MB
-    return (ways.durations[1].fixed_ns + sent * ways.durations[1].moving_ns) / 1e3;
+    return (costs.durations[1].fixed_ns + sent * costs.durations[1].moving_ns) / 1e3;
   };
   EXPECT_DOUBLE_EQ(of(2), 2 * (1 + (3 + 4)) + 1e6 / 20e3);
   EXPECT_DOUBLE_EQ(of(4), 2 * (1 + 2 * (3 + 4)) + 2e6 / 20e3);
@@ -132,7 +132,7 @@ TEST(Collective, HierarchicalWhereTheFileSaysSo) {
   const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
   ASSERT_EQ(reduce.names.back(), "hierarchical");
   // S = 2 MB, of which each sends 3: 2 hops of 1 MB in the node; 2 hops between nodes, of 1 MB over two ports.
-  const Duration& d = reduce.ways.durations.back();
+  const Duration& d = reduce.costs.durations.back();
   EXPECT_NEAR(d.fixed_ns + 3e6 * d.moving_ns, 1e3 * (2 + 2 * 1 + 2 * 4 + 2e6 / 100e3 + 2e6 / 20e3), 1e-6);
 }
 
@@ -171,7 +171,7 @@ TEST(Collective, StridedGroupsHaveTheirOwnPorts) {
 
 TEST(Collective, OfOneDeviceIsNothing) {
   const Cluster c = nodes(1, 2);
-  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, devices({1})).ways.whole_ns(1e6), 1);
+  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, devices({1})).costs.whole_ns(1e6), 1);
 }
 
 // Two nodes of two, each of its own type with these rows of collectives.
@@ -223,8 +223,8 @@ TEST(Collective, DevicesOfTwoTypesTakeWhatBothHave) {
     EXPECT_EQ(reduce.names, (std::vector<std::string>{"ring", "ring"}));
     EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 0), 24);
     const DeviceId a(size_t(0)), b(size_t(2));
-    EXPECT_DOUBLE_EQ(transfer_ways(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 4 + 4 + 100);
-    EXPECT_DOUBLE_EQ(transfer_ways(c, b, a, c.route(b, a), 1e6).ns(1) / 1e3, 4 + 4 + 100);
+    EXPECT_DOUBLE_EQ(transfer_costs(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 4 + 4 + 100);
+    EXPECT_DOUBLE_EQ(transfer_costs(c, b, a, c.route(b, a), 1e6).ns(1) / 1e3, 4 + 4 + 100);
   }
 }
 
@@ -290,7 +290,7 @@ TEST(Direct, ARowHasItsHopsAndRates) {
   for (const auto kind : {StepKind::kAllReduce, StepKind::kAllToAll})
     EXPECT_EQ(CollectiveTimes(c).of(kind, devices({0, 1})).names, std::vector<std::string>{"direct Simple"});
   const DeviceId a(size_t(0)), b(size_t(1));
-  EXPECT_DOUBLE_EQ(transfer_ways(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 10 + 3 + 1e6 / 80e3);
+  EXPECT_DOUBLE_EQ(transfer_costs(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 10 + 3 + 1e6 / 80e3);
 }
 
 // Where the library takes its row from four devices of a node on, two still exchange without rings.
@@ -298,7 +298,7 @@ TEST(Direct, HasNoRingsForFewDevicesEither) {
   const Cluster c = nodes(2, 2, "      - {algorithm: direct, launch_us: 10, least_devices: 4}\n");
   const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
   EXPECT_EQ(reduce.names, std::vector<std::string>{"direct"});
-  EXPECT_DOUBLE_EQ(reduce.ways.ns(6e6) / 1e3, 2 * (3 * 4 + 200));
+  EXPECT_DOUBLE_EQ(reduce.costs.ns(6e6) / 1e3, 2 * (3 * 4 + 200));
 }
 
 // A faster link makes no exchange longer.
@@ -332,7 +332,7 @@ TEST(Transfer, BetweenGpusByTheRowsOfTheirLibrary) {
   const Cluster c = nodes(2, 2, kSimple);
   auto us_of = [&](int from, int to) {
     const DeviceId a(static_cast<size_t>(from)), b(static_cast<size_t>(to));
-    return transfer_ways(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3;
+    return transfer_costs(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3;
   };
   EXPECT_DOUBLE_EQ(us_of(0, 1), 4 + 1 + 1e6 / 50e3);
   EXPECT_DOUBLE_EQ(us_of(0, 2), 4 + 1 + 6 + 4 + 1e6 / 2.5e3);

@@ -36,7 +36,7 @@ Rates rates_of_task(const PhysicalGraph& graph, const Task& task) {
 }
 
 // How many share its links, one after another.
-double sharers(const Task& task) { return task.elsewhere ? task.elsewhere->sharers : 1; }
+double sharers(const Task& task) { return task.background ? task.background->sharers : 1; }
 
 // From where a transfer comes: the device of what it reads.
 DeviceId source_of(const PhysicalGraph& graph, const Task& task) {
@@ -112,8 +112,8 @@ Duration CostModel::copy(DeviceId device, double bytes) const {
   return {on.launch_overhead_us * kNsPerUs, bytes / reached_bytes_per_s(on) * kNsPerS};
 }
 
-Ways CostModel::transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const {
-  return transfer_ways(cluster_, from, to, route, bytes);
+AlgorithmCosts CostModel::transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const {
+  return transfer_costs(cluster_, from, to, route, bytes);
 }
 
 std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id, double flops, double bytes) const {
@@ -164,7 +164,7 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
 const Collective& CostModel::collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
   const Task& first = graph.task(participants[0]);
   const StepKind kind = std::get<CollectiveWork>(first.work).kind;
-  if (first.elsewhere) return collective(kind, first.elsewhere->ring);
+  if (first.background) return collective(kind, first.background->ring);
   std::vector<DeviceId> devices;
   for (TaskId p : participants) devices.push_back(graph.task(p).device);
   return collective(kind, devices);
@@ -178,7 +178,7 @@ int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<T
     if (const Curve* curve =
             profile->curve(name_of(std::get<CollectiveWork>(first.work).kind), static_cast<int>(participants.size())))
       return ns_of_us(curve->us(static_cast<double>(bytes)));
-  return collective_of(graph, participants).ways.whole_ns(static_cast<double>(bytes) * sharers(first));
+  return collective_of(graph, participants).costs.whole_ns(static_cast<double>(bytes) * sharers(first));
 }
 
 }  // namespace partita

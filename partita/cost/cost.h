@@ -54,7 +54,7 @@ class CostModel {
   std::optional<TaskTime> profiled(DeviceId device, const KernelId& id, double flops, double bytes) const;
   const std::string& form_of(const std::shared_ptr<const tdl::Bound>& bound) const { return texts_->of(bound); }
   Duration copy(DeviceId device, double bytes) const;  // a kernel that computes nothing; bytes read and written
-  Ways transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const;
+  AlgorithmCosts transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const;
   const Collective& collective(StepKind kind, const std::vector<DeviceId>& devices) const {
     return collectives_->of(kind, devices);
   }
@@ -62,12 +62,12 @@ class CostModel {
   // A kernel or a local copy takes what kernel.h says. A transfer takes the route's latency + bytes / bandwidth of its
   // narrowest link, and between two GPUs whose library has rows for transfers the least that these say. At least 1 ns.
   // Not for collectives. Where some devices alone are lowered, its bytes take as long as those of all that share the
-  // link (Elsewhere).
+  // link (BackgroundLoad).
   int64_t task_ns(const PhysicalGraph& graph, const Task& task) const { return task_time(graph, task).ns; }
   TaskTime task_time(const PhysicalGraph& graph, const Task& task) const;
   // A collective of these participants, in rank order, by the way that is fastest for its bytes.
   int64_t collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const;
-  // Of what a collective's participants, or those that its Elsewhere lists, do together.
+  // Of what a collective's participants, or those that its BackgroundLoad lists, do together.
   const Collective& collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const;
 
   const Cluster& cluster() const { return cluster_; }

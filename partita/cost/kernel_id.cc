@@ -13,8 +13,8 @@ namespace partita {
 
 namespace {
 
-int64_t elements_of(const PhysicalGraph& graph, const Access& access, int act) {
-  return volume(boxes_of(access, graph.reg(access.reg), act).second);
+int64_t elements_of(const PhysicalGraph& graph, const Access& access, int firing) {
+  return volume(boxes_of(access, graph.reg(access.reg), firing).second);
 }
 
 }  // namespace
@@ -47,14 +47,14 @@ KernelId kernel_id(const std::string& definition, const tdl::Attributes& attribu
   return id;
 }
 
-KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form, int act) {
+KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form, int firing) {
   std::vector<TensorPart> parts;
   for (const Access& access : task.reads)
-    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, act), false});
+    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), false});
   for (const Access& access : task.writes)
-    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, act), true});
+    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), true});
   return kernel_id(work.definition, work.attributes, *work.bound, std::move(form), work.first_stage, work.last_stage,
-                   work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(act)], parts);
+                   work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(firing)], parts);
 }
 
 const std::string& FormTexts::of(const std::shared_ptr<const tdl::Bound>& bound) {

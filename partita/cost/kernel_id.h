@@ -27,8 +27,9 @@ std::string form_text(const tdl::Bound& bound);
 KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,
                    std::string form, int first_stage, int last_stage, const std::vector<Interval>& ranges,
                    const std::vector<TensorPart>& parts);
-// Of a task's kernel in one act; the first of them where all are alike.
-KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form, int act = 0);
+// Of a task's kernel in one firing; the first of them where all are alike.
+KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form,
+                   int firing = 0);
 
 // Texts of formulas, each made once. Safe from several threads.
 class FormTexts {

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/physical/segments.h"
 
 namespace partita {
@@ -51,16 +51,17 @@ int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& c
     if (fresh)
       found->second = kernels_ns(cost, graph, op, derived, mesh) +
                       times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
-    sum += graph.acts(op) * found->second;
+    sum += graph.firings(op) * found->second;
   }
   for (const ResolvedConversion& c : resolved.conversions)
-    sum += c.acts * times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
+    sum += c.firings * times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
   for (size_t t = 0; t < graph.tensors.size(); ++t)
     if (graph.tensors[t].role == Role::kInput)
-      sum += reads_a_step(graph, TensorId(t)) * times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
+      sum +=
+          reads_a_step(graph, TensorId(t)) * times.load_ns(resolved.kept_layouts[t], bytes_of(graph.tensors[t].dtype));
   for (TensorId output : graph.outputs)
     sum += reads_a_step(graph, output) *
-           times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
+           times.give_ns(resolved.kept_layouts[output.index()], bytes_of(graph.tensor(output).dtype));
   return sum;
 }
 

@@ -24,7 +24,7 @@ bool any_meet(const std::vector<Job>& jobs) {
 }
 
 // Whether a takes no less than b, way by way, whatever the bytes.
-bool outlasts(const Ways& a, const Ways& b) {
+bool outlasts(const AlgorithmCosts& a, const AlgorithmCosts& b) {
   if (a.durations.size() != b.durations.size()) return false;
   for (size_t w = 0; w < a.durations.size(); ++w)
     if (a.durations[w].fixed_ns < b.durations[w].fixed_ns || a.durations[w].moving_ns < b.durations[w].moving_ns)
@@ -52,10 +52,10 @@ int rounds_of(std::vector<Job> jobs) {
 void simplify(std::vector<Job>& jobs) {
   if (jobs.empty()) return;
   const bool meeting = any_meet(jobs);
-  auto equal = [&](const Job& j) { return j.ways == jobs[0].ways; };
+  auto equal = [&](const Job& j) { return j.costs == jobs[0].costs; };
   if (meeting && !std::all_of(jobs.begin(), jobs.end(), equal)) return;
   if (meeting) {
-    jobs[0].ways.repeat(rounds_of(jobs));
+    jobs[0].costs.repeat(rounds_of(jobs));
     jobs[0].occupies.clear();
     jobs.resize(1);
     return;
@@ -63,14 +63,15 @@ void simplify(std::vector<Job>& jobs) {
   std::vector<Job> longest;
   for (Job& job : jobs) {
     job.occupies.clear();
-    if (std::any_of(longest.begin(), longest.end(), [&](const Job& j) { return outlasts(j.ways, job.ways); })) continue;
-    std::erase_if(longest, [&](const Job& j) { return outlasts(job.ways, j.ways); });
+    if (std::any_of(longest.begin(), longest.end(), [&](const Job& j) { return outlasts(j.costs, job.costs); }))
+      continue;
+    std::erase_if(longest, [&](const Job& j) { return outlasts(job.costs, j.costs); });
     longest.push_back(std::move(job));
   }
   jobs = std::move(longest);
 }
 
-double ns(const Job& job, double element_bytes) { return job.ways.ns(element_bytes); }
+double ns(const Job& job, double element_bytes) { return job.costs.ns(element_bytes); }
 
 // The time until the last job has ended, as the simulator runs them: whenever one ends, all that can start do, in
 // order.
@@ -106,13 +107,13 @@ StepTime::StepTime(const Step& step, const CostModel& cost) {
   simplify(jobs_);
   simplify(after_);
   auto one_way = [](const std::vector<Job>& jobs) {
-    return jobs.empty() || (jobs.size() == 1 && jobs[0].ways.durations.size() == 1);
+    return jobs.empty() || (jobs.size() == 1 && jobs[0].costs.durations.size() == 1);
   };
   straight_ = one_way(jobs_) && one_way(after_);
   for (const std::vector<Job>* jobs : {&jobs_, &after_})
     if (straight_ && !jobs->empty()) {
-      line_.fixed_ns += jobs->front().ways.durations[0].fixed_ns;
-      line_.moving_ns += jobs->front().ways.durations[0].moving_ns;
+      line_.fixed_ns += jobs->front().costs.durations[0].fixed_ns;
+      line_.moving_ns += jobs->front().costs.durations[0].moving_ns;
     }
 }
 
@@ -122,7 +123,7 @@ double StepTime::ns(double element_bytes) const {
 
 void StepTime::add_pieces(const Step& step, const CostModel& cost) {
   const Cluster& cluster = cost.cluster();
-  std::map<int, Ways> links, devices;
+  std::map<int, AlgorithmCosts> links, devices;
   const std::vector<Target> targets = targets_of(step);
   for (size_t p = 0; p < targets.size(); ++p) {
     const Target& target = targets[p];
@@ -141,9 +142,9 @@ void StepTime::add_pieces(const Step& step, const CostModel& cost) {
                       {{cost.copy(device, static_cast<double>(volume(step.to.boxes[p])) *
                                               static_cast<double>(1 + target.pieces.size()))}}});
   }
-  for (const auto& [link, ways] : links) jobs_.push_back({{link}, ways});
+  for (const auto& [link, costs] : links) jobs_.push_back({{link}, costs});
   const int links_end = static_cast<int>(cluster.links.size());
-  for (const auto& [device, ways] : devices) jobs_.push_back({{links_end + device}, ways});
+  for (const auto& [device, costs] : devices) jobs_.push_back({{links_end + device}, costs});
 }
 
 void StepTime::add_collectives(const Step& step, const CostModel& cost) {
@@ -152,9 +153,9 @@ void StepTime::add_collectives(const Step& step, const CostModel& cost) {
     std::vector<DeviceId> devices;
     for (int position : group) devices.push_back(step.to.mesh.devices[position]);
     const Collective& found = cost.collective(step.kind, devices);
-    Job job{{}, found.ways};
+    Job job{{}, found.costs};
     for (LinkId l : found.occupies) job.occupies.push_back(l.value);
-    for (Duration& d : job.ways.durations) d.moving_ns *= bytes;
+    for (Duration& d : job.costs.durations) d.moving_ns *= bytes;
     jobs_.push_back(std::move(job));
   }
 }

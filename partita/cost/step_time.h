@@ -14,7 +14,7 @@ namespace partita {
 // A part of a step: how long it keeps links or a device busy, for elements of so many bytes.
 struct Job {
   std::vector<int> occupies;  // ascending
-  Ways ways;
+  AlgorithmCosts costs;
 };
 
 // One step of a conversion, as lowering makes its tasks.

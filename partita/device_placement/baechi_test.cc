@@ -43,11 +43,11 @@ TEST(Baechi, RandomProblems) {
     std::string why;
     const auto schedule = earliest_task_first(p, why);
     ASSERT_TRUE(schedule && topological_placement(p, why)) << round << ": " << why;
-    ASSERT_EQ(why_not(p, *schedule), "") << round;
+    ASSERT_EQ(schedule_error(p, *schedule), "") << round;
     int64_t all = 0;
     for (const PlacedOp& op : p.ops) all += op.bytes;
     for (PlacedDevice& d : p.devices) d.memory_bytes = all / 2 + 8;
-    if (const auto other = earliest_task_first(p, why)) ASSERT_EQ(why_not(p, *other), "") << round;
+    if (const auto other = earliest_task_first(p, why)) ASSERT_EQ(schedule_error(p, *other), "") << round;
     else ++tight;
     if (const auto device = topological_placement(p, why)) {
       std::vector<int64_t> bytes(p.devices.size(), 0);

@@ -30,7 +30,7 @@ struct BranchResult {
   bool proved() const { return bound_ns >= schedule.end; }
 };
 
-// `start`: a schedule that why_not() accepts, of a problem of at most 64 devices. Stops at the watch's end too.
+// `start`: a schedule that schedule_error() accepts, of a problem of at most 64 devices. Stops at the watch's end too.
 BranchResult branch_and_bound(const PlacementProblem& problem, const PlacedSchedule& start,
                               const BranchOptions& options, const Watch& watch);
 

@@ -26,7 +26,7 @@ TEST(Sequence, TheExample) {
   const std::vector<int> device = {0, 0, 1, 1};
   const SequenceResult found = find_sequence(p, device, 7, 100, {});
   ASSERT_TRUE(found.schedule);
-  EXPECT_EQ(why_not(p, *found.schedule), "");
+  EXPECT_EQ(schedule_error(p, *found.schedule), "");
   EXPECT_EQ(found.schedule->end, 6);
   EXPECT_EQ(found.schedule->start[1], 0);
   const SequenceResult none = find_sequence(p, device, 5, 100, {});
@@ -51,7 +51,7 @@ TEST(Sequence, RandomProblems) {
     const int64_t best = BruteForce(p, true).best();
     const SequenceResult found = find_sequence(p, device, best, 100'000, {});
     ASSERT_TRUE(found.schedule) << round;
-    ASSERT_EQ(why_not(p, *found.schedule), "") << round;
+    ASSERT_EQ(schedule_error(p, *found.schedule), "") << round;
     ASSERT_EQ(found.schedule->end, best) << round;
     const SequenceResult none = find_sequence(p, device, best - 1, 100'000, {});
     ASSERT_TRUE(none.complete && !none.schedule) << round;
@@ -100,7 +100,7 @@ TEST(Branch, RandomProblems) {
     const auto start = best_list_schedule(p, {}, why);
     if (!start) continue;
     const BranchResult result = branch_and_bound(p, *start, {}, {});
-    ASSERT_EQ(why_not(p, result.schedule), "") << round;
+    ASSERT_EQ(schedule_error(p, result.schedule), "") << round;
     ASSERT_TRUE(result.proved()) << round;
     ASSERT_EQ(result.schedule.end, BruteForce(p, true).best()) << round;
     ++solved;

@@ -229,7 +229,7 @@ void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
 void check_expansion(Rng& rng, const PlacementProblem& fine, const Coarse& c, bool join) {
   const std::vector<int> device = random_placement(rng, c.problem);
   const PlacedSchedule s = list_schedule(c.problem, device, by_rank(critical_ranks(c.problem, device)), false);
-  ASSERT_EQ(why_not(c.problem, s), "");
+  ASSERT_EQ(schedule_error(c.problem, s), "");
   const std::vector<int> fine_device = expanded_placement(c, s.device), order = expanded_order(c, order_of(s));
   const auto sent = [](const PlacementProblem& p, const PlacedSchedule& x) {
     int64_t bytes = 0;
@@ -238,7 +238,7 @@ void check_expansion(Rng& rng, const PlacementProblem& fine, const Coarse& c, bo
   };
   for (const PlacedSchedule& x :
        {list_schedule(fine, fine_device, order, false), first_come(fine, fine_device, by_rank(order))}) {
-    ASSERT_EQ(why_not(fine, x), "");
+    ASSERT_EQ(schedule_error(fine, x), "");
     ASSERT_EQ(sent(fine, x), sent(c.problem, s));
     ASSERT_TRUE(join || x.transfers.size() == s.transfers.size());
   }
@@ -258,7 +258,7 @@ void check_memory(Rng& rng, const PlacementProblem& fine, const Coarse& c) {
   for (size_t i = 0; i < fine.values.size(); ++i)
     for (const PlacedTransfer& t : s.transfers)
       if (t.value == c.value[i]) of_ops.transfers.push_back({static_cast<int>(i), t.to, t.start});
-  ASSERT_EQ(why_not(fine, of_ops), "");
+  ASSERT_EQ(schedule_error(fine, of_ops), "");
   const std::vector<int64_t> peaks = PlacedMemory(fine).peaks(of_ops), coarse = PlacedMemory(c.problem).peaks(s);
   for (size_t d = 0; d < peaks.size(); ++d) ASSERT_LE(peaks[d], coarse[d]);
 }

@@ -28,7 +28,7 @@ TEST(Placement, TheExample) {
   EXPECT_EQ(s.end, 10);
   EXPECT_EQ(s.start, (std::vector<int64_t>{0, 3, 5}));
   EXPECT_EQ(s.transfers, (std::vector<PlacedTransfer>{{0, 1, 3}}));
-  EXPECT_EQ(why_not(p, s), "");
+  EXPECT_EQ(schedule_error(p, s), "");
   EXPECT_EQ(tails(p, {0, 0, 1}), (std::vector<int64_t>{10, 4, 5}));
 }
 
@@ -48,7 +48,7 @@ TEST(Placement, TheCheckerNamesWhatIsWrong) {
   const auto with = [&](const std::function<void(PlacedSchedule&)>& change) {
     PlacedSchedule s = right;
     change(s);
-    return why_not(p, s);
+    return schedule_error(p, s);
   };
   EXPECT_EQ(with([](auto& s) { s.start[1] = 2; }), "op 'b' starts before value 0 is there");
   EXPECT_EQ(with([](auto& s) { s.start[2] = 4; }), "op 'c' starts before value 0 is there");
@@ -61,10 +61,10 @@ TEST(Placement, TheCheckerNamesWhatIsWrong) {
   EXPECT_EQ(with([](auto& s) { s.device[0] = 2; }), "op 'a' cannot run on device 2");
   PlacementProblem small = p;
   small.devices[0].memory_bytes = 19;
-  EXPECT_EQ(why_not(small, right), "device 'gpu0' needs 20 of 19 bytes at 0 ns");
+  EXPECT_EQ(schedule_error(small, right), "device 'gpu0' needs 20 of 19 bytes at 0 ns");
   PlacementProblem grouped = p;
   grouped.ops[0].group = grouped.ops[2].group = 0;
-  EXPECT_EQ(why_not(grouped, right), "op 'c' is apart from its group");
+  EXPECT_EQ(schedule_error(grouped, right), "op 'c' is apart from its group");
 }
 
 // Every maker's schedules are valid, and moving one to the left makes it no longer.
@@ -84,10 +84,10 @@ TEST(Placement, SchedulesOfRandomProblems) {
     for (const PlacedSchedule& s :
          {first_come(p, device, plain), first_come(p, device, rank), list_schedule(p, device, plain, false),
           list_schedule(p, device, by_rank(rank), false), list_schedule(p, device, by_rank(rank), true)}) {
-      ASSERT_EQ(why_not(p, s), "") << round;
+      ASSERT_EQ(schedule_error(p, s), "") << round;
       ASSERT_GE(s.end, longest) << round;
       const PlacedSchedule left = pushed_left(p, s);
-      ASSERT_EQ(why_not(p, left), "") << round;
+      ASSERT_EQ(schedule_error(p, left), "") << round;
       ASSERT_LE(left.end, s.end) << round;
     }
   }

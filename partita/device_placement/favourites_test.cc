@@ -67,7 +67,7 @@ TEST(FavouriteChildren, ADeviceIsKeptForThem) {
   EXPECT_EQ(etf->start[static_cast<size_t>(f)], 5);
   EXPECT_EQ(etf->end, 25);
   const auto sct = favourites_first(p, {f, -1, -1, -1}, why);
-  EXPECT_EQ(why_not(p, *sct), "");
+  EXPECT_EQ(schedule_error(p, *sct), "");
   EXPECT_EQ(sct->device[static_cast<size_t>(f)], sct->device[static_cast<size_t>(i)]);
   EXPECT_EQ(sct->start[static_cast<size_t>(f)], 5);
   EXPECT_NE(sct->device[static_cast<size_t>(k)], sct->device[static_cast<size_t>(i)]);
@@ -159,7 +159,7 @@ TEST(FavouriteChildren, RandomProblems) {
     std::string why;
     const auto schedule = favourites_first(p, found.child, why);
     ASSERT_TRUE(schedule) << round << ": " << why;
-    ASSERT_EQ(why_not(p, *schedule), "") << round;
+    ASSERT_EQ(schedule_error(p, *schedule), "") << round;
     otherwise += schedule->start != earliest_task_first(p, why)->start;
   }
   std::printf("%d favourites, %d roundings are a best choice, %d schedules are not m-ETF's\n", favourites, best,

@@ -42,7 +42,7 @@ TEST(Improve, RandomProblems) {
     for (size_t d = 0; d < bytes.size(); ++d) p.devices[d].memory_bytes = bytes[d] + 5;
     const PlacedSchedule start = by_tails(p, device);
     const PlacedSchedule s = improved(p, start, {.changes = 500}, rng, {});
-    ASSERT_EQ(why_not(p, s), "") << round;
+    ASSERT_EQ(schedule_error(p, s), "") << round;
     ASSERT_LE(s.end, start.end) << round;
     ASSERT_GE(s.end, placement_bounds(p).ns()) << round;
     shorter += s.end < start.end;
@@ -78,7 +78,7 @@ TEST(Improve, LessMemory) {
     ++over;
     const PlacedSchedule s = improved(p, start, {.changes = 1000}, rng, {});
     ASSERT_LE(PlacedMemory(p).over_bytes(s), lacked) << round;
-    fits += why_not(p, s).empty();
+    fits += schedule_error(p, s).empty();
   }
   std::printf("%d of %d starts that did not fit became schedules that do\n", fits, over);
   EXPECT_GT(over, 100);

@@ -24,7 +24,7 @@ TEST(Justify, TheExample) {
   EXPECT_EQ(start.end, 10);
   EXPECT_EQ(by_latest_start(p, made_by(p), start.device, {0, 1, 2}), (std::vector<int>{1, 2, 0}));
   const PlacedSchedule justified_once = justify_schedule(p, start);
-  EXPECT_EQ(why_not(p, justified_once), "");
+  EXPECT_EQ(schedule_error(p, justified_once), "");
   EXPECT_EQ(justified_once.end, 7);
 }
 
@@ -39,7 +39,7 @@ TEST(Justify, RandomSchedulesAreNoLonger) {
     std::iota(order.begin(), order.end(), 0);
     const std::vector<int> device = random_placement(rng, p);
     const PlacedSchedule start = list_schedule(p, device, order, true), found = justify_schedule(p, start);
-    ASSERT_EQ(why_not(p, found), "") << round;
+    ASSERT_EQ(schedule_error(p, found), "") << round;
     ASSERT_EQ(found.device, device) << round;
     ASSERT_LE(found.end, start.end) << round;
     shorter += found.end < start.end;

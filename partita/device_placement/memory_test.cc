@@ -32,14 +32,14 @@ TEST(PlacedMemory, TheExample) {
   EXPECT_EQ(PlacedMemory(p).peaks(s), (std::vector<int64_t>{17, 11}));
   p.devices[0].memory_bytes = 15;
   EXPECT_EQ(PlacedMemory(p).over_bytes(s), 2);
-  EXPECT_EQ(why_not(p, s), "device 'gpu0' needs 17 of 15 bytes at 4 ns");
+  EXPECT_EQ(schedule_error(p, s), "device 'gpu0' needs 17 of 15 bytes at 4 ns");
   // It begins when the transfer is over, and a's result is no longer there.
   s.start[1] = 10;
   s.end = 14;
-  EXPECT_EQ(why_not(p, s), "device 'gpu0' needs 17 of 15 bytes at 10 ns");
+  EXPECT_EQ(schedule_error(p, s), "device 'gpu0' needs 17 of 15 bytes at 10 ns");
   p.values[0].readers = {2};
   p.ops[1].reads = {};
-  EXPECT_EQ(why_not(p, s), "");
+  EXPECT_EQ(schedule_error(p, s), "");
 }
 
 // Operations that free memory go first: e frees a's result, c makes more.
@@ -77,18 +77,18 @@ TEST(PlacedMemory, OfRandomSchedules) {
         rng.below(2) == 0 ? first_come(p, device, rank) : list_schedule(p, device, by_rank(rank), true);
     const std::vector<int64_t> peaks = PlacedMemory(p).peaks(s);
     for (size_t d = 0; d < peaks.size(); ++d) p.devices[d].memory_bytes = peaks[d];
-    ASSERT_EQ(why_not(p, s), "") << round;
+    ASSERT_EQ(schedule_error(p, s), "") << round;
     ASSERT_EQ(PlacedMemory(p).over_bytes(s), 0);
     for (size_t d = 0; d < peaks.size(); ++d) {
       if (peaks[d] == 0) continue;
       p.devices[d].memory_bytes -= 1;
       ASSERT_EQ(PlacedMemory(p).over_bytes(s), 1) << round;
-      ASSERT_NE(why_not(p, s).find("bytes at"), std::string::npos) << round;
+      ASSERT_NE(schedule_error(p, s).find("bytes at"), std::string::npos) << round;
       p.devices[d].memory_bytes += 1;
     }
     const PlacedSchedule frees = first_come(p, device, rank, 0), plain = first_come(p, device, rank);
     for (PlacedDevice& d : p.devices) d.memory_bytes = int64_t{1} << 40;
-    ASSERT_EQ(why_not(p, frees), "") << round;
+    ASSERT_EQ(schedule_error(p, frees), "") << round;
     const auto most = [&](const PlacedSchedule& of) {
       const std::vector<int64_t> held = PlacedMemory(p).peaks(of);
       return *std::max_element(held.begin(), held.end());

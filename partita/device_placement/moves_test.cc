@@ -31,7 +31,7 @@ TEST(Moves, RandomChangesKeepTheRulesAndAreTakenBack) {
                                                     .groups = static_cast<int>(rng.below(4))});
     const std::vector<int> device = random_placement(rng, p);
     const PlacedSchedule start = by_tails(p, device);
-    if (!why_not(p, start).empty()) continue;  // memory
+    if (!schedule_error(p, start).empty()) continue;  // memory
     Moves moves(p, start);
     ListDecoder decoder(p, true);
     for (int i = 0; i < 50; ++i) {
@@ -45,7 +45,7 @@ TEST(Moves, RandomChangesKeepTheRulesAndAreTakenBack) {
       ASSERT_EQ(moves.most_work_ns(), most_work_ns(p, moves.device()));
       const auto end = decoder.decode(moves.device(), moves.order());
       const PlacedSchedule schedule = decoder.schedule();
-      ASSERT_EQ(why_not(p, schedule), "") << round;
+      ASSERT_EQ(schedule_error(p, schedule), "") << round;
       ASSERT_EQ(schedule.end, end);
       // A limit gives up longer schedules only.
       ASSERT_EQ(decoder.decode(moves.device(), moves.order(), *end), end);

@@ -182,7 +182,7 @@ std::string too_full(const PlacementProblem& p, const PlacedSchedule& s) {
 
 }  // namespace
 
-std::string why_not(const PlacementProblem& p, const PlacedSchedule& s) {
+std::string schedule_error(const PlacementProblem& p, const PlacedSchedule& s) {
   if (std::string wrong = wrong_place(p, s); !wrong.empty()) return wrong;
   const auto op_end = [&](size_t o) { return s.start[o] + p.ops[o].ns[static_cast<size_t>(s.device[o])]; };
   std::map<std::pair<int, int>, int64_t> arrival;  // of (value, device)

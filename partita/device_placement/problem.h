@@ -98,6 +98,6 @@ void verify(const PlacementProblem& problem);
 // Checks a schedule: returns the first violation in words, or an empty string if there is none. Violations are: an
 // operation on a device that cannot run it, a divided group, two at once on a device or link, a start before an input
 // has come, a transfer missing or made twice, a wrong end, exceeded memory. Shares no code with schedulers.
-std::string why_not(const PlacementProblem& problem, const PlacedSchedule& schedule);
+std::string schedule_error(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

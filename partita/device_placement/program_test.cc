@@ -90,7 +90,7 @@ TEST(PlacementProgram, HoldsEverySchedule) {
       std::vector<int> plain(p.ops.size());
       std::iota(plain.begin(), plain.end(), 0);
       PlacedSchedule s = canonical_schedule(p, first_come(p, c.placement, plain));
-      ASSERT_EQ(why_not(p, s), "") << round;
+      ASSERT_EQ(schedule_error(p, s), "") << round;
       s = earliest_schedule(p, s, congestion);
       const PlacementProgram program = make_program(p, s.end + static_cast<int64_t>(rng.below(3)), congestion);
       const std::vector<double> values = program_values(p, program, s);
@@ -146,7 +146,7 @@ void expect_the_best(const Case& c, bool congestion, int round, Kinds& kinds) {
   ASSERT_EQ(result.objective_ns, best) << round << " from " << start.end;
   ASSERT_TRUE(result.proved) << round;
   ASSERT_EQ(result.bound_ns, best) << round;
-  ASSERT_EQ(why_not(p, result.schedule), "") << round;
+  ASSERT_EQ(schedule_error(p, result.schedule), "") << round;
   if (congestion) {
     ASSERT_EQ(result.schedule.end, best) << round;
     ASSERT_EQ(result.only_start, start.end == best) << round;
@@ -290,7 +290,7 @@ TEST(PlacementProgram, WithoutCongestionTransfersOverlap) {
   const ProgramResult off = solve_program(p, *best_list_schedule(p, {}, why, false), {.congestion = false}, {});
   EXPECT_EQ(off.objective_ns, 11);
   EXPECT_TRUE(off.proved);
-  EXPECT_EQ(why_not(p, off.schedule), "");
+  EXPECT_EQ(schedule_error(p, off.schedule), "");
   EXPECT_GE(off.schedule.end, 11);
 }
 
@@ -442,7 +442,7 @@ TEST(Cbc, KeepsItsStartWhenItIsToEnd) {
   watch.stop = soon.stop();
   ProgramResult result;
   EXPECT_LT(seconds_of([&] { result = solve_program(p, start, {}, watch); }), 10);
-  EXPECT_EQ(why_not(p, result.schedule), "");
+  EXPECT_EQ(schedule_error(p, result.schedule), "");
   EXPECT_LE(result.schedule.end, start.end);
   EXPECT_GT(result.rows, 0U);
   watch.stop = nullptr;
@@ -576,7 +576,7 @@ TEST(Cbc, ImprovesWindows) {
     const auto start = best_list_schedule(p, {}, why);
     ASSERT_TRUE(start);
     const ProgramResult result = solve_program(p, *start, {.seconds = round < 3 ? 1.0 : 10.0}, {});
-    EXPECT_EQ(why_not(p, result.schedule), "") << round;
+    EXPECT_EQ(schedule_error(p, result.schedule), "") << round;
     EXPECT_LE(result.schedule.end, start->end) << round;
     EXPECT_LE(result.bound_ns, result.schedule.end) << round;
     EXPECT_EQ(result.only_start, result.schedule.end == start->end) << round;
@@ -597,7 +597,7 @@ TEST(Cbc, StopsInTime) {
   ASSERT_TRUE(start);
   ProgramResult result;
   EXPECT_LT(seconds_of([&] { result = solve_program(p, *start, {.seconds = 1}, {}); }), 60);
-  EXPECT_EQ(why_not(p, result.schedule), "");
+  EXPECT_EQ(schedule_error(p, result.schedule), "");
   EXPECT_LE(result.schedule.end, start->end);
   EXPECT_LE(result.bound_ns, result.objective_ns);
   EXPECT_GT(result.bound_ns, start->end / 3);

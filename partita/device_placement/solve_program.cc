@@ -61,7 +61,7 @@ std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& p,
   const auto offer = [&](PlacedSchedule s) {
     s = pushed_left(p, s);
     const int64_t ns = congestion ? s.end : earliest_schedule(p, s, false).end;
-    if ((best && ns >= best_ns) || !why_not(p, s).empty()) return;
+    if ((best && ns >= best_ns) || !schedule_error(p, s).empty()) return;
     best = std::move(s);
     best_ns = ns;
   };
@@ -190,7 +190,7 @@ class ProgramSolver {
     if (!answer.values.empty()) {
       const PlacedSchedule found = schedule_of(problem_, program_, values);
       const int64_t objective = earliest_schedule(problem_, found, options_.congestion).end;
-      if (objective < result_.objective_ns && why_not(problem_, found).empty()) {
+      if (objective < result_.objective_ns && schedule_error(problem_, found).empty()) {
         result_.objective_ns = objective;
         result_.schedule = found;
         result_.only_start = false;
@@ -257,7 +257,7 @@ ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedul
                             const Watch& watch) {
   ProgramOptions options = asked;
   options.seconds = std::min(options.seconds, watch.left().value_or(options.seconds));
-  const std::string wrong = why_not(problem, start);
+  const std::string wrong = schedule_error(problem, start);
   ensure(wrong.empty(), "the schedule to begin with is none: {}", wrong);
   ProgramResult result;
   result.schedule = pushed_left(problem, start);

@@ -27,7 +27,7 @@ struct ProgramOptions {
 };
 
 struct ProgramResult {
-  PlacedSchedule schedule;                 // why_not() accepts it, with congestion
+  PlacedSchedule schedule;                 // schedule_error() accepts it, with congestion
   int64_t objective_ns = 0;                // the program's: without congestion less than the schedule's end
   int64_t bound_ns = 0;                    // no solution of the program has a smaller one
   bool proved = false;                     // the bound is met, to a millionth
@@ -46,7 +46,7 @@ std::optional<PlacedSchedule> best_list_schedule(const PlacementProblem& problem
                                                  const std::vector<std::vector<int>>& placements, std::string& why,
                                                  bool congestion = true);
 
-// Returns a schedule no worse than `start`, which why_not() accepts. At the watch's deadline, and when the watch
+// Returns a schedule no worse than `start`, which schedule_error() accepts. At the watch's deadline, and when the watch
 // is stopped, it returns the best so far; rows are 0 if the program was not begun. Throws if there is no program `cbc`.
 ProgramResult solve_program(const PlacementProblem& problem, const PlacedSchedule& start, const ProgramOptions& options,
                             const Watch& watch);

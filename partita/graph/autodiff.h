@@ -67,9 +67,9 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
 //   ops or more. Before and between them, or in the whole graph without such repeats, a layer lies between two places
 //   where one activation alone crosses. It takes the places with which the backward pass needs least memory
 //   (recompute_layers.cc). Ops after the last layer are in none.
-// With `in_parts`, for a step that works on its batch in micro-batches, results of weights alone (casts) exist once for
-// all micro-batches, and are not recomputed.
-Graph recomputed(const Graph& training, const std::string& kind, bool in_parts = false);
+// With `per_micro_batch`, for a step that works on its batch in micro-batches, results of weights alone (casts) exist
+// once for all micro-batches, and are not recomputed.
+Graph recomputed(const Graph& training, const std::string& kind, bool in_micro_batches = false);
 std::vector<std::string> recompute_kinds();
 // Whether the op is such a clone, of the op `forward`.
 bool is_clone(const Graph& training, const Op& op);

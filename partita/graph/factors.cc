@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/infer.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 
 namespace partita {
 namespace {
@@ -269,7 +269,7 @@ class Carrier {
 // Makes samples that come in micro-batches a digit of their own: 20 = sequence of 5 x 4 samples becomes 5 and 4.
 void expose_samples(const Graph& graph, TensorId id, std::vector<Shape>& radices) {
   const Tensor& t = graph.tensor(id);
-  if (t.in_time != InTime::kParts) return;
+  if (t.scope != MicroBatchScope::kMicroBatch) return;
   const TimePlace place = time_place(graph, id);
   const std::size_t axis = static_cast<std::size_t>(place.axis);
   if (!factored_place(place, radices)) radices[axis] = {place.outer, t.shape[axis] / place.outer};

@@ -36,11 +36,11 @@ struct Values {
   bool operator==(const Values&) const = default;
 };
 
-// How often a tensor exists in a step whose batch comes in micro-batches (graph/parts.h).
-enum class InTime {
-  kOnce,   // once a step: weights, states, updates, and all that no sample reaches
-  kParts,  // one micro-batch of it at a time, split along samples: S on time
-  kSum,    // each micro-batch adds to it: P(sum) on time
+// How often a tensor exists in a step whose batch comes in micro-batches (graph/micro_batches.h).
+enum class MicroBatchScope {
+  kStep,        // once a step: weights, states, updates, and all that no sample reaches
+  kMicroBatch,  // one micro-batch of it at a time, split along samples: S on time
+  kSum,         // each micro-batch adds to it: P(sum) on time
 };
 
 struct Tensor {
@@ -55,9 +55,9 @@ struct Tensor {
   // micro-batches.
   TensorId same_as;
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
-  InTime in_time = InTime::kOnce;
-  int time_axis = -1;        // kParts: the axis along which the micro-batches follow each other
-  int64_t time_inner = 1;    // kParts: elements along that axis for each sample; samples are the outermost digit
+  MicroBatchScope scope = MicroBatchScope::kStep;
+  int time_axis = -1;        // kMicroBatch: the axis along which the micro-batches follow each other
+  int64_t time_inner = 1;    // kMicroBatch: elements along that axis for each sample; samples are the outermost digit
   bool accumulated = false;  // kSum: the terms are added up here. false: every reader passes them on
   std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
   // A parameter or state without `values` starts uniform in [-bound, bound], by counter-based random numbers keyed by
@@ -93,9 +93,9 @@ struct Op {
   // The formula bound to the operands' shapes, its factors applied; shared by all ops with the same one.
   std::shared_ptr<const tdl::Bound> bound;
   // True if the op has micro-batch scope. Then this is the index of the formula along which it works on one micro-batch
-  // at a time, and that index's values for each sample. With `in_parts` and -1, the op works on each micro-batch's
-  // terms. See graph/parts.h.
-  bool in_parts = false;
+  // at a time, and that index's values for each sample. With `per_micro_batch` and -1, the op works on each
+  // micro-batch's terms. See graph/micro_batches.h.
+  bool per_micro_batch = false;
   int time_index = -1;
   int64_t time_inner = 1;
 };
@@ -109,13 +109,13 @@ struct Graph {
   std::vector<TensorId> outputs;  // returned every step; the loss first in a training graph
   TensorId loss;                  // none in a forward graph
   // The samples of each micro-batch, the largest first, and the graph of the whole batch, with the same ops and
-  // tensors. Shapes and formulas here are then those of the largest micro-batch (graph/parts.h).
-  std::vector<int64_t> parts;
+  // tensors. Shapes and formulas here are then those of the largest micro-batch (graph/micro_batches.h).
+  std::vector<int64_t> micro_batch_samples;
   std::shared_ptr<const Graph> whole;
 
-  int micro_batches() const { return parts.empty() ? 1 : static_cast<int>(parts.size()); }
+  int micro_batches() const { return micro_batch_samples.empty() ? 1 : static_cast<int>(micro_batch_samples.size()); }
   // How often an op runs in a step.
-  int acts(const Op& op) const { return op.in_parts ? micro_batches() : 1; }
+  int firings(const Op& op) const { return op.per_micro_batch ? micro_batches() : 1; }
   const Graph& whole_graph() const { return whole ? *whole : *this; }
   Tensor& tensor(TensorId id) { return tensors[id.index()]; }
   const Tensor& tensor(TensorId id) const { return tensors[id.index()]; }

@@ -10,9 +10,9 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/index_limit.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/graph/model_flops.h"
 #include "partita/graph/of_samples.h"
-#include "partita/graph/parts.h"
 #include "partita/graph/reference.h"
 
 namespace partita {
@@ -433,7 +433,7 @@ TEST(ModelFlops, AreThoseOfProductsAndTwiceAsManyBackward) {
   const Graph training = add_backward(forward, {.kind = "mse"}, {});
   EXPECT_EQ(model_flops(training), 3 * once);
   EXPECT_EQ(model_flops(recomputed(training, "layer", false)), 3 * once);
-  EXPECT_EQ(model_flops(in_parts(training, 2)), 3 * once);
+  EXPECT_EQ(model_flops(in_micro_batches(training, 2)), 3 * once);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/graph.h"
 #include "partita/graph/infer.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/graph/words.h"
 
 namespace partita {
@@ -165,7 +165,7 @@ class TextReader {
     if (!done()) fail("'{}' is too much", tokens_[at_].text);
   }
 
-  Graph finish() { return in_parts(graph_, micro_batches_); }
+  Graph finish() { return in_micro_batches(graph_, micro_batches_); }
 
  private:
   bool done() const { return at_ == tokens_.size(); }

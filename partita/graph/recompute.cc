@@ -17,7 +17,7 @@ constexpr std::string_view kCloned = ".recompute";
 class Cheap {
  public:
   Cheap(const Graph& graph, bool reducing)
-      : graph_(graph), reducing_(reducing), can_(can_be_made_again(graph)), read_backward_(read_backward(graph)) {
+      : graph_(graph), reducing_(reducing), can_(can_be_recomputed(graph)), read_backward_(read_backward(graph)) {
     for (size_t i = 0; i < graph.ops.size(); ++i)
       can_[i] = can_[i] && is_cheap(graph.ops[i]) && all_are_there(graph.ops[i]);
   }
@@ -44,9 +44,9 @@ class Cheap {
 // Copies the training graph, with the clones.
 class WithClones {
  public:
-  WithClones(const Graph& graph, MadeAgain made_again)
+  WithClones(const Graph& graph, RecomputeSet recompute_set)
       : graph_(graph),
-        made_again_(std::move(made_again)),
+        recompute_set_(std::move(recompute_set)),
         out_(graph),
         now_(graph.ops.size()),
         again_(graph.tensors.size()) {
@@ -56,7 +56,7 @@ class WithClones {
   Graph run() {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       Op op = graph_.ops[i];
-      if (op.phase == Phase::kBackward && made_again_.block[i] >= 0) read_again(op, made_again_.block[i]);
+      if (op.phase == Phase::kBackward && recompute_set_.block[i] >= 0) read_again(op, recompute_set_.block[i]);
       if (op.forward.valid()) op.forward = now_[op.forward.index()];
       now_[i] = add(std::move(op));
     }
@@ -75,7 +75,7 @@ class WithClones {
   void read_again(Op& op, int block) {
     for (TensorId& t : op.operands) {
       const OpId producer = graph_.tensor(t).producer;
-      if (!producer.valid() || made_again_.block[producer.index()] != block || made_again_.kept[t.index()] ||
+      if (!producer.valid() || recompute_set_.block[producer.index()] != block || recompute_set_.kept[t.index()] ||
           graph_.op(producer).phase != Phase::kForward)
         continue;
       if (!again_[t.index()].valid()) clone(producer, block);
@@ -99,20 +99,20 @@ class WithClones {
   }
 
   const Graph& graph_;
-  const MadeAgain made_again_;
+  const RecomputeSet recompute_set_;
   Graph out_;
   std::vector<OpId> now_;        // by op: its new number
   std::vector<TensorId> again_;  // by tensor: its clone
 };
 
-MadeAgain made_again(const Graph& graph, const std::string& kind) {
-  if (kind == "layer") return layers_again(graph);
-  if (kind == "attention") return attention_again(graph);
-  return cheap_again(graph, kind == "cheap");
+RecomputeSet recompute_set(const Graph& graph, const std::string& kind) {
+  if (kind == "layer") return layer_recompute_set(graph);
+  if (kind == "attention") return attention_recompute_set(graph);
+  return cheap_recompute_set(graph, kind == "cheap");
 }
 
 // Excludes results of weights alone from recomputation.
-void leave_weights(const Graph& graph, MadeAgain& again) {
+void leave_weights(const Graph& graph, RecomputeSet& again) {
   const std::vector<char> trained = depends_on(graph, Role::kParameter), fed = depends_on(graph, Role::kInput);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
@@ -124,7 +124,7 @@ void leave_weights(const Graph& graph, MadeAgain& again) {
 
 }  // namespace
 
-std::vector<char> can_be_made_again(const Graph& training) {
+std::vector<char> can_be_recomputed(const Graph& training) {
   std::vector<char> fixed(training.tensors.size()), replaced = fixed, can;
   for (TensorId t : training.outputs) fixed[t.index()] = true;
   const int end = forward_end(training);
@@ -159,9 +159,9 @@ std::vector<char> depends_on(const Graph& training, Role role) {
   return depends;
 }
 
-MadeAgain cheap_again(const Graph& training, bool reducing) {
+RecomputeSet cheap_recompute_set(const Graph& training, bool reducing) {
   const Cheap cheap(training, reducing);
-  MadeAgain out{{}, std::vector<char>(training.tensors.size())};
+  RecomputeSet out{{}, std::vector<char>(training.tensors.size())};
   for (size_t i = 0; i < training.ops.size(); ++i)
     out.block.push_back(training.ops[i].phase == Phase::kBackward || cheap(i) ? 0 : -1);
   return out;
@@ -174,17 +174,17 @@ bool is_clone(const Graph& training, const Op& op) {
          op.name.compare(0, op.name.size() - kCloned.size(), training.op(op.forward).name) == 0;
 }
 
-Graph recomputed(const Graph& training, const std::string& kind, bool in_parts) {
-  return recomputed_as_on(training, training, kind, in_parts);
+Graph recomputed(const Graph& training, const std::string& kind, bool in_micro_batches) {
+  return recomputed_as_on(training, training, kind, in_micro_batches);
 }
 
-Graph recomputed_as_on(const Graph& chosen_on, const Graph& training, const std::string& kind, bool in_parts) {
+Graph recomputed_as_on(const Graph& chosen_on, const Graph& training, const std::string& kind, bool in_micro_batches) {
   const std::vector<std::string> kinds = recompute_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
     fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
   if (kind == "none") return training;
-  MadeAgain again = made_again(chosen_on, kind);
-  if (in_parts) leave_weights(training, again);
+  RecomputeSet again = recompute_set(chosen_on, kind);
+  if (in_micro_batches) leave_weights(training, again);
   return WithClones(training, std::move(again)).run();
 }
 

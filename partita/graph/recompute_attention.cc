@@ -93,10 +93,10 @@ class Cores {
 
 }  // namespace
 
-MadeAgain attention_again(const Graph& training) {
+RecomputeSet attention_recompute_set(const Graph& training) {
   const Cores cores(training);
-  const std::vector<char> can = can_be_made_again(training);
-  MadeAgain out{{}, std::vector<char>(training.tensors.size())};
+  const std::vector<char> can = can_be_recomputed(training);
+  RecomputeSet out{{}, std::vector<char>(training.tensors.size())};
   for (size_t i = 0; i < training.ops.size(); ++i)
     out.block.push_back(training.ops[i].phase == Phase::kBackward || (cores(i) && can[i]) ? 0 : -1);
   return out;

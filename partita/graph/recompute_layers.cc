@@ -163,10 +163,10 @@ std::vector<char> read_from_outside(const Graph& graph, const std::vector<int>& 
 
 }  // namespace
 
-MadeAgain layers_again(const Graph& training) {
+RecomputeSet layer_recompute_set(const Graph& training) {
   const std::vector<Layer> layers = layers_of(training);
-  const std::vector<char> can = can_be_made_again(training);
-  MadeAgain out{std::vector<int>(training.ops.size(), -1), {}};
+  const std::vector<char> can = can_be_recomputed(training);
+  RecomputeSet out{std::vector<int>(training.ops.size(), -1), {}};
   for (size_t k = 0; k < layers.size(); ++k)
     for (int i = layers[k].begin; i < layers[k].end; ++i)
       if (can[i]) out.block[i] = static_cast<int>(k);

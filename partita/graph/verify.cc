@@ -24,7 +24,7 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
     if (t.role != Role::kInput || other.role != Role::kInput || other.same_as.valid() || t.sample_axis >= 0)
       fail("graph '{}', {} '{}' is the same as {} '{}': an input of no samples of its own is the same as an input",
            graph.name, name_of(t.role), t.name, name_of(other.role), other.name);
-    if (other.dtype != t.dtype || (other.shape != t.shape && other.in_time != InTime::kParts))
+    if (other.dtype != t.dtype || (other.shape != t.shape && other.scope != MicroBatchScope::kMicroBatch))
       fail("graph '{}', '{}' {}[{}] is the same as '{}' {}[{}]: shape and dtype must be equal", graph.name, t.name,
            name_of(t.dtype), fmt::join(t.shape, "x"), other.name, name_of(other.dtype), fmt::join(other.shape, "x"));
   }
@@ -104,11 +104,11 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
   }
 }
 
-// Verifies that the graph of a micro-batch differs from that of the whole batch only as graph/parts.h says.
+// Verifies that the graph of a micro-batch differs from that of the whole batch only as graph/micro_batches.h says.
 void verify_parts(const Graph& graph) {
   const Graph& whole = *graph.whole;
   ensure(!whole.whole && graph.tensors.size() == whole.tensors.size() && graph.ops.size() == whole.ops.size() &&
-             !graph.parts.empty(),
+             !graph.micro_batch_samples.empty(),
          "graph '{}': its parts are not those of its whole batch", graph.name);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const Op &op = graph.ops[i], &all = whole.ops[i];

@@ -20,7 +20,7 @@ std::vector<bool> weights(const Graph& graph) {
   return weight;
 }
 
-std::vector<bool> weights_of_parts(const Graph& graph) {
+std::vector<bool> weights_of_micro_batches(const Graph& graph) {
   std::vector<bool> read(graph.tensors.size(), false);
   if (graph.micro_batches() == 1) return read;
   std::vector<bool> weight = weights(graph);
@@ -29,7 +29,7 @@ std::vector<bool> weights_of_parts(const Graph& graph) {
           return weight[t.index()] || graph.tensor(t).role == Role::kConstant;
         }))
       for (TensorId t : op.results) weight[t.index()] = true;
-    for (TensorId t : op.operands) read[t.index()] = read[t.index()] || (weight[t.index()] && op.in_parts);
+    for (TensorId t : op.operands) read[t.index()] = read[t.index()] || (weight[t.index()] && op.per_micro_batch);
   }
   return read;
 }

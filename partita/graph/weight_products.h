@@ -14,7 +14,7 @@ namespace partita {
 std::vector<bool> weights(const Graph& graph);
 // By tensor: whether it is a weight, or a recomputed clone of one, that ops read by micro-batches. Converted for each
 // micro-batch again, it need not be kept whole throughout a step. All false if the batch is one micro-batch.
-std::vector<bool> weights_of_parts(const Graph& graph);
+std::vector<bool> weights_of_micro_batches(const Graph& graph);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {
   int weight = -1;           // the operand

@@ -51,7 +51,7 @@ class AtenKernels final : public Kernels {
 
   std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override {
     const KernelWork& work = *call.work;
-    const std::vector<Interval>& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(call.act)];
+    const std::vector<Interval>& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(call.firing)];
     ensure(call.reads.size() == call.task->reads.size() && call.writes.size() == call.task->writes.size(),
            "{}: {} reads and {} writes are given", call.task->name, call.reads.size(), call.writes.size());
     const KernelRequest request = request_of(work, ranges, placed_parts(call.reads, call.task->reads),

@@ -22,9 +22,9 @@ PlacedPart dense_part(int tensor, DType dtype, const Box& box, const Shape& axes
 }
 
 // The part that an access touches in its first firing, over the axes of the formula.
-PlacedPart part_of(const PhysicalGraph& graph, const KernelWork& work, const Access& access, int act) {
+PlacedPart part_of(const PhysicalGraph& graph, const KernelWork& work, const Access& access, int firing) {
   const Register& reg = graph.reg(access.reg);
-  const auto [whole, box] = boxes_of(access, reg, act);
+  const auto [whole, box] = boxes_of(access, reg, firing);
   const Shape& axes = work.bound->tensors[access.tensor].factored;
   const Part part = over_axes({reg.dtype, box, dense_strides(extents(whole))}, reg.axes, axes);
   return dense_part(access.tensor, reg.dtype, part.box, axes);
@@ -91,8 +91,8 @@ void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels, std::map<st
   for (const Task& task : graph.tasks) {
     const auto* work = std::get_if<KernelWork>(&task.work);
     if (!work || !work->bound) continue;
-    for (size_t act = 0; act < work->ranges.size(); ++act) {
-      const int n = static_cast<int>(act);
+    for (size_t firing = 0; firing < work->ranges.size(); ++firing) {
+      const int n = static_cast<int>(firing);
       KernelToTime k;
       k.kernel.id = kernel_id(graph, task, *work, texts.of(work->bound), n);
       const std::string key = k.kernel.id.key();
@@ -100,7 +100,7 @@ void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels, std::map<st
       if (kernels.contains(key)) continue;
       k.kernel.flops = task.flops, k.kernel.bytes = static_cast<double>(task.bytes);
       k.work = *work;
-      k.work.ranges = {work->ranges[act]};
+      k.work.ranges = {work->ranges[firing]};
       for (const Access& read : task.reads) k.reads.push_back(part_of(graph, *work, read, n));
       for (const Access& write : task.writes) k.writes.push_back(part_of(graph, *work, write, n));
       add(std::move(k), kernels);

@@ -151,17 +151,17 @@ void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, 
   const Memory memory(b.graph);
   Hooks hooks;
   hooks.kernels = &kernels;
-  const Acts acts = prepare_acts(memory, &kernels);
+  const Firings firings = prepare_firings(memory, &kernels);
   const auto began = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
-  run_threads(acts, hooks, {.steps = 1, .trace = false});
+  run_threads(firings, hooks, {.steps = 1, .trace = false});
   const auto steps = std::clamp<int64_t>(static_cast<int64_t>(options.seconds / seconds()), 1, kSteps);
   // A long graph is run once.
   const auto goes_on = [&](int runs) {
     if (runs == 0 || options.stopped()) return runs == 0;
     return seconds() < options.seconds || (runs < options.least_runs && seconds() < kLongest * options.seconds);
   };
-  for (int runs = 0; goes_on(runs); ++runs) see(run_threads(acts, hooks, {.steps = steps, .trace = true}).trace);
+  for (int runs = 0; goes_on(runs); ++runs) see(run_threads(firings, hooks, {.steps = steps, .trace = true}).trace);
 }
 
 // The mean of the middle half: times of two kinds (a thread that is awake, one that sleeps) add up by their mean.

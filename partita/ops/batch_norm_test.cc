@@ -7,7 +7,7 @@
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/autodiff.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/graph/reference.h"
 #include "partita/ops/ops.h"
 
@@ -165,23 +165,23 @@ Graph training(int64_t groups) {
 TEST(BatchNormGroups, StayInOnePart) {
   const Graph four = training(4);
   for (const auto& [parts, runs] : {std::pair{2, std::vector<int64_t>{2, 2}}, {3, {2, 1, 1}}, {4, {1, 1, 1, 1}}}) {
-    const Graph graph = in_parts(four, parts);
-    EXPECT_EQ(graph.parts, runs);  // of two samples each
+    const Graph graph = in_micro_batches(four, parts);
+    EXPECT_EQ(graph.micro_batch_samples, runs);  // of two samples each
     EXPECT_EQ(runs_of_batch(graph), 4);
     EXPECT_EQ(graph.tensor(graph.find_tensor("x")).time_inner, 2);
     EXPECT_EQ(graph.tensor(graph.find_tensor("x")).shape[0], 2 * runs[0]);
     const Tensor& terms = graph.tensor(graph.find_tensor("norm.running_mean.groups"));
-    EXPECT_EQ(terms.in_time, InTime::kSum);
+    EXPECT_EQ(terms.scope, MicroBatchScope::kSum);
     EXPECT_TRUE(terms.accumulated);
-    EXPECT_FALSE(graph.op(graph.find_op("norm.running_mean")).in_parts);
+    EXPECT_FALSE(graph.op(graph.find_op("norm.running_mean")).per_micro_batch);
   }
-  EXPECT_EQ(in_parts(training(8), 4).parts, (std::vector<int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(in_micro_batches(training(8), 4).micro_batch_samples, (std::vector<int64_t>{2, 2, 2, 2}));
 }
 
 TEST(BatchNormGroups, FewerThanPartsAreRefused) {
   for (const int64_t groups : {1, 2})
     EXPECT_EQ(
-        error_of([&] { in_parts(training(groups), 4); }),
+        error_of([&] { in_micro_batches(training(groups), 4); }),
         fmt::format("micro-batches: op 'norm' (batch_norm{}) cannot act on a part of the batch of 'x' (8 samples "
                     "in 4 parts): it mixes samples, or has them along no axis of its own (docs/inside/TDL.md rules 10 "
                     "to 18); use --batch-norm-groups micro, or another multiple of 4, or --micro-batches 1",

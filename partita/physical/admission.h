@@ -27,7 +27,7 @@ template <typename... Args>
   throw Refusal{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-enum class Rule { kData, kCarried, kInPlace, kReuse, kAct, kQueue };
+enum class Rule { kData, kCarried, kInPlace, kReuse, kFiring, kQueue };
 
 // The node at place `from` must be done before the node at place `to` begins, in the same step or (next) in the one
 // after.
@@ -71,9 +71,9 @@ inline std::string name(const Admission& in, int place) { return to_string(in.gr
 inline int target(const Admission& in, int to, bool next) { return to + (next ? in.table.size() : 0); }
 
 // Fills needs and waits; refuses registers that share bytes and never may.
-void find_data_needs(Admission& in);   // writers, readers, and the two values of carried registers
-void find_act_needs(Admission& in);    // a task's acts, and static queues
-void find_reuse_needs(Admission& in);  // uses of the same bytes
+void find_data_needs(Admission& in);    // writers, readers, and the two values of carried registers
+void find_firing_needs(Admission& in);  // a task's firings, and static queues
+void find_reuse_needs(Admission& in);   // uses of the same bytes
 
 // Refuses the first need that no path of edges meets.
 void prove(const Admission& in, const Watch& watch);

@@ -20,9 +20,9 @@ void check_registers(const PhysicalGraph& graph) {
 }
 
 void check_node(const Admission& in, const Node& node) {
-  if (!node.task.valid() || node.task.index() >= in.graph.tasks.size() || node.act < 0 ||
-      node.act >= in.graph.task(node.task).rate || in.table.nodes[in.table.number(node)] != node)
-    refuse_because("an edge names task {} act {}, which is not a node", node.task.value, node.act);
+  if (!node.task.valid() || node.task.index() >= in.graph.tasks.size() || node.firing < 0 ||
+      node.firing >= in.graph.task(node.task).rate || in.table.nodes[in.table.number(node)] != node)
+    refuse_because("an edge names task {} act {}, which is not a node", node.task.value, node.firing);
 }
 
 // The shortest way back along `now` edges makes the cycle.
@@ -73,7 +73,7 @@ void check(const PhysicalGraph& graph, const Watch& watch) {
   check_edges(in);
   find_data_needs(in);
   watch.poll(kWhere);
-  find_act_needs(in);
+  find_firing_needs(in);
   find_reuse_needs(in);
   prove(in, watch);
 }

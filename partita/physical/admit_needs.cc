@@ -56,7 +56,7 @@ void before(Admission& in, const PlacedUse& earlier, const PlacedUse& later, boo
   const bool accumulated = in.graph.reg(later.use->reg).accumulated;
   for (std::size_t w = 0; w < later.writers.size(); ++w) {
     const Node& writer = later.use->writers[w];
-    if (accumulated && writer.act > 0) continue;  // its act 0 stands before
+    if (accumulated && writer.firing > 0) continue;  // its firing 0 stands before
     const int to = later.writers[w];
     if (!next && std::find(earlier.users.begin(), earlier.users.end(), to) != earlier.users.end())
       may_touch(in, *earlier.use, *later.use, writer);
@@ -161,13 +161,13 @@ void find_data_needs(Admission& in) {
   }
 }
 
-void find_act_needs(Admission& in) {
+void find_firing_needs(Admission& in) {
   for (std::size_t t = 0; t < in.graph.tasks.size(); ++t) {
     const Task& task = in.graph.tasks[t];
-    for (int act = 0; act < task.rate; ++act) {
-      const Node node = in.table.nodes[in.table.number(TaskId(t), act)];
+    for (int firing = 0; firing < task.rate; ++firing) {
+      const Node node = in.table.nodes[in.table.number(TaskId(t), firing)];
       if (node.task != TaskId(t)) break;  // the collective's first participant stands for all
-      add_need(in, node, {node.task, (act + 1) % task.rate}, act + 1 == task.rate, Rule::kAct, -1);
+      add_need(in, node, {node.task, (firing + 1) % task.rate}, firing + 1 == task.rate, Rule::kFiring, -1);
     }
   }
   std::map<int, std::vector<Node>> queues;  // static ones: their share of the order

@@ -21,7 +21,7 @@ std::string missing(const Admission& in, const Need& need) {
     case Rule::kInPlace:
       why = fmt::format("the one reads the old '{}' and the other replaces it", reg(need.a));
       break;
-    case Rule::kAct:
+    case Rule::kFiring:
       why = "a task's acts follow each other";
       break;
     case Rule::kQueue:
@@ -63,7 +63,7 @@ void fill_rows(Reached& reached, int lowest) {
     for (int to : reached.now[second ? vertex - size : vertex]) gather(second ? to + size : to);
     if (second) continue;
     for (int to : reached.next[vertex]) gather(to + size);
-    gather(vertex + size);  // a task's acts run one after another
+    gather(vertex + size);  // a task's firings run one after another
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "partita/base/align.h"
 #include "partita/base/error.h"
-#include "partita/physical/elsewhere.h"
+#include "partita/physical/background_load.h"
 
 namespace partita {
 
@@ -34,7 +34,7 @@ void add_transfer(Draft& draft, const std::string& name, const Context& at, cons
   if (draft.complete) task.route = draft.cluster.route(source, target);
   if (source != target) {
     task.queue = draft.link_queues[draft.cluster.narrowest(source, target).index()];
-    task.elsewhere = transfer_elsewhere(draft, between.sources, *a.mesh, position, a.position);
+    task.background = transfer_elsewhere(draft, between.sources, *a.mesh, position, a.position);
   }
   task.reads.push_back(std::move(read));
   task.writes.push_back(std::move(write));
@@ -53,7 +53,7 @@ void add_arrival(Draft& draft, const Context& at, const Between& between, const 
   if (slowest != target) {
     task.route = draft.cluster.route(slowest, target);
     task.queue = draft.link_queues[draft.cluster.narrowest(slowest, target).index()];
-    task.elsewhere = transfer_elsewhere(draft, between.sources, *a.mesh, arrival.slowest, a.position);
+    task.background = transfer_elsewhere(draft, between.sources, *a.mesh, arrival.slowest, a.position);
   }
   if (const auto& here = between.from.regs; !here.empty())
     task.reads = {access(draft, between.from, here.begin()->first)};
@@ -176,7 +176,7 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
 }
 
 void read_elsewhere(Draft& draft, const Placed& from, const Context& at) {
-  if (!draft.listed) return;
+  if (!draft.device_mask) return;
   for (const auto& [p, reg] : from.regs) {
     const DeviceId device = from.layout.mesh.devices[p];
     Task task = new_task(draft, fmt::format("~{}.elsewhere@{}", at.name, device_name(draft, device)), at, device,

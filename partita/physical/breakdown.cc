@@ -130,7 +130,7 @@ int in_flight(const Trace& trace, const PhysicalGraph& graph, const Rank& rank) 
     const Task& task = graph.task(e.task);
     if (task.device != rank.devices.front() || task.rate == 1 || !std::holds_alternative<KernelWork>(task.work))
       continue;
-    const std::pair what(task.stage, e.act);
+    const std::pair what(task.stage, e.firing);
     if (task.phase == Phase::kForward) {
       const auto [at, fresh] = lives.try_emplace(what, Span{e.start_ns, e.end_ns});
       if (!fresh) at->second.from = std::min(at->second.from, e.start_ns);

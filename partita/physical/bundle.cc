@@ -121,7 +121,7 @@ std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, 
 
 std::vector<DeviceId> ring_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) {
   const Task& first = graph.task(participants[0]);
-  if (first.elsewhere) return first.elsewhere->ring;
+  if (first.background) return first.background->ring;
   std::vector<DeviceId> ring(std::get<CollectiveWork>(first.work).size);
   for (const TaskId t : participants) {
     const Task& task = graph.task(t);
@@ -138,7 +138,7 @@ Kind kind_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants
   const Task& task = graph.task(participants[0]);
   const auto& work = std::get<CollectiveWork>(task.work);
   const DType dtype = graph.reg(task.reads[0].reg).dtype;
-  const int sharers = task.elsewhere ? task.elsewhere->sharers : 1;
+  const int sharers = task.background ? task.background->sharers : 1;
   return {work.kind, work.partial, work.reducer, dtype,   task.phase,
           task.turn, task.rate,    task.stage,   sharers, ring_of(graph, participants),
           depth};

@@ -6,8 +6,8 @@
 // writes b2's and w2's registers, and b1's stays alone.
 //
 // - Joined are reductions of what belongs to parameters outside the forward pass, and gathers that stand as soon as
-//   they are ready (of updated weights), which are of one kind, reducer, dtype, stage, phase, turn and number of acts,
-//   over the same devices in the same order.
+//   they are ready (of updated weights), which are of one kind, reducer, dtype, stage, phase, turn and number of
+//   firings, over the same devices in the same order.
 // - So are gathers that stand ahead of their readers (weights of ZeRO-3), in the order of these readers, as fully
 //   sharded training gathers a layer's weights at once (Zhao et al., VLDB 2023, section 3.2). Over many devices the
 //   hops of a ring take longer than 25 MB on its links: buckets of such gathers are as large as `due_bytes` says.
@@ -21,7 +21,7 @@
 #include <functional>
 #include <vector>
 
-#include "partita/physical/in_time.h"
+#include "partita/physical/spread_micro_batches.h"
 
 namespace partita {
 

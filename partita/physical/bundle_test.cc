@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/testing/builder.h"
 #include "partita/physical/testing/tagged_run.h"
 

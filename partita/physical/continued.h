@@ -1,4 +1,4 @@
-// Results that take over an operand's bytes in an order by time (by_time.h).
+// Results that take over an operand's bytes in an order by time (schedule/by_time.h).
 //
 // There a kernel's operands and results are held until what starts before it ends has started. So an operand that is
 // read last and the result that may lie on it are held at the same places, though one kernel ends the one and begins
@@ -10,8 +10,8 @@
 #pragma once
 #include <vector>
 
+#include "partita/physical/held_bytes.h"
 #include "partita/physical/in_place.h"
-#include "partita/physical/room.h"
 
 namespace partita {
 

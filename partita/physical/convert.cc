@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/physical/assemble.h"
-#include "partita/physical/elsewhere.h"
+#include "partita/physical/background_load.h"
 #include "partita/physical/register_axes.h"
 
 namespace partita {
@@ -143,7 +143,7 @@ Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Cont
                 into ? into->regs.at(p)
                      : add_register(draft, named(draft, "{}@{}", at.name, device_name(draft, device)), at, step.to, p));
     Assembly a{to.regs.at(p), &step.to.mesh, p, {}, {}, {}};
-    if (target.combine || draft.listed) a.box = step.to.boxes[p], a.radices = step.to.radices;
+    if (target.combine || draft.device_mask) a.box = step.to.boxes[p], a.radices = step.to.radices;
     a.terms.reserve(target.pieces.size());
     int number = 0;
     for (const Piece* piece : target.pieces) {
@@ -182,7 +182,7 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       task.writes = {access(draft, to, p)};
       task.writes[0].fresh = false;
       task.bytes = group_bytes / size;
-      task.elsewhere = ring_elsewhere(draft, step, g);
+      task.background = ring_elsewhere(draft, step, g);
       add_task(draft, std::move(task));
     }
   }
@@ -240,7 +240,7 @@ Placed convert_placed(Draft& draft, const Placed& whence, const Conversion& conv
 }
 
 Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Context& at) {
-  Step step = fetch(from.layout, to, bytes_of(at.dtype), draft.cluster, draft.listed);
+  Step step = fetch(from.layout, to, bytes_of(at.dtype), draft.cluster, draft.device_mask);
   refine_pieces(step, from.layout.radices);
   return run_step(draft, from, step, at, nullptr);
 }

@@ -22,8 +22,8 @@ int64_t elements_at(const Boxes& boxes, int position) {
 
 }  // namespace
 
-Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
-  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, {}, 0, {}, {}, {}, {}, true, {}};
+Draft make_draft(std::string name, const Cluster& cluster, DeviceMask device_mask) {
+  Draft draft{cluster, std::move(device_mask), {}, {}, {}, {}, {}, 0, {}, {}, {}, {}, true, {}};
   draft.graph.name = std::move(name);
   draft.graph.device_count = static_cast<int>(cluster.devices.size());
   draft.graph.compute_count = cluster.compute_count;
@@ -54,7 +54,7 @@ const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh) {
     if (known == mesh.devices) return positions;
   std::vector<int> positions;
   for (int p = 0; p < mesh.positions(); ++p)
-    if (!draft.listed || (*draft.listed)[mesh.devices[p].index()]) positions.push_back(p);
+    if (!draft.device_mask || (*draft.device_mask)[mesh.devices[p].index()]) positions.push_back(p);
   return draft.positions.emplace_back(mesh.devices, std::move(positions)).second;
 }
 
@@ -65,7 +65,7 @@ RegisterId add_register(Draft& draft, std::string name, const Context& at, Devic
   reg.device = device;
   reg.tensor = at.tensor;
   reg.dtype = at.dtype;
-  reg.uses = at.acts;
+  reg.uses = at.firings;
   reg.bytes = volume(box) * bytes_of(at.dtype);
   if (draft.complete) {
     for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
@@ -112,7 +112,7 @@ Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId 
   task.device = device;
   task.queue = draft.compute_queues[device.index()];
   task.turn = at.turn;
-  task.rate = at.acts;
+  task.rate = at.firings;
   if (!draft.stages.empty() && at.op.valid()) task.stage = draft.stages[at.op.index()];
   task.work = std::move(work);
   return task;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/physical/physical.h"
 
 namespace partita {
@@ -21,12 +21,12 @@ struct KnownRings {
   bool exchange = false;  // all-to-all: straight transfers
   SharedList<DeviceId> devices;
   std::vector<std::vector<int>> groups;
-  std::vector<std::shared_ptr<const Elsewhere>> elsewhere;  // by group
+  std::vector<std::shared_ptr<const BackgroundLoad>> background;  // by group
 };
 
 struct Draft {
   const Cluster& cluster;
-  Listed listed;                                         // devices whose tasks are made; null: all
+  DeviceMask device_mask;                                // devices whose tasks are made; null: all
   PhysicalGraph graph;                                   // tasks and registers so far
   std::vector<QueueId> compute_queues;                   // by DeviceId
   std::vector<QueueId> sample_queues, parameter_queues;  // by DeviceId: of collectives, as Context::of_samples says
@@ -41,7 +41,7 @@ struct Draft {
   bool complete = true;
   std::vector<DeviceId> sources;  // by task, where it is not complete: of a transfer, else none
 };
-Draft make_draft(std::string name, const Cluster& cluster, Listed listed);  // with every queue
+Draft make_draft(std::string name, const Cluster& cluster, DeviceMask device_mask);  // with every queue
 
 // Registers by mesh position, ascending.
 class PositionRegisters {
@@ -85,7 +85,7 @@ struct Context {
   Task::Turn turn = Task::Turn::kLazy;
   TensorId tensor;  // none: an inner stage
   DType dtype = DType::kFloat32;
-  int acts = 1;            // of the tasks in a step, and uses of the registers
+  int firings = 1;         // of the tasks in a step, and uses of the registers
   bool of_samples = true;  // or of parameters (graph/of_samples.h): on which queue its collectives are
   TimePlace along = {};    // of the tensor (or stage) as stored: how its parts follow each other
   TaskKey key = {};        // of tasks, without positions

@@ -1,5 +1,5 @@
-// Makes edges (docs/inside/PHYSICAL.md section 5): data, acts, static queues, reuse of bytes. Those that a path implies
-// are left out again.
+// Makes edges (docs/inside/PHYSICAL.md section 5): data, firings, static queues, reuse of bytes. Those that a path
+// implies are left out again.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -50,11 +50,11 @@ void data(Making& m) {
 }
 
 // Section 5.2.
-void acts(Making& m) {
+void firings(Making& m) {
   for (const Node& node : m.table.nodes) {
     const int rate = m.graph.task(node.task).rate;
-    const bool last = node.act + 1 == rate;
-    add(m, node, {node.task, last ? 0 : node.act + 1}, last, EdgeKind::kAct);
+    const bool last = node.firing + 1 == rate;
+    add(m, node, {node.task, last ? 0 : node.firing + 1}, last, EdgeKind::kFiring);
   }
 }
 
@@ -83,7 +83,7 @@ struct Holder {
 void follow(Making& m, const Use& before, const Use& after, bool next) {
   const bool accumulated = m.graph.reg(after.reg).accumulated;
   for (const Node& writer : after.writers) {
-    if (accumulated && writer.act > 0) continue;
+    if (accumulated && writer.firing > 0) continue;
     for (const auto* users : {&before.writers, &before.readers})
       for (const Node& user : *users) add(m, user, writer, next, EdgeKind::kReuse);
   }
@@ -151,7 +151,7 @@ void make_edges(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
   constexpr char kWhere[] = "while a plan's edges were made";
   Making m{graph, table, places(graph, table), uses, {}};
   data(m);
-  acts(m);
+  firings(m);
   queues(m);
   watch.poll(kWhere);
   reuse(m);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "partita/graph/autodiff.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/physical/may_factor.h"
 
 namespace partita {
@@ -30,7 +30,7 @@ Graph for_stages(const Graph& graph, const Plan& plan) {
   std::vector<int> stages;
   for (const OpChoice& choice : plan.ops) stages.push_back(choice.stage);
   if (!graph.whole || std::all_of(stages.begin(), stages.end(), [](int s) { return s == 0; })) return graph;
-  return in_parts(without_clones_of_others(*graph.whole, stages), graph.micro_batches(), may_factor, stages);
+  return in_micro_batches(without_clones_of_others(*graph.whole, stages), graph.micro_batches(), may_factor, stages);
 }
 
 }  // namespace partita

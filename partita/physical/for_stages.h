@@ -8,8 +8,8 @@
 namespace partita {
 
 // Contributions to one gradient from several stages are added up where they are made, and meet once a step; what
-// another stage computes again (recompute) is not fetched from it. `in_parts`: the step that was planned. The graph
-// itself where it has no micro-batches, or the plan one stage.
-Graph for_stages(const Graph& in_parts, const Plan& plan);
+// another stage computes again (recompute) is not fetched from it. `per_micro_batch`: the step that was planned. The
+// graph itself where it has no micro-batches, or the plan one stage.
+Graph for_stages(const Graph& in_micro_batches, const Plan& plan);
 
 }  // namespace partita

@@ -9,7 +9,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/testing/tagged_run.h"
 
 namespace partita {
@@ -59,7 +59,7 @@ TEST_P(PhysicalGolden, IsVerifiedAdmittedAndRuns) {
   }
 }
 
-// Whether other edges, and the acts of one task, lead from the one node to the other, into the next step if `next`.
+// Whether other edges, and the firings of one task, lead from the one node to the other, into the next step if `next`.
 bool path_without(const PhysicalGraph& graph, const Edge& edge) {
   std::vector<std::pair<Node, bool>> reached{{edge.from, false}};
   const auto reach = [&](const Node& node, bool later) {

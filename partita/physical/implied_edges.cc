@@ -14,7 +14,7 @@ namespace {
 class Ends {
  public:
   struct End {
-    int from, edge;  // -1: a node's own next act, which it reaches without one
+    int from, edge;  // -1: a node's own next firing, which it reaches without one
   };
 
   explicit Ends(int places) : begin_(static_cast<std::size_t>(places) + 1) {}

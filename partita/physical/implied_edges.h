@@ -1,8 +1,8 @@
 // Which edges a path of other edges implies (docs/inside/PHYSICAL.md section 5.6).
 //
 // Two steps are unrolled: place p of the first step is vertex p, of the second size + p. A node reaches its own next
-// act without an edge. A row of bits says for each vertex which sources reach it; going up through the vertices, a row
-// gathers those of its predecessors, the latest first. An edge whose source is in the row already is implied.
+// firing without an edge. A row of bits says for each vertex which sources reach it; going up through the vertices, a
+// row gathers those of its predecessors, the latest first. An edge whose source is in the row already is implied.
 //
 // Example: edges 0 -> 1, 1 -> 2, 0 -> 2. Vertex 2 gathers 1's row {0, 1} first; 0 is in it, so that 0 -> 2 is implied.
 #pragma once

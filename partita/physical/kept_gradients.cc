@@ -31,8 +31,8 @@ KeptGradients kept_gradients(const PhysicalGraph& graph, const NodeTable& table)
   KeptGradients kept{kept_gradient_registers(graph),
                      std::vector<std::vector<int>>(static_cast<std::size_t>(graph.device_count))};
   for_kept(graph, [&](TaskId task, RegisterId r) {
-    for (int act = 0; act < graph.task(task).rate; ++act)
-      kept.updates[graph.reg(r).device.index()].push_back(table.number(task, act));
+    for (int firing = 0; firing < graph.task(task).rate; ++firing)
+      kept.updates[graph.reg(r).device.index()].push_back(table.number(task, firing));
   });
   return kept;
 }

@@ -1,12 +1,13 @@
 // The local part of lowering: sources, ops, outputs, workspaces. It is a pure function of the choices on each op and
 // tensor.
+#include "partita/physical/lower_local.h"
+
 #include <algorithm>
 
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
 #include "partita/graph/of_samples.h"
 #include "partita/physical/convert.h"
-#include "partita/physical/lower.h"
 #include "partita/physical/lower_op.h"
 #include "partita/physical/workspace.h"
 
@@ -26,7 +27,7 @@ int place_in(const std::vector<TensorId>& tensors, TensorId id) {
 }
 
 // Loaded whole on every host that feeds a device of its mesh, and fetched from there.
-Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
+Placed load_input(LocalLowering& local, TensorId id, const Layout& kept_layout) {
   Draft& draft = local.draft;
   const Tensor& tensor = local.graph.tensor(id);
   Context at{named(draft, "{}.load", tensor.name),
@@ -35,10 +36,10 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
              Task::Turn::kLazy,
              id,
              tensor.dtype};
-  if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
-  in_time(at, local.graph, id);
+  if (tensor.scope == MicroBatchScope::kMicroBatch) at.firings = local.graph.micro_batches();
+  set_micro_batch_scope(at, local.graph, id);
   at.key = {.of = TaskKey::Of::kLoad, .number = place_in(local.graph.inputs, id)};
-  const Layout loaded = layout_on_hosts(home, draft.cluster);
+  const Layout loaded = layout_on_hosts(kept_layout, draft.cluster);
   const Placed on_host = new_registers(draft, at, loaded);
   for (int p : positions_here(draft, loaded.mesh)) {
     const DeviceId host = loaded.mesh.devices[p];
@@ -50,7 +51,7 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
   }
   at.name = named(draft, "{}", tensor.name);
   at.key.step = 1;
-  return fetch_placed(draft, on_host, home, at);
+  return fetch_placed(draft, on_host, kept_layout, at);
 }
 
 // Which term of a sum a position has: its coordinate on the partial mesh axes, row-major. -1: it has the values.
@@ -74,16 +75,16 @@ std::vector<char> carried(const Graph& graph) {
 
 Placed place_source(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
-  const Layout home = over_register_axes(local.axes, local.resolved.home[id.index()], id);
-  if (tensor.role == Role::kInput) return load_input(local, id, home);
+  const Layout kept_layout = over_register_axes(local.axes, local.resolved.kept_layouts[id.index()], id);
+  if (tensor.role == Role::kInput) return load_input(local, id, kept_layout);
   Context at{named(local.draft, "{}", tensor.name), OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
-  in_time(at, local.graph, id);
-  Placed placed = new_registers(local.draft, at, home);
+  set_micro_batch_scope(at, local.graph, id);
+  Placed placed = new_registers(local.draft, at, kept_layout);
   const bool carried = local.carried[id.index()];
   for (const auto& [p, r] : placed.regs) {
     local.draft.graph.reg(r).carried = carried;
     local.draft.graph.reg(r).constant = !carried;
-    local.draft.graph.reg(r).term = term_at(home, p);
+    local.draft.graph.reg(r).term = term_at(kept_layout, p);
   }
   return placed;
 }
@@ -91,15 +92,15 @@ Placed place_source(LocalLowering& local, TensorId id) {
 void lower_output(LocalLowering& local, TensorId id) {
   Draft& draft = local.draft;
   const Tensor& tensor = local.graph.tensor(id);
-  const Placed& home = *local.placed[id.index()];
+  const Placed& kept_layout = *local.placed[id.index()];
   const OpId last = tensor.producer.valid() ? tensor.producer : OpId(local.graph.ops.size() - 1);
   Context at{named(draft, "{}.output", tensor.name), last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
-  if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
-  in_time(at, local.graph, id);
+  if (tensor.scope == MicroBatchScope::kMicroBatch) at.firings = local.graph.micro_batches();
+  set_micro_batch_scope(at, local.graph, id);
   at.key = {.of = TaskKey::Of::kOutput, .number = place_in(local.graph.outputs, id)};
-  const Layout on_host = layout_on_first_host(home.layout, draft.cluster);
+  const Layout on_host = layout_on_first_host(kept_layout.layout, draft.cluster);
   const DeviceId host = on_host.mesh.devices[0];
-  const Placed given = fetch_placed(draft, home, on_host, at);
+  const Placed given = fetch_placed(draft, kept_layout, on_host, at);
   if (positions_here(draft, on_host.mesh).empty()) return;
   at.key.step = 1;
   Task task = new_task(draft, named(draft, "{}@{}", at.name, device_name(draft, host)), at, host, OutputWork{id});
@@ -138,16 +139,16 @@ void add_scratch(PhysicalGraph& graph) {
 
 }  // namespace
 
-Layout layout_on_hosts(const Layout& home, const Cluster& cluster) {
+Layout layout_on_hosts(const Layout& kept_layout, const Cluster& cluster) {
   Mesh hosts;
-  for (DeviceId d : home.mesh.devices)
+  for (DeviceId d : kept_layout.mesh.devices)
     if (const DeviceId host = cluster.device(d).host; hosts.position_of(host) < 0) hosts.devices.push_back(host);
   hosts.extents = {hosts.positions()};
-  return make_layout(hosts, {Sbp::broadcast()}, home.radices);
+  return make_layout(hosts, {Sbp::broadcast()}, kept_layout.radices);
 }
 
-Layout layout_on_first_host(const Layout& home, const Cluster& cluster) {
-  return make_layout(Mesh{{}, {cluster.device(home.mesh.devices[0]).host}}, {}, home.radices);
+Layout layout_on_first_host(const Layout& kept_layout, const Cluster& cluster) {
+  return make_layout(Mesh{{}, {cluster.device(kept_layout.mesh.devices[0]).host}}, {}, kept_layout.radices);
 }
 
 LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
@@ -155,15 +156,15 @@ LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const C
                       resolved,
                       register_axes(graph, resolved),
                       of_samples(graph),
-                      make_draft(graph.name, cluster, resolved.listed),
-                      Converter(cluster, resolved.listed),
+                      make_draft(graph.name, cluster, resolved.device_mask),
+                      Converter(cluster, resolved.device_mask),
                       std::vector<std::optional<Placed>>(graph.tensors.size()),
                       std::vector<std::optional<Placed>>(resolved.conversions.size()),
                       std::vector<const Conversion*>(graph.tensors.size()),
                       {},
                       carried(graph)};
   for (const ResolvedOp& op : resolved.ops) local.draft.stages.push_back(op.stage);
-  local.draft.graph.tasks.reserve(graph.ops.size() * (resolved.listed ? 1 : cluster.compute_count));  // at least
+  local.draft.graph.tasks.reserve(graph.ops.size() * (resolved.device_mask ? 1 : cluster.compute_count));  // at least
   for (const ResolvedConversion& conversion : resolved.conversions)
     if (conversion.readers.empty()) local.kept[conversion.tensor.index()] = &conversion.conversion;
   for (size_t t = 0; t < graph.tensors.size(); ++t)

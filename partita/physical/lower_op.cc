@@ -26,13 +26,13 @@ struct Current {
   std::vector<std::optional<Placed>> tensors;  // of the formula, where they lie so far
 };
 
-// Of tasks that act as often as the op, and registers of one of its operands or results.
+// Of tasks that fire as often as the op, and registers of one of its operands or results.
 Context context_of(const LocalLowering& local, OpId id, std::string name, TensorId tensor, DType dtype,
                    Task::Turn turn) {
   const Op& op = local.graph.op(id);
-  Context at{std::move(name), id, op.phase, turn, tensor, dtype, local.graph.acts(op)};
+  Context at{std::move(name), id, op.phase, turn, tensor, dtype, local.graph.firings(op)};
   at.of_samples = tensor.valid() ? local.of_samples[tensor.index()] != 0 : reads_samples(op, local.of_samples);
-  if (tensor.valid()) in_time(at, local.graph, tensor);
+  if (tensor.valid()) set_micro_batch_scope(at, local.graph, tensor);
   return at;
 }
 
@@ -60,7 +60,7 @@ Placed bring_operand(LocalLowering& local, const Reader& reader) {
   const int c = local.resolved.operand_conversion[reader.op.index()][static_cast<size_t>(reader.operand)];
   if (c < 0) return *local.placed[local.graph.op(reader.op).operands[static_cast<size_t>(reader.operand)].index()];
   const ResolvedConversion& made = local.resolved.conversions[c];
-  if (!local.converted[c]) local.converted[c] = convert_for(local, reader, made.tensor, made.conversion, made.acts);
+  if (!local.converted[c]) local.converted[c] = convert_for(local, reader, made.tensor, made.conversion, made.firings);
   return *local.converted[c];
 }
 
@@ -210,14 +210,14 @@ bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>
   return true;
 }
 
-Placed convert_for(LocalLowering& local, const Reader& reader, TensorId t, const Conversion& conversion, int acts) {
+Placed convert_for(LocalLowering& local, const Reader& reader, TensorId t, const Conversion& conversion, int firings) {
   const Op& op = local.graph.op(reader.op);
   // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
   const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
   const Tensor& tensor = local.graph.tensor(t);
   Context at = context_of(local, reader.op, named(local.draft, "{}>{}.{}", tensor.name, op.name, reader.operand), t,
                           tensor.dtype, turn);
-  at.acts = acts;
+  at.firings = firings;
   at.key = {.of = TaskKey::Of::kOperand, .number = reader.operand};
   return convert_tensor(local, *local.placed[t.index()], conversion, at);
 }

@@ -51,8 +51,9 @@ std::vector<Placed> run_op(LocalLowering& local, OpId id, const ResolvedOp& reso
 // `as_made`: its layout.
 void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const Layout& as_made);
 // The tensor, which is at home, as its first reader of a conversion must have it.
-// It is made `acts` times a step.
-Placed convert_for(LocalLowering& local, const Reader& reader, TensorId tensor, const Conversion& conversion, int acts);
+// It is made `firings` times a step.
+Placed convert_for(LocalLowering& local, const Reader& reader, TensorId tensor, const Conversion& conversion,
+                   int firings);
 // Whether a result of this layout may go straight into the registers of what it replaces. `operands`: where they lie;
 // those that are not given lie elsewhere.
 bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>& operands, const Placed& replaced,
@@ -63,8 +64,8 @@ Placed place_source(LocalLowering& local, TensorId id);
 void lower_output(LocalLowering& local, TensorId id);
 
 // A context whose registers hold this tensor: how its parts follow each other.
-inline void in_time(Context& at, const Graph& graph, TensorId tensor) {
-  if (graph.tensor(tensor).in_time == InTime::kParts) at.along = time_place(graph, tensor);
+inline void set_micro_batch_scope(Context& at, const Graph& graph, TensorId tensor) {
+  if (graph.tensor(tensor).scope == MicroBatchScope::kMicroBatch) at.along = time_place(graph, tensor);
 }
 
 }  // namespace partita

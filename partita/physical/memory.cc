@@ -297,8 +297,8 @@ struct Lowered {
   const PhysicalGraph& graph;
   const NodeTable& table;
   const Uses& uses;
-  std::vector<int> place;     // by number of the node
-  Held held;                  // room between communication and what runs beside it
+  std::vector<int> place;  // by number of the node
+  Held held;
   KeptUntil<int> kept_until;  // places
   bool share;
   std::vector<RegisterId> next;  // by register: what goes on in its bytes (continued.h), in an order by time
@@ -523,8 +523,7 @@ RegisterId first_of(const std::vector<RegisterId>& before, RegisterId r) {
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   std::vector<int> place = places(graph, table);
-  Held held =
-      options.times.known() ? held_until_end(graph, table, options.times) : held_bytes(graph, table, options.room);
+  Held held = options.held ? options.held(graph, table) : Held();
   KeptUntil<int> kept_until(graph, kept_gradients(graph, table), -1, [&](int node, DeviceId device) {
     return held_at(held, place[static_cast<std::size_t>(node)], device).until;
   });
@@ -538,7 +537,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
                std::vector<RegisterId>(graph.registers.size())};
   const InPlace in_place(graph);
   std::vector<RegisterId> before(graph.registers.size());  // whose bytes it goes on in
-  if (options.times.known() && options.share_bytes)
+  if (!options.start_places.empty() && options.share_bytes)
     before = continued(graph, table, uses, from.place, from.held, in_place);
   for (std::size_t r = 0; r < before.size(); ++r)
     if (before[r].valid()) from.next[before[r].index()] = RegisterId(r);

@@ -7,7 +7,7 @@
 #include "partita/base/rng.h"
 #include "partita/graph/kept_gradients.h"
 #include "partita/physical/in_place.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/testing/builder.h"
 #include "partita/physical/testing/mutate.h"
 #include "partita/physical/testing/random_net.h"
@@ -112,8 +112,8 @@ void expect_first_fit(const PhysicalGraph& graph, bool share = true) {
   EXPECT_EQ(graph.peak_bytes, peaks);
 }
 
-// Tasks one after another on each device, in `rate` acts, each of which reads what the last one made and what was made
-// long before. Devices of the same seed do the same.
+// Tasks one after another on each device, in `rate` firings, each of which reads what the last one made and what was
+// made long before. Devices of the same seed do the same.
 PhysicalGraph long_graph(int tasks, int rate, bool share, const std::vector<uint64_t>& seeds,
                          const std::vector<int64_t>& enough_bytes = {}) {
   PhysicalBuilder b(static_cast<int>(seeds.size()), rate);
@@ -124,27 +124,27 @@ PhysicalGraph long_graph(int tasks, int rate, bool share, const std::vector<uint
     for (std::size_t d = 0; d < seeds.size(); ++d) {
       Rng& r = of_device[d];
       const auto among = [&](std::size_t count) { return static_cast<std::size_t>(r.below(count)); };
-      const int acts = rate > 1 && among(3) > 0 ? rate : 1;
+      const int firings = rate > 1 && among(3) > 0 ? rate : 1;
       const std::string name = fmt::format("t{}@{}", t, d);
       std::vector<RegisterId> reads;
       for (const std::size_t far : {std::size_t{1}, 1 + among(5), 1 + among(static_cast<std::size_t>(t) + 1)})
         if (far <= made[d].size()) {
           const RegisterId x = made[d][made[d].size() - far];
           const int uses = b.graph.reg(x).uses;
-          if ((uses == 1 || uses == acts || acts == 1) && std::find(reads.begin(), reads.end(), x) == reads.end())
+          if ((uses == 1 || uses == firings || firings == 1) && std::find(reads.begin(), reads.end(), x) == reads.end())
             reads.push_back(x);
         }
       const int64_t elements = !reads.empty() && among(2) == 0
                                    ? b.graph.reg(reads[0]).bytes / 4
                                    : static_cast<int64_t>(among(6) == 0 ? among(2000) : among(40));
       const RegisterId y = among(12) == 0 ? b.constant("y" + name, static_cast<int>(d), elements)
-                                          : b.reg("y" + name, static_cast<int>(d), elements, acts);
+                                          : b.reg("y" + name, static_cast<int>(d), elements, firings);
       if (b.graph.reg(y).constant) {
         reads.push_back(y);
-        b.add(name, static_cast<int>(d), reads, {}, acts);
+        b.add(name, static_cast<int>(d), reads, {}, firings);
         continue;
       }
-      const TaskId task = b.add(name, static_cast<int>(d), reads, {y}, acts);
+      const TaskId task = b.add(name, static_cast<int>(d), reads, {y}, firings);
       b.graph.task(task).elementwise = among(2) == 0;
       made[d].push_back(y);
     }

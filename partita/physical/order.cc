@@ -21,13 +21,13 @@ Pipelining pipelining_of(const PhysicalGraph& graph, const LowerOptions& options
     fail("physical graph '{}': {} virtual stages a device do not divide its {} stages: take a number that does",
          graph.name, v, chunks);
   const Pipelining pipelining{options.schedule, chunks / v, v, graph.micro_batches, options.more_in_flight};
-  if (const auto why = why_not(pipelining)) fail("physical graph '{}': {}", graph.name, *why);
+  if (const auto why = pipelining_error(pipelining)) fail("physical graph '{}': {}", graph.name, *why);
   return pipelining;
 }
 
-int tick_of(const TickTable& table, const Task& task, int act) {
+int tick_of(const TickTable& table, const Task& task, int firing) {
   if (task.phase == Phase::kUpdate) return table.length;
-  return (task.phase == Phase::kBackward ? table.backward : table.forward)[task.stage][act];
+  return (task.phase == Phase::kBackward ? table.backward : table.forward)[task.stage][firing];
 }
 
 // What is to be done as soon as it is ready stands before all else. Not so an update of a later stage, and the
@@ -83,8 +83,8 @@ std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, c
   return text;
 }
 
-// What the order must follow: `data` goes from writers to readers. `all` adds the next act of a task, and goes from the
-// readers of the old value of a carried register to its writers.
+// What the order must follow: `data` goes from writers to readers. `all` adds the next firing of a task, and goes from
+// the readers of the old value of a carried register to its writers.
 struct Precedence {
   Successors data, all;
 };
@@ -104,7 +104,7 @@ Precedence precedence_of(const PhysicalGraph& graph, const NodeTable& table, con
   sort_unique(p.data);
   for (int v = 0; v < size; ++v) {
     p.all[v].insert(p.all[v].end(), p.data[v].begin(), p.data[v].end());
-    if (table.nodes[v].act + 1 < graph.task(table.nodes[v].task).rate) p.all[v].push_back(v + 1);
+    if (table.nodes[v].firing + 1 < graph.task(table.nodes[v].task).rate) p.all[v].push_back(v + 1);
   }
   sort_unique(p.all);
   return p;
@@ -135,11 +135,11 @@ Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
 }
 
 // A gather stands ahead of its reader, before all that stands there but gathers for earlier readers.
-Key ahead_of(const Room& room, TaskId gather, const Key& reader) {
-  if (room.ahead.empty() || room.ahead[gather.index()] < 0) return reader;
+Key ahead_of(const std::vector<int>& gathers_ahead, TaskId gather, const Key& reader) {
+  if (gathers_ahead[gather.index()] < 0) return reader;
   constexpr int kBefore = std::numeric_limits<int>::min() / 2;
   const auto [tick, place, distance] = reader;
-  return std::min(reader, {tick, room.ahead[gather.index()], kBefore + place});
+  return std::min(reader, {tick, gathers_ahead[gather.index()], kBefore + place});
 }
 
 // By number. Readers come before writers, since a lazy task's key follows from its readers'.
@@ -158,7 +158,7 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
     const Key as_ready{first_tick(ticks, task), place, 0};
     switch (turn_of(task, given, options)) {
       case Task::Turn::kInPlace:
-        keys[v] = {given ? 0 : tick_of(ticks, task, node.act), place, 0};
+        keys[v] = {given ? 0 : tick_of(ticks, task, node.firing), place, 0};
         for (int reader : precedence.data[v]) {  // a cast of a weight stands before the gather of its result
           const auto& [tick, op, distance] = keys[reader];
           if (const Key before{tick, op, distance - 1}; ahead[reader] && before < keys[v])
@@ -181,8 +181,8 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
           for (int next : precedence.all[v])
             if ((*options.transfer_places)[table.nodes[next].task.index()] >= 0) first = std::min(first, keys[next]);
         keys[v] = precedence.data[v].empty() ? as_ready : first;
-        if (!given && is_gather_of_parameters(graph, task) && !options.room.ahead.empty()) {
-          keys[v] = ahead_of(options.room, node.task, keys[v]);
+        if (!given && is_gather_of_parameters(graph, task) && !options.gathers_ahead.empty()) {
+          keys[v] = ahead_of(options.gathers_ahead, node.task, keys[v]);
           ahead[v] = true;
         }
       }
@@ -191,19 +191,19 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
   return keys;
 }
 
-std::vector<Key> keys_by_time(const NodeTimes& times) {
+std::vector<Key> keys_by_time(const std::vector<int>& start_places) {
   std::vector<Key> keys;
-  for (const int place : places_by_start(times)) keys.emplace_back(0, place, 0);
+  for (const int place : start_places) keys.emplace_back(0, place, 0);
   return keys;
 }
 
-// By number: the node's rank by (name of its task, act), for nodes with equal keys.
+// By number: the node's rank by (name of its task, firing), for nodes with equal keys.
 std::vector<int> ranks_by_name(const PhysicalGraph& graph, const NodeTable& table) {
   std::vector<int> by_name(table.size()), rank(table.size());
   std::iota(by_name.begin(), by_name.end(), 0);
   std::sort(by_name.begin(), by_name.end(), [&](int a, int b) {
     const Node &x = table.nodes[a], &y = table.nodes[b];
-    return std::tie(graph.task(x.task).name, x.act) < std::tie(graph.task(y.task).name, y.act);
+    return std::tie(graph.task(x.task).name, x.firing) < std::tie(graph.task(y.task).name, y.firing);
   });
   for (int i = 0; i < table.size(); ++i) rank[by_name[i]] = i;
   return rank;
@@ -223,7 +223,7 @@ void hold_to_list(PhysicalGraph& graph) {
     if (graph.queues[task.queue.index()].kind != QueueKind::kCompute || task.turn != Task::Turn::kInPlace ||
         task.rate != graph.micro_batches || task.phase == Phase::kUpdate)
       continue;
-    const std::tuple what(task.stage, task.phase, node.act);
+    const std::tuple what(task.stage, task.phase, node.firing);
     Last& before = last[task.device.index()];
     if (before.node.task.valid() && before.what != what)
       graph.edges.push_back({before.node, node, false, EdgeKind::kPlan});
@@ -265,9 +265,9 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
   Precedence precedence = precedence_of(graph, table, uses);
   if (options.transfer_places) add_turns_of_links(graph, table, *options.transfer_places, precedence.all);
   const Pipelining pipelining = pipelining_of(graph, options);
-  const std::vector<Key> keys = options.times.known()
-                                    ? keys_by_time(options.times)
-                                    : keys_of(graph, table, precedence, tick_table(pipelining), options);
+  const std::vector<Key> keys = options.start_places.empty()
+                                    ? keys_of(graph, table, precedence, tick_table(pipelining), options)
+                                    : keys_by_time(options.start_places);
   const std::vector<int> rank = ranks_by_name(graph, table);
   using Entry = std::tuple<Key, int, int>;  // key, rank of the name, node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;

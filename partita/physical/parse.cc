@@ -63,10 +63,10 @@ Node read_node(const Parsing& p, Line& l) {
   const auto found = p.tasks.find(token.text);
   if (found == p.tasks.end()) l.error("there is no task '{}'", token.text);
   const Task& task = p.graph.tasks[found->second];
-  if (token.act < 0 && task.rate > 1)
+  if (token.firing < 0 && task.rate > 1)
     l.error("'{}' acts {} times a step: write {}#0, {}#1, ..", token.text, task.rate, token.text, token.text);
-  if (token.act >= task.rate) l.error("'{}' has no act {}", token.text, token.act);
-  return {TaskId(found->second), std::max(token.act, 0)};
+  if (token.firing >= task.rate) l.error("'{}' has no act {}", token.text, token.firing);
+  return {TaskId(found->second), std::max(token.firing, 0)};
 }
 
 DeviceId read_device(const Parsing& p, Line& l, int at) {

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "partita/base/watch.h"
-#include "partita/physical/by_time.h"
-#include "partita/physical/room.h"
+#include "partita/physical/held_bytes.h"
 #include "partita/physical/uses.h"
 #include "partita/plan/schedule.h"
 
@@ -33,8 +32,13 @@ struct LowerOptions {
   // other, -1 of other tasks. Each device and link then does its tasks in the order of the graph, by control edges
   // (section 5.5).
   std::optional<std::vector<int>> transfer_places;
-  NodeTimes times;              // if known, the order goes by them, and nobody waits for bytes (by_time.h)
-  Room room;                    // between communication and what runs beside it
+  // By number of the node, from 0: nodes that start earlier stand first (schedule/by_time.h). Empty: by the rules of
+  // section 2. With them an operand that is read last hands its bytes on (continued.h).
+  std::vector<int> start_places;
+  // By TaskId, of gathers of parameters: the place of the op before which it stands, -1 of others
+  // (schedule/overlap_budget.h). Empty: just before their readers.
+  std::vector<int> gathers_ahead;
+  HoldBytes held;               // by the order that make_order() has made; empty: bytes are held for a node's own place
   bool transfer_slack = false;  // one count more for registers on either side of a transfer over a link (section 3)
   int more_in_flight = 0;       // of the schedule (plan/schedule.h)
   // Of a plan whose schedule is kept, by device: where the largest first needs somewhat more, other orders of registers
@@ -81,7 +85,7 @@ void make_edges(PhysicalGraph& graph, const Watch& watch = {});
 std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch = {});
 // refuse(), and the capacity of each device. Throws bad input, or infeasible with what is missing.
 void admit(const PhysicalGraph& graph, const Cluster& cluster);
-// The capacity alone: lower() has asked refuse() already.
+// The capacity alone: lower() (schedule/lower.h) has asked refuse() already.
 void check_capacity(const PhysicalGraph& graph, const Cluster& cluster);
 
 }  // namespace partita

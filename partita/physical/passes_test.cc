@@ -1,10 +1,11 @@
 // The passes and admission on graphs made by hand.
+#include "partita/physical/passes.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 #include "partita/physical/testing/builder.h"
 
 namespace partita {
@@ -92,7 +93,7 @@ std::string share(const PhysicalGraph& graph, int device, bool chunks = false) {
   for (const Node& node : graph.order) {
     const Task& task = graph.task(node.task);
     if (task.device != DeviceId(device) || !task.route.empty()) continue;
-    text += chunks ? fmt::format("{}.{} ", task.name, node.act) : fmt::format("{}{} ", task.name[0], node.act);
+    text += chunks ? fmt::format("{}.{} ", task.name, node.firing) : fmt::format("{}{} ", task.name[0], node.firing);
   }
   return text;
 }
@@ -262,8 +263,8 @@ TEST(Memory, PlacesSlotAgainstSlot) {
   run_passes(b.graph);
   EXPECT_EQ(b.graph.reg(x).offset, 0);
   EXPECT_EQ(b.graph.reg(y).offset, 64);
-  EXPECT_EQ(b.graph.reg(z).offset, 0);      // each use after x's of its act and before that of the next
-  EXPECT_EQ(b.graph.reg(sum).offset, 128);  // lives over all acts
+  EXPECT_EQ(b.graph.reg(z).offset, 0);      // each use after x's of its firing and before that of the next
+  EXPECT_EQ(b.graph.reg(sum).offset, 128);  // lives over all firings
   EXPECT_EQ(refusal(b.graph), "admitted");
 }
 

@@ -54,7 +54,7 @@ struct Register {
   int uses = 1;              // U: uses a step
   bool carried = false;      // lives from step to step; its uses are `old` and `new` (section 1)
   bool constant = false;     // written before the first step, never after
-  bool accumulated = false;  // P on time: acts add to it
+  bool accumulated = false;  // P on time: firings add to it
   int term = -1;             // carried or constant, and kept as a sum: which of its terms; -1: the values themselves
   const Box& box(int use) const { return boxes[boxes.size() == 1 ? 0 : static_cast<std::size_t>(use)]; }
   int64_t stride_bytes() const { return align_up(bytes, kAlignBytes); }  // slot to slot
@@ -68,7 +68,7 @@ struct Register {
 struct Access {
   RegisterId reg;
   bool fresh = false;      // reads `new` of a carried register, which this step wrote
-  std::vector<Box> boxes;  // the part of the register's box, over the same axes: one, or one an act. Empty: all of it
+  std::vector<Box> boxes;  // the part of the register's box, over the same axes: one, or one a firing. Empty: all of it
   int tensor = -1;         // kernels: which tensor of the bound formula
   bool operator==(const Access&) const = default;
 };
@@ -81,7 +81,7 @@ struct KernelWork {
   std::shared_ptr<const tdl::Bound> bound;
   int first_stage = 0, last_stage = 0;
   std::vector<std::vector<Interval>>
-      ranges;                  // one, or one an act: per index of `bound`, global values (TDL.md rule 20)
+      ranges;                  // one, or one a firing: per index of `bound`, global values (TDL.md rule 20)
   uint64_t random_stream = 0;  // of the forward op's name
 };
 // reads[0]'s box is written over the same elements of writes[0]. Between devices this is a transfer at the reader.
@@ -110,7 +110,7 @@ using Work = std::variant<KernelWork, CopyWork, CombineWork, CollectiveWork, Loa
 
 // Of a graph that has the tasks of some devices alone: what a transfer or a participant of a collective shares its
 // links with, or does together with, on devices that are left out.
-struct Elsewhere {
+struct BackgroundLoad {
   std::vector<DeviceId> ring;  // of a collective: all participants, in rank order
   int sharers = 1;             // transfers or rings of the same step that pass over the same link, this one counted
 };
@@ -143,7 +143,7 @@ struct Task {
   DeviceId device;
   QueueId queue;
   std::vector<LinkId> route;  // transfers and collectives: the links it passes; it is queued on the narrowest
-  int rate = 1;               // acts a step: 1, or the number of micro-batches m
+  int rate = 1;               // firings a step: 1, or the number of micro-batches m
   int stage = 0;              // pipeline stage
   // When it stands in `order` (section 2). kEager: as soon as it is ready (updates, outputs, gradient conversions,
   // copies to the host). kLazy: just before its first reader (other conversions, fetches, loads, recomputed clones).
@@ -152,23 +152,23 @@ struct Task {
   Work work;
   std::vector<Access> reads, writes;
   std::vector<RegisterId> scratch;  // used by this task alone: a kernel's workspace
-  bool addend = false;       // the last of `scratch` is for what acts after the first compute for accumulated registers
+  bool addend = false;  // the last of `scratch` is for what firings after the first compute for accumulated registers
   bool elementwise = false;  // its result may lie on an operand that it is the last to read (section 4)
   double flops = 0;
-  int64_t bytes = 0;                           // memory traffic of a kernel; payload of a transfer or of a participant
-  std::shared_ptr<const Elsewhere> elsewhere;  // null where the graph has all devices; not printed
+  int64_t bytes = 0;  // memory traffic of a kernel; payload of a transfer or of a participant
+  std::shared_ptr<const BackgroundLoad> background;  // null where the graph has all devices; not printed
 };
 
-// One act of a task. The participants of one act of a collective are one node, named by the first of them.
+// One firing of a task. The participants of one firing of a collective are one node, named by the first of them.
 struct Node {
   TaskId task;
-  int act = 0;
+  int firing = 0;
   auto operator<=>(const Node&) const = default;
 };
 
-// An edge never joins a node to itself. The acts of one task run one after another, in one step and from step to step,
-// because the task has one counter (section 7).
-enum class EdgeKind { kData, kAct, kQueue, kReuse, kPlan };  // sections 5.1 to 5.5
+// An edge never joins a node to itself. The firings of one task run one after another, in one step and from step to
+// step, because the task has one counter (section 7).
+enum class EdgeKind { kData, kFiring, kQueue, kReuse, kPlan };  // sections 5.1 to 5.5
 struct Edge {
   Node from, to;
   bool next = false;  // into the next step
@@ -193,8 +193,8 @@ struct PhysicalGraph {
   Register& reg(RegisterId id) { return registers[id.index()]; }
 };
 
-// What an act computes for accumulated registers, before it is added: bytes for all of them, one behind the other, each
-// at a multiple of kAlignBytes. 0: the task writes none, or acts once.
+// What a firing computes for accumulated registers, before it is added: bytes for all of them, one behind the other,
+// each at a multiple of kAlignBytes. 0: the task writes none, or fires once.
 int64_t addend_bytes(const PhysicalGraph& graph, const Task& task);
 
 std::string print(const PhysicalGraph& graph);

@@ -32,7 +32,7 @@ std::string boxes_text(const std::vector<Box>& boxes) {
 
 std::string node_text(const PhysicalGraph& graph, const Node& node) {
   const Task& task = graph.task(node.task);
-  return task.rate == 1 ? quoted(task.name) : fmt::format("{}#{}", quoted(task.name), node.act);
+  return task.rate == 1 ? quoted(task.name) : fmt::format("{}#{}", quoted(task.name), node.firing);
 }
 
 // The bound formulas of all kernels, equal ones once.

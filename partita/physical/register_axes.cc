@@ -21,7 +21,7 @@ size_t keeper(const Graph& graph, TensorId t) {
 std::vector<std::vector<const Layout*>> layouts_of_tensors(const Graph& graph, const Resolved& resolved) {
   std::vector<std::vector<const Layout*>> layouts(graph.tensors.size());
   const auto add = [&](TensorId t, const Layout& layout) { layouts[keeper(graph, t)].push_back(&layout); };
-  for (size_t t = 0; t < graph.tensors.size(); ++t) add(TensorId(t), resolved.home[t]);
+  for (size_t t = 0; t < graph.tensors.size(); ++t) add(TensorId(t), resolved.kept_layouts[t]);
   for (const ResolvedConversion& c : resolved.conversions) {
     add(c.tensor, c.conversion.from);
     add(c.tensor, c.conversion.to);

@@ -10,7 +10,7 @@
 namespace partita::shares {
 namespace {
 
-// One act of a kernel under way.
+// One firing of a kernel under way.
 struct KernelRun {
   const Task& task;
   const tdl::Bound& bound;
@@ -273,9 +273,9 @@ Patches stage_patches(KernelRun& run) {
 
 }  // namespace
 
-std::vector<Patches> made_by_kernel(const Task& task, const KernelWork& work, int act, std::vector<Patches> held,
+std::vector<Patches> made_by_kernel(const Task& task, const KernelWork& work, int firing, std::vector<Patches> held,
                                     const Refuse& refuse) {
-  KernelRun run{task, *work.bound, work.ranges[work.ranges.size() == 1 ? 0 : static_cast<std::size_t>(act)], refuse,
+  KernelRun run{task, *work.bound, work.ranges[work.ranges.size() == 1 ? 0 : static_cast<std::size_t>(firing)], refuse,
                 std::move(held)};
   for (run.stage = work.first_stage; run.stage < work.last_stage; ++run.stage)
     run.held[stage(run).tensor] = stage_patches(run);

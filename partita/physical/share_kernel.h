@@ -15,7 +15,7 @@ namespace partita::shares {
 using Refuse = std::function<void(int tensor)>;
 
 // `held`: by tensor of the formula, what the kernel reads. Returned with what its stages make.
-std::vector<Patches> made_by_kernel(const Task& task, const KernelWork& work, int act, std::vector<Patches> held,
+std::vector<Patches> made_by_kernel(const Task& task, const KernelWork& work, int firing, std::vector<Patches> held,
                                     const Refuse& refuse);
 
 }  // namespace partita::shares

@@ -116,46 +116,46 @@ void expect_reducer(const PhysicalGraph& graph, const Task& task, RegisterId fro
 
 // ---------------------------------------------------------------- reads and writes
 
-const Box& part(const PhysicalGraph& graph, const Access& access, int act, int use) {
-  if (!access.boxes.empty()) return access.boxes[access.boxes.size() == 1 ? 0 : static_cast<std::size_t>(act)];
+const Box& part(const PhysicalGraph& graph, const Access& access, int firing, int use) {
+  if (!access.boxes.empty()) return access.boxes[access.boxes.size() == 1 ? 0 : static_cast<std::size_t>(firing)];
   return graph.reg(access.reg).box(use);
 }
 
-int use_written(const PhysicalGraph& graph, const Task& task, const Access& access, int act) {
+int use_written(const PhysicalGraph& graph, const Task& task, const Access& access, int firing) {
   const Register& reg = graph.reg(access.reg);
-  return reg.carried ? 0 : uses_of(reg, task.rate, act, true).first;
+  return reg.carried ? 0 : uses_of(reg, task.rate, firing, true).first;
 }
 
-// The box that an act writes.
-const Box& part_written(const PhysicalGraph& graph, const Task& task, const Access& access, int act) {
-  return part(graph, access, act, use_written(graph, task, access, act));
+// The box that a firing writes.
+const Box& part_written(const PhysicalGraph& graph, const Task& task, const Access& access, int firing) {
+  return part(graph, access, firing, use_written(graph, task, access, firing));
 }
 
-Patches read(const Contents& c, const Task& task, const Access& access, int act) {
+Patches read(const Contents& c, const Task& task, const Access& access, int firing) {
   const Register& reg = c.graph.reg(access.reg);
-  const UseRange uses = uses_of(reg, task.rate, act, access.fresh);
+  const UseRange uses = uses_of(reg, task.rate, firing, access.fresh);
   if (is_there_before(c.graph, access)) {
-    const Box& box = part(c.graph, access, act, 0);
+    const Box& box = part(c.graph, access, firing, 0);
     return is_empty(box) ? Patches{} : Patches{{box, share_before(c, reg)}};
   }
   if (uses.last - uses.first == 1)
     return clipped(c.content[access.reg.index()][reg.carried ? 0 : uses.first],
-                   part(c.graph, access, act, reg.carried ? 0 : uses.first));
+                   part(c.graph, access, firing, reg.carried ? 0 : uses.first));
   Patches all;
   for (int use = uses.first; use < uses.last; ++use)
     for (Patch& p : clipped(c.content[access.reg.index()][use], reg.box(use))) all.push_back(std::move(p));
   return all;
 }
 
-void write(Contents& c, const Task& task, const Access& access, int act, Patches made) {
+void write(Contents& c, const Task& task, const Access& access, int firing, Patches made) {
   const Register& reg = c.graph.reg(access.reg);
-  const int use = use_written(c.graph, task, access, act);
-  const Box& box = part(c.graph, access, act, use);
+  const int use = use_written(c.graph, task, access, firing);
+  const Box& box = part(c.graph, access, firing, use);
   if (is_empty(box)) return;
   if (is_uniform(made)) made = {{box, made.empty() ? kUnknown : made[0].share}};
   if (reg.carried && reg.term < 0) expect_whole(c, task, access.reg, made, "writes");
   Patches& held = c.content[access.reg.index()][use];
-  if (reg.accumulated && act > 0) {
+  if (reg.accumulated && firing > 0) {
     held = combined(box, {held, made}, tdl::Reducer::kSum);
   } else {
     held.insert(held.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
@@ -165,21 +165,21 @@ void write(Contents& c, const Task& task, const Access& access, int act, Patches
 // ---------------------------------------------------------------- tasks
 
 // A sum over a part of its index.
-bool makes_partial(const KernelWork& work, int act) {
-  const auto& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<std::size_t>(act)];
+bool makes_partial(const KernelWork& work, int firing) {
+  const auto& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<std::size_t>(firing)];
   for (int s = work.first_stage; s < work.last_stage; ++s)
     for (int i : work.bound->stages[s].body.reduced)
       if (ranges[i].size() < work.bound->indices[i].extent) return true;
   return false;
 }
 
-// By tensor of the formula: the shares of what an act of a kernel reads, over the formula's axes.
-std::vector<Patches> held_by_kernel(const Contents& c, const Task& task, const KernelWork& work, int act) {
+// By tensor of the formula: the shares of what a firing of a kernel reads, over the formula's axes.
+std::vector<Patches> held_by_kernel(const Contents& c, const Task& task, const KernelWork& work, int firing) {
   std::vector<Patches> held(work.bound->tensors.size());
   for (const Access& access : task.reads) {
     const Register& reg = c.graph.reg(access.reg);
     const Shape& axes = work.bound->tensors[access.tensor].factored;
-    Patches patches = read(c, task, access, act);
+    Patches patches = read(c, task, access, firing);
     if (!is_uniform(patches)) patches = over_axes(patches, reg.axes, axes);
     // Nothing of a tensor is read; it is known to be whole if the tensor is partial nowhere.
     if (patches.empty() && reg.tensor.valid() && !c.combined.contains(reg.tensor))
@@ -190,35 +190,35 @@ std::vector<Patches> held_by_kernel(const Contents& c, const Task& task, const K
   return held;
 }
 
-void run_kernel(Contents& c, const Task& task, const KernelWork& work, int act) {
+void run_kernel(Contents& c, const Task& task, const KernelWork& work, int firing) {
   const auto write_all = [&](const Share& share) {
-    for (const Access& to : task.writes) write(c, task, to, act, {{part_written(c.graph, task, to, act), share}});
+    for (const Access& to : task.writes) write(c, task, to, firing, {{part_written(c.graph, task, to, firing), share}});
   };
   if (!work.bound) return write_all(kUnknown);
-  std::vector<Patches> held = held_by_kernel(c, task, work, act);
+  std::vector<Patches> held = held_by_kernel(c, task, work, firing);
   // What an access reads nothing of, of a tensor that is partial elsewhere, is not known to be whole.
   const bool all_whole = std::all_of(task.reads.begin(), task.reads.end(), [&](const Access& access) {
     const Patches& patches = held[access.tensor];
     return (!patches.empty() || !c.graph.reg(access.reg).tensor.valid()) &&
            std::all_of(patches.begin(), patches.end(), [](const Patch& p) { return p.share.whole(); });
   });
-  if (all_whole && !makes_partial(work, act)) return write_all(Share());
+  if (all_whole && !makes_partial(work, firing)) return write_all(Share());
   const Refuse refuse = [&](int tensor) {
     for (const Access& access : task.reads)
-      if (access.tensor == tensor) expect_whole(c, task, access.reg, read(c, task, access, act), "reads");
+      if (access.tensor == tensor) expect_whole(c, task, access.reg, read(c, task, access, firing), "reads");
     fail("task '{}': its stage '{}' is partial where the next needs it whole", task.name,
          work.bound->tensors[tensor].name);
   };
-  const std::vector<Patches> made = made_by_kernel(task, work, act, std::move(held), refuse);
+  const std::vector<Patches> made = made_by_kernel(task, work, firing, std::move(held), refuse);
   for (const Access& to : task.writes) {
     Patches patches = made[to.tensor];
     if (!is_uniform(patches))
       patches = over_axes(patches, work.bound->tensors[to.tensor].factored, c.graph.reg(to.reg).axes);
-    write(c, task, to, act, std::move(patches));
+    write(c, task, to, firing, std::move(patches));
   }
 }
 
-void run_collective(Contents& c, std::vector<TaskId> ring, int act) {
+void run_collective(Contents& c, std::vector<TaskId> ring, int firing) {
   const auto rank = [&](TaskId t) { return std::get<CollectiveWork>(c.graph.task(t).work).rank; };
   std::sort(ring.begin(), ring.end(), [&](TaskId a, TaskId b) { return rank(a) < rank(b); });
   const auto& work = std::get<CollectiveWork>(c.graph.task(ring[0]).work);
@@ -226,35 +226,36 @@ void run_collective(Contents& c, std::vector<TaskId> ring, int act) {
     std::vector<Patches> held;
     for (TaskId t : ring) {
       const Task& task = c.graph.task(t);
-      held.push_back(read(c, task, task.reads[i], act));
+      held.push_back(read(c, task, task.reads[i], firing));
       if (work.partial) expect_reducer(c.graph, task, task.reads[i].reg, held.back(), work.reducer);
     }
     for (TaskId t : ring) {
       const Task& task = c.graph.task(t);
       const Access& to = task.writes[i];
-      write(c, task, to, act, combined(part_written(c.graph, task, to, act), held, work.reducer, !work.partial));
+      write(c, task, to, firing, combined(part_written(c.graph, task, to, firing), held, work.reducer, !work.partial));
     }
   }
 }
 
-void run_task(Contents& c, const Task& task, int act) {
+void run_task(Contents& c, const Task& task, int firing) {
   if (const auto* kernel = std::get_if<KernelWork>(&task.work)) {
-    run_kernel(c, task, *kernel, act);
+    run_kernel(c, task, *kernel, firing);
   } else if (const auto* combine = std::get_if<CombineWork>(&task.work)) {
     std::vector<Patches> terms;
-    for (const Access& access : task.reads) terms.push_back(read(c, task, access, act));
+    for (const Access& access : task.reads) terms.push_back(read(c, task, access, firing));
     for (std::size_t i = 0; i < terms.size(); ++i)
       expect_reducer(c.graph, task, task.reads[i].reg, terms[i], combine->reducer);
     const Access& to = task.writes[0];
-    write(c, task, to, act, combined(part_written(c.graph, task, to, act), terms, combine->reducer));
+    write(c, task, to, firing, combined(part_written(c.graph, task, to, firing), terms, combine->reducer));
   } else if (std::holds_alternative<CopyWork>(task.work)) {
     const Access &from = task.reads[0], &to = task.writes[0];
-    write(c, task, to, act, over_axes(read(c, task, from, act), c.graph.reg(from.reg).axes, c.graph.reg(to.reg).axes));
+    write(c, task, to, firing,
+          over_axes(read(c, task, from, firing), c.graph.reg(from.reg).axes, c.graph.reg(to.reg).axes));
   } else if (std::holds_alternative<LoadWork>(task.work)) {
     const Access& to = task.writes[0];
-    write(c, task, to, act, {{part_written(c.graph, task, to, act), Share()}});
+    write(c, task, to, firing, {{part_written(c.graph, task, to, firing), Share()}});
   } else if (std::holds_alternative<OutputWork>(task.work)) {
-    expect_whole(c, task, task.reads[0].reg, read(c, task, task.reads[0], act), "gives");
+    expect_whole(c, task, task.reads[0].reg, read(c, task, task.reads[0], firing), "gives");
   }
 }
 
@@ -308,9 +309,9 @@ Units units_of(const PhysicalGraph& graph) {
 
 void run_unit(Contents& c, const std::vector<TaskId>& unit) {
   const Task& first = c.graph.task(unit[0]);
-  for (int act = 0; act < first.rate; ++act) {
-    if (std::holds_alternative<CollectiveWork>(first.work)) run_collective(c, unit, act);
-    else run_task(c, first, act);
+  for (int firing = 0; firing < first.rate; ++firing) {
+    if (std::holds_alternative<CollectiveWork>(first.work)) run_collective(c, unit, firing);
+    else run_task(c, first, firing);
   }
 }
 

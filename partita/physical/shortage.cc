@@ -166,8 +166,9 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
   for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst, further))
     parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
   const Device& device = cluster.device(worst);
-  const std::string of =
-      beyond.typical.empty() ? fmt::format("{}", over) : fmt::format("{} of {} typical", over, beyond.typical.size());
+  const std::string of = beyond.representatives.empty()
+                             ? fmt::format("{}", over)
+                             : fmt::format("{} of {} typical", over, beyond.representatives.size());
   const std::string who = over == 1 ? device.name
                           : alike   ? fmt::format("each of {} devices", of)
                                     : fmt::format("{} devices lack memory; {}, which lacks most,", of, device.name);

@@ -23,8 +23,8 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
 
 // What a physical graph is not all of.
 struct Beyond {
-  std::vector<DeviceId> typical;  // the devices that are lowered; empty: all
-  std::vector<int64_t> bytes;     // by device: in its peak, of micro-batches that are not lowered; empty: none
+  std::vector<DeviceId> representatives;  // the devices that are lowered; empty: all
+  std::vector<int64_t> bytes;             // by device: in its peak, of micro-batches that are not lowered; empty: none
 };
 // Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
 // most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.

@@ -48,10 +48,10 @@ Token Line::read(std::string_view text, std::size_t& at) const {
   at = end;
   const std::size_t hash = rest.rfind('#');
   if (hash != std::string::npos) {
-    const std::string act = rest.substr(hash + 1);
-    if (act.empty() || act.size() > 8 || act.find_first_not_of("0123456789") != std::string::npos)
+    const std::string firing = rest.substr(hash + 1);
+    if (firing.empty() || firing.size() > 8 || firing.find_first_not_of("0123456789") != std::string::npos)
       error("'{}' is not an act", rest);
-    token.act = std::stoi(act);
+    token.firing = std::stoi(firing);
     rest.resize(hash);
   }
   token.text += rest;

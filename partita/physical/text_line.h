@@ -18,7 +18,7 @@ namespace partita::text {
 struct Token {
   std::string text;
   bool quoted = false;
-  int act = -1;  // of NAME#ACT
+  int firing = -1;  // of NAME#ACT
 };
 
 // One line's tokens, read from left to right.

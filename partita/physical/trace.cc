@@ -39,7 +39,7 @@ void add_events(const Trace& trace, const PhysicalGraph& graph, const Cluster& c
       events.push_back(metadata("thread_name", pid_of(graph.queues[q]), static_cast<int>(q), graph.queues[q].name));
   for (const Event& event : trace.events) {
     const Task& task = graph.task(event.task);
-    Json args = {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}};
+    Json args = {{"step", event.step}, {"act", event.firing}, {"flops", task.flops}, {"bytes", task.bytes}};
     if (const auto found = trace.algorithms.find(event.task); found != trace.algorithms.end())
       args["algorithm"] = found->second;
     if (trace.estimated.contains(event.task)) args["estimated"] = true;
@@ -90,7 +90,7 @@ std::string print(const Trace& trace, const PhysicalGraph& graph) {
   for (const Event& e : trace.events)
     events.push_back({{"task", graph.task(e.task).name},
                       {"step", e.step},
-                      {"act", e.act},
+                      {"act", e.firing},
                       {"start_ns", e.start_ns},
                       {"end_ns", e.end_ns}});
   for (const MemorySample& m : trace.memory)
@@ -122,9 +122,9 @@ Trace parse_trace(std::string_view text, const PhysicalGraph& graph) {
       const auto task = tasks.find(name);
       if (task == tasks.end()) fail("trace: physical graph '{}' has no task '{}'", graph.name, name);
       const Event event{task->second, e.at("step"), e.at("act"), e.at("start_ns"), e.at("end_ns")};
-      if (event.act < 0 || event.act >= graph.task(event.task).rate || event.end_ns < event.start_ns)
+      if (event.firing < 0 || event.firing >= graph.task(event.task).rate || event.end_ns < event.start_ns)
         fail("trace: task '{}' acts {} times a step; act {} from {} to {} ns", name, graph.task(event.task).rate,
-             event.act, event.start_ns, event.end_ns);
+             event.firing, event.start_ns, event.end_ns);
       trace.events.push_back(event);
     }
     for (const auto& [name, algorithm] : json.at("algorithms").items()) {

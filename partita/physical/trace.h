@@ -12,7 +12,7 @@ namespace partita {
 
 struct Event {
   TaskId task;
-  int step = 0, act = 0;
+  int step = 0, firing = 0;
   int64_t start_ns = 0, end_ns = 0;
   bool operator==(const Event&) const = default;
 };
@@ -37,8 +37,8 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-// Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task act; pid is the device, tid the queue, ts
-// and dur in microseconds; memory as counter events.
+// Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task firing; pid is the device, tid the queue,
+// ts and dur in microseconds; memory as counter events.
 std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster);
 
 // Several traces on one time line, each with processes of its own, named NAME: DEVICE.

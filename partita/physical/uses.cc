@@ -34,27 +34,28 @@ NodeTable number_nodes(const PhysicalGraph& graph) {
           fail("task '{}': acts {} times a step, '{}' of the same collective {} times", task.name, task.rate,
                graph.task(first).name, graph.task(first).rate);
         table.first[t] = table.first[first.index()];
-        for (int act = 0; act < task.rate; ++act) table.members[table.number(first, act)].push_back(TaskId(t));
+        for (int firing = 0; firing < task.rate; ++firing)
+          table.members[table.number(first, firing)].push_back(TaskId(t));
         continue;
       }
     }
     table.first[t] = table.size();
-    for (int act = 0; act < task.rate; ++act) {
-      table.nodes.push_back({TaskId(t), act});
+    for (int firing = 0; firing < task.rate; ++firing) {
+      table.nodes.push_back({TaskId(t), firing});
       table.members.push_back({TaskId(t)});
     }
   }
   return table;
 }
 
-Node node_of(const PhysicalGraph& graph, TaskId task, int act) {
+Node node_of(const PhysicalGraph& graph, TaskId task, int firing) {
   const auto* part = std::get_if<CollectiveWork>(&graph.task(task).work);
-  if (!part) return {task, act};
+  if (!part) return {task, firing};
   for (std::size_t t = 0; t < task.index(); ++t) {
     const auto* other = std::get_if<CollectiveWork>(&graph.tasks[t].work);
-    if (other && other->collective == part->collective) return {TaskId(t), act};
+    if (other && other->collective == part->collective) return {TaskId(t), firing};
   }
-  return {task, act};
+  return {task, firing};
 }
 
 int64_t addend_bytes(const PhysicalGraph& graph, const Task& task) {
@@ -70,10 +71,10 @@ int64_t addend_bytes(const PhysicalGraph& graph, const Task& task) {
   return bytes;
 }
 
-UseRange uses_of(const Register& reg, int rate, int act, bool is_new) {
+UseRange uses_of(const Register& reg, int rate, int firing, bool is_new) {
   if (reg.carried) return is_new ? UseRange{1, 2} : UseRange{0, 1};
   if (reg.uses == 1) return {0, 1};
-  if (rate == reg.uses) return {act, act + 1};
+  if (rate == reg.uses) return {firing, firing + 1};
   if (rate != 1)
     fail("register '{}': has {} uses a step, but a task that acts {} times a step touches it", reg.name, reg.uses,
          rate);
@@ -92,10 +93,10 @@ Uses::Uses(const PhysicalGraph& graph, const NodeTable& table) {
   const auto each = [&](auto add) {
     for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
       const Task& task = graph.tasks[t];
-      for (int act = 0; act < task.rate; ++act) {
-        const Node node = table.nodes[table.number(TaskId(t), act)];
+      for (int firing = 0; firing < task.rate; ++firing) {
+        const Node node = table.nodes[table.number(TaskId(t), firing)];
         const auto touch = [&](RegisterId id, bool is_new, bool writes, bool reads) {
-          const UseRange range = uses_of(graph.reg(id), task.rate, act, is_new);
+          const UseRange range = uses_of(graph.reg(id), task.rate, firing, is_new);
           for (int n = range.first; n < range.last; ++n) {
             const std::size_t use = first_[id.index()] + n;
             if (writes) add(2 * use, node);
@@ -129,9 +130,9 @@ std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table) {
   std::vector<int> place(table.size(), -1);
   for (std::size_t i = 0; i < graph.order.size(); ++i) {
     const Node& node = graph.order[i];
-    if (!node.task.valid() || node.task.index() >= graph.tasks.size() || node.act < 0 ||
-        node.act >= graph.task(node.task).rate)
-      fail("order: place {} holds task {} act {}, which does not exist", i, node.task.value, node.act);
+    if (!node.task.valid() || node.task.index() >= graph.tasks.size() || node.firing < 0 ||
+        node.firing >= graph.task(node.task).rate)
+      fail("order: place {} holds task {} act {}, which does not exist", i, node.task.value, node.firing);
     int& there = place[table.number(node)];
     if (there >= 0) fail("order: {} stands twice, at places {} and {}", to_string(graph, node), there, i);
     there = static_cast<int>(i);
@@ -143,7 +144,7 @@ std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table) {
 
 std::string to_string(const PhysicalGraph& graph, const Node& node) {
   const Task& task = graph.task(node.task);
-  return task.rate == 1 ? task.name : fmt::format("{}#{}", task.name, node.act);
+  return task.rate == 1 ? task.name : fmt::format("{}#{}", task.name, node.firing);
 }
 
 }  // namespace partita

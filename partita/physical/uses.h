@@ -13,21 +13,21 @@
 
 namespace partita {
 
-// Nodes by dense numbers: the acts of a task are consecutive, the participants of a collective share theirs.
+// Nodes by dense numbers: the firings of a task are consecutive, the participants of a collective share theirs.
 struct NodeTable {
   std::vector<Node> nodes;                   // by number; a collective is named by its participant of the lowest TaskId
-  std::vector<int> first;                    // by TaskId: the number of its act 0
+  std::vector<int> first;                    // by TaskId: the number of its firing 0
   std::vector<std::vector<TaskId>> members;  // by number: the participants of a collective, or the task alone
   int size() const { return static_cast<int>(nodes.size()); }
-  int number(TaskId task, int act) const { return first[task.index()] + act; }
-  int number(const Node& node) const { return number(node.task, node.act); }
+  int number(TaskId task, int firing) const { return first[task.index()] + firing; }
+  int number(const Node& node) const { return number(node.task, node.firing); }
 };
 NodeTable number_nodes(const PhysicalGraph& graph);
-// The node of (task, act), without a table.
-Node node_of(const PhysicalGraph& graph, TaskId task, int act);
+// The node of (task, firing), without a table.
+Node node_of(const PhysicalGraph& graph, TaskId task, int firing);
 // Places in `order` by node number. Bad input if `order` is not each node once.
 std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table);
-// "mm@0", or "mm@0#2" where the task acts several times.
+// "mm@0", or "mm@0#2" where the task fires several times.
 std::string to_string(const PhysicalGraph& graph, const Node& node);
 
 struct Use {
@@ -35,11 +35,13 @@ struct Use {
   int number = 0;                          // 0 .. uses-1; of a carried register 0 is `old`, 1 is `new`
   std::span<const Node> writers, readers;  // as nodes, ascending; a task that uses scratch is writer and reader
 };
-// Which uses act `act` of a task of that rate touches: numbers [first, last). A task that acts once a step reads all.
+// Which uses firing `firing` of a task of that rate touches: numbers [first, last). A task that fires once a step reads
+// all.
 struct UseRange {
   int first = 0, last = 0;
 };
-UseRange uses_of(const Register& reg, int rate, int act, bool is_new);  // is_new: writes, or reads what this step wrote
+UseRange uses_of(const Register& reg, int rate, int firing,
+                 bool is_new);  // is_new: writes, or reads what this step wrote
 
 // Every use of every register: uses[register][number]. There are tens of thousands, of a node or two, so all nodes lie
 // in one list.

@@ -9,14 +9,14 @@
 namespace partita {
 namespace verifying {
 
-const Box& held_box(const PhysicalGraph& graph, const Access& access, int rate, int act) {
+const Box& held_box(const PhysicalGraph& graph, const Access& access, int rate, int firing) {
   const Register& reg = graph.reg(access.reg);
-  return reg.box(reg.carried ? 0 : uses_of(reg, rate, act, true).first);
+  return reg.box(reg.carried ? 0 : uses_of(reg, rate, firing, true).first);
 }
 
-const Box& part(const PhysicalGraph& graph, const Access& access, int rate, int act) {
-  if (!access.boxes.empty()) return access.boxes[access.boxes.size() == 1 ? 0 : static_cast<std::size_t>(act)];
-  return held_box(graph, access, rate, act);
+const Box& part(const PhysicalGraph& graph, const Access& access, int rate, int firing) {
+  if (!access.boxes.empty()) return access.boxes[access.boxes.size() == 1 ? 0 : static_cast<std::size_t>(firing)];
+  return held_box(graph, access, rate, firing);
 }
 
 std::vector<Box> without(const Box& box, const std::vector<Box>& parts) {
@@ -119,13 +119,13 @@ void check_access(const PhysicalGraph& graph, const Task& task, const Access& ac
   if (reg.device != task.device)
     expect(task, transfer && !is_write && !task.route.empty(),
            "uses '{}' on another device; only a transfer with a route reads there", reg.name);
-  for (int act = 0; act < task.rate; ++act) {
-    const Box& box = part(graph, access, task.rate, act);
+  for (int firing = 0; firing < task.rate; ++firing) {
+    const Box& box = part(graph, access, task.rate, firing);
     expect(task, box.size() == reg.axes.size(), "box {} of '{}' has {} axes, not {}", to_string(box), reg.name,
            box.size(), reg.axes.size());
-    expect(task, is_empty(box) || contains(held_box(graph, access, task.rate, act), box),
+    expect(task, is_empty(box) || contains(held_box(graph, access, task.rate, firing), box),
            "box {} is not inside '{}', which holds {}", to_string(box), reg.name,
-           to_string(held_box(graph, access, task.rate, act)));
+           to_string(held_box(graph, access, task.rate, firing)));
   }
 }
 
@@ -194,10 +194,10 @@ void check_written(const PhysicalGraph& graph, const Writers& writers, RegisterI
 void check_covered(const PhysicalGraph& graph, const Writers& writers, const Task& task, const Access& read) {
   const Register& reg = graph.reg(read.reg);
   if (reg.constant || (reg.carried && !read.fresh)) return;
-  for (int act = 0; act < task.rate; ++act) {
-    const UseRange uses = uses_of(reg, task.rate, act, read.fresh);
+  for (int firing = 0; firing < task.rate; ++firing) {
+    const UseRange uses = uses_of(reg, task.rate, firing, read.fresh);
     for (int use = uses.first; use < uses.last; ++use) {
-      const Box& wanted = uses.last - uses.first > 1 ? reg.box(use) : part(graph, read, task.rate, act);
+      const Box& wanted = uses.last - uses.first > 1 ? reg.box(use) : part(graph, read, task.rate, firing);
       const auto left = without(wanted, parts_written(graph, writers, read.reg, reg.carried ? 0 : use));
       expect(task, left.empty(), "reads {} of '{}', of which nothing writes {}", to_string(wanted), reg.name,
              left.empty() ? "" : to_string(left[0]));
@@ -210,10 +210,10 @@ void check_order_and_edges(const PhysicalGraph& graph) {
   places(graph, table);
   for (const Edge& edge : graph.edges)
     for (const Node& node : {edge.from, edge.to})
-      if (!node.task.valid() || node.task.index() >= graph.tasks.size() || node.act < 0 ||
-          node.act >= graph.task(node.task).rate || table.nodes[table.number(node)] != node)
+      if (!node.task.valid() || node.task.index() >= graph.tasks.size() || node.firing < 0 ||
+          node.firing >= graph.task(node.task).rate || table.nodes[table.number(node)] != node)
         fail("physical graph '{}': an edge names task {} act {}, which is not a node", graph.name, node.task.value,
-             node.act);
+             node.firing);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void check_ranges(const Task& task, const KernelWork& work) {
   }
 }
 
-void check_read(const PhysicalGraph& graph, const Task& task, const KernelWork& work, const Access& read, int act,
+void check_read(const PhysicalGraph& graph, const Task& task, const KernelWork& work, const Access& read, int firing,
                 const Regions& regions) {
   const tdl::Bound& bound = *work.bound;
   expect(task, read.tensor >= 0 && read.tensor < static_cast<int>(bound.tensors.size()), "reads tensor {} of {}",
@@ -64,10 +64,10 @@ void check_read(const PhysicalGraph& graph, const Task& task, const KernelWork& 
   const Register& reg = graph.reg(read.reg);
   expect(task, volume(reg.axes) == volume(tensor.factored), "'{}' is not of the shape of operand '{}'", reg.name,
          tensor.name);
-  const UseRange uses = uses_of(reg, task.rate, act, read.fresh);
+  const UseRange uses = uses_of(reg, task.rate, firing, read.fresh);
   if (uses.last - uses.first > 1)
-    return;  // all acts' parts at once: whether they cover is asked where they are written
-  const Box& held = part(graph, read, task.rate, act);
+    return;  // all firings' parts at once: whether they cover is asked where they are written
+  const Box& held = part(graph, read, task.rate, firing);
   if (tensor.is_operand) {
     const Box& region = regions.operands[read.tensor];
     const Box wanted =
@@ -83,7 +83,7 @@ void check_read(const PhysicalGraph& graph, const Task& task, const KernelWork& 
 }
 
 void check_write(const PhysicalGraph& graph, const Task& task, const KernelWork& work, const tdl::Analysis& analysis,
-                 const Access& write, int act, const std::vector<Interval>& ranges) {
+                 const Access& write, int firing, const std::vector<Interval>& ranges) {
   const tdl::Bound& bound = *work.bound;
   const int stage = write.tensor < 0 ? -1 : bound.stage_of(write.tensor);
   expect(task, stage >= work.first_stage && stage < work.last_stage, "writes tensor {}, which none of its stages makes",
@@ -91,7 +91,7 @@ void check_write(const PhysicalGraph& graph, const Task& task, const KernelWork&
   const tdl::BoundTensor& tensor = bound.tensors[write.tensor];
   Box owned;
   expect(task, tdl::owned_box(analysis, stage, ranges, owned), "what it makes of '{}' is not one box", tensor.name);
-  const Box& made = part(graph, write, task.rate, act);
+  const Box& made = part(graph, write, task.rate, firing);
   expect(task, same_part(made, graph.reg(write.reg).axes, owned, tensor.factored),
          "writes {} of '{}', its formula makes {}", to_string(made), tensor.name, to_string(owned));
 }
@@ -119,10 +119,10 @@ void check_kernel(const PhysicalGraph& graph, const Task& task, const KernelWork
   const tdl::Analysis& analysis = analysis_of(analyses, bound);
   for (std::size_t set = 0; set < work.ranges.size(); ++set) {
     const Regions regions = regions_of(work, analysis, work.ranges[set]);
-    for (int act = 0; act < task.rate; ++act) {
-      if (work.ranges.size() > 1 && act != static_cast<int>(set)) continue;
-      for (const Access& read : task.reads) check_read(graph, task, work, read, act, regions);
-      for (const Access& write : task.writes) check_write(graph, task, work, analysis, write, act, work.ranges[set]);
+    for (int firing = 0; firing < task.rate; ++firing) {
+      if (work.ranges.size() > 1 && firing != static_cast<int>(set)) continue;
+      for (const Access& read : task.reads) check_read(graph, task, work, read, firing, regions);
+      for (const Access& write : task.writes) check_write(graph, task, work, analysis, write, firing, work.ranges[set]);
     }
   }
   for (int s = work.first_stage; s < work.last_stage; ++s) check_all_read(task, work, analysis, s);

@@ -22,9 +22,9 @@ void expect(const Register& reg, bool holds, fmt::format_string<Args...> format,
   if (!holds) fail("register '{}': {}", reg.name, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The box of the register that an act touches (of several uses: the first's), and the part of it that it touches.
-const Box& held_box(const PhysicalGraph& graph, const Access& access, int rate, int act);
-const Box& part(const PhysicalGraph& graph, const Access& access, int rate, int act);
+// The box of the register that a firing touches (of several uses: the first's), and the part of it that it touches.
+const Box& held_box(const PhysicalGraph& graph, const Access& access, int rate, int firing);
+const Box& part(const PhysicalGraph& graph, const Access& access, int rate, int firing);
 
 // What is left of `box` without the parts.
 std::vector<Box> without(const Box& box, const std::vector<Box>& parts);

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 #include "partita/physical/testing/builder.h"
 #include "partita/physical/testing/mutate.h"
 #include "partita/physical/testing/random_net.h"

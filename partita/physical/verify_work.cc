@@ -15,8 +15,9 @@ void check_copy(const PhysicalGraph& graph, const Task& task) {
          "copies '{}' to '{}', of another dtype or size", from.name, to.name);
   expect(task, (from.device == to.device) == task.route.empty(),
          "a copy has a route exactly if it goes to another device");
-  for (int act = 0; act < task.rate; ++act) {
-    const Box &read = part(graph, task.reads[0], task.rate, act), &write = part(graph, task.writes[0], task.rate, act);
+  for (int firing = 0; firing < task.rate; ++firing) {
+    const Box &read = part(graph, task.reads[0], task.rate, firing),
+              &write = part(graph, task.writes[0], task.rate, firing);
     expect(task,
            (from.axes == to.axes ? read == write : regrouped(read, from.axes, to.axes) == write) ||
                (is_empty(read) && is_empty(write)),
@@ -85,12 +86,12 @@ void check_combine(const PhysicalGraph& graph, const Writers& writers, const Tas
     expect(task, from.dtype == to.dtype && from.axes == to.axes,
            "combines '{}' into '{}', of another dtype or other axes", from.name, to.name);
   }
-  for (int act = 0; act < task.rate; ++act) {
-    const Box& target = part(graph, task.writes[0], task.rate, act);
+  for (int firing = 0; firing < task.rate; ++firing) {
+    const Box& target = part(graph, task.writes[0], task.rate, firing);
     std::vector<Box> terms;
     bool alike = true;
     for (const Access& read : task.reads) {
-      terms.push_back(part(graph, read, task.rate, act));
+      terms.push_back(part(graph, read, task.rate, firing));
       alike &= terms.back() == target;
       expect(task, task.rate > 1 || is_empty(target) || !is_empty(terms.back()), "reads nothing of '{}'",
              graph.reg(read.reg).name);
@@ -109,7 +110,7 @@ void check_combine(const PhysicalGraph& graph, const Writers& writers, const Tas
   }
 }
 
-// The caller gets every element of an output, from one task or from several, in one act or in several.
+// The caller gets every element of an output, from one task or from several, in one firing or in several.
 void check_outputs(const PhysicalGraph& graph) {
   std::map<TensorId, std::vector<Box>> given;
   std::map<TensorId, const Task*> giver;
@@ -169,13 +170,13 @@ void check_participants(const PhysicalGraph& graph, const std::vector<TaskId>& g
 }
 
 // Every participant gets what is held: each of its elements by all (partial), or by any.
-void check_exchange(const PhysicalGraph& graph, const std::vector<TaskId>& group, std::size_t i, int act) {
+void check_exchange(const PhysicalGraph& graph, const std::vector<TaskId>& group, std::size_t i, int firing) {
   const Task& first = graph.task(group[0]);
   std::vector<Box> held;
-  for (TaskId id : group) held.push_back(part(graph, graph.task(id).reads[i], first.rate, act));
+  for (TaskId id : group) held.push_back(part(graph, graph.task(id).reads[i], first.rate, firing));
   for (TaskId id : group) {
     const Task& task = graph.task(id);
-    const Box& target = part(graph, task.writes[i], first.rate, act);
+    const Box& target = part(graph, task.writes[i], first.rate, firing);
     if (is_empty(target)) continue;
     if (std::get<CollectiveWork>(first.work).partial) {
       for (std::size_t p = 0; p < held.size(); ++p)
@@ -197,7 +198,7 @@ void check_collective(const PhysicalGraph& graph, const std::vector<TaskId>& gro
   expect(first, static_cast<int>(group.size()) == work.size, "{} participants of {}", group.size(), work.size);
   check_participants(graph, group);
   for (std::size_t i = 0; i < first.reads.size(); ++i)
-    for (int act = 0; act < first.rate; ++act) check_exchange(graph, group, i, act);
+    for (int firing = 0; firing < first.rate; ++firing) check_exchange(graph, group, i, firing);
 }
 
 // All that is computed has a formula: then check_shares() knows the terms of each element.

@@ -1,6 +1,6 @@
 // Plans the kernels of a graph's tasks for the scratch that they declare. The plans themselves are not kept: a graph
-// that is searched or simulated never runs, and its calls differ in their ranges on every device and in every act, so
-// that plans would be much larger than the graph. A run makes those of its own calls (runtime/acts.h).
+// that is searched or simulated never runs, and its calls differ in their ranges on every device and in every firing,
+// so that plans would be much larger than the graph. A run makes those of its own calls (runtime/firings.h).
 #include "partita/physical/workspace.h"
 
 #include <algorithm>
@@ -22,9 +22,9 @@ KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ra
           kernel_parts(*work.bound, reads, writes)};
 }
 
-std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int act) {
-  const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
-  return {whole, access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : act]};
+std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int firing) {
+  const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : firing);
+  return {whole, access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : firing]};
 }
 
 namespace {
@@ -55,11 +55,11 @@ class Call {
   std::string& text_;
 };
 
-std::vector<PlacedPart> placed_parts(const std::vector<Access>& accesses, const PhysicalGraph& graph, int act) {
+std::vector<PlacedPart> placed_parts(const std::vector<Access>& accesses, const PhysicalGraph& graph, int firing) {
   std::vector<PlacedPart> parts;
   for (const Access& access : accesses) {
     const Register& reg = graph.reg(access.reg);
-    const auto [whole, box] = boxes_of(access, reg, act);
+    const auto [whole, box] = boxes_of(access, reg, firing);
     parts.push_back({access.tensor, {reg.dtype, box, dense_strides(extents(whole))}, reg.axes});
   }
   return parts;
@@ -71,8 +71,8 @@ int64_t Workspaces::bytes_of(const Task& task, const PhysicalGraph& graph) {
   const KernelWork* work = std::get_if<KernelWork>(&task.work);
   if (!work) return 0;
   int64_t bytes = 0;
-  for (int act = 0; act < task.rate; ++act) {
-    const std::vector<Interval>& ranges = work->ranges[work->ranges.size() == 1 ? 0 : act];
+  for (int firing = 0; firing < task.rate; ++firing) {
+    const std::vector<Interval>& ranges = work->ranges[work->ranges.size() == 1 ? 0 : firing];
     Call call(call_);
     call.add(work->bound.get()), call.add(work->first_stage), call.add(work->last_stage), call.add(work->definition);
     for (const auto& [name, value] : work->attributes) call.add(name), call.add(value);
@@ -81,14 +81,14 @@ int64_t Workspaces::bytes_of(const Task& task, const PhysicalGraph& graph) {
       call.add(accesses->size());
       for (const Access& access : *accesses) {
         const Register& reg = graph.reg(access.reg);
-        const auto [whole, box] = boxes_of(access, reg, act);
+        const auto [whole, box] = boxes_of(access, reg, firing);
         call.add(access.tensor), call.add(reg.dtype), call.add(reg.axes), call.add(whole), call.add(box);
       }
     }
     const auto [known, fresh] = known_.try_emplace(call_, 0);
     if (fresh)
-      known->second = plan_kernel(request_of(*work, ranges, placed_parts(task.reads, graph, act),
-                                             placed_parts(task.writes, graph, act)))
+      known->second = plan_kernel(request_of(*work, ranges, placed_parts(task.reads, graph, firing),
+                                             placed_parts(task.writes, graph, firing)))
                           .workspace_bytes();
     bytes = std::max(bytes, known->second);
     if (work->ranges.size() == 1) break;

@@ -11,10 +11,10 @@
 
 namespace partita {
 
-// A kernel's access in one act: the register's box, and the part of it that is accessed.
-std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int act);
+// A kernel's access in one firing: the register's box, and the part of it that is accessed.
+std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int firing);
 
-// What a kernel is asked in one act, whose ranges these are. It refers to `work` and `ranges`.
+// What a kernel is asked in one firing, whose ranges these are. It refers to `work` and `ranges`.
 KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ranges,
                          const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes);
 

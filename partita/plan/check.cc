@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/plan/pin_error.h"
 #include "partita/plan/resolve.h"
 
@@ -130,7 +130,7 @@ void check_placement(const char* whose, const Tensor& tensor, const Placement& p
 // A part of a sequence x batch has all of the sequence: it is kept split along one of these, and not along both as one.
 void check_samples_digit(const char* whose, const Graph& graph, TensorId id, const Placement& placement) {
   const Tensor& tensor = graph.tensor(id);
-  if (tensor.in_time != InTime::kParts) return;
+  if (tensor.scope != MicroBatchScope::kMicroBatch) return;
   const TimePlace place = time_place(graph, id);
   const bool split = std::any_of(placement.sbp.begin(), placement.sbp.end(), [&](const Sbp& sbp) {
     return sbp.kind == Sbp::Kind::kSplit && sbp.axis == place.axis;
@@ -210,7 +210,7 @@ void check_chunks(const Graph& graph, const Plan& plan, const Pipelining& pipeli
   std::vector<int> rank_of(cluster.devices.size(), -1);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     const OpChoice& choice = plan.ops[i];
-    if (!graph.ops[i].in_parts) continue;  // it has no turn
+    if (!graph.ops[i].per_micro_batch) continue;  // it has no turn
     const int rank = choice.stage % pipelining.ranks;
     for (const DeviceId d : choice.mesh.devices) {
       int& known = rank_of[d.index()];
@@ -235,16 +235,16 @@ void check_pipeline(const Graph& graph, const Plan& plan, const Cluster& cluster
   if (v < 1 || std::max(count, 1) % v != 0)
     fail("plan: pipeline: {} virtual stages a device do not divide its {} stages: take a number that does", v, count);
   const Pipelining pipelining{plan.pipeline.schedule, std::max(count, 1) / v, v, graph.micro_batches()};
-  if (const auto why = why_not(pipelining)) fail("plan: pipeline: {}", *why);
+  if (const auto why = pipelining_error(pipelining)) fail("plan: pipeline: {}", *why);
   if (v > 1) check_chunks(graph, plan, pipelining, cluster);
 }
 
-// What is refetched is read by an op of the backward pass, or by one that acts once a part.
+// What is refetched is read by an op of the backward pass, or by one that fires once a part.
 void check_refetched(const Graph& graph, const Plan& plan) {
-  for (TensorId t : plan.refetched) {
+  for (TensorId t : plan.resharded) {
     if (t.value < 0 || t.index() >= graph.tensors.size()) fail("plan: refetched: tensor {} is unknown", t.value);
     const bool backward = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
-      return (op.phase == Phase::kBackward || op.in_parts) &&
+      return (op.phase == Phase::kBackward || op.per_micro_batch) &&
              std::find(op.operands.begin(), op.operands.end(), t) != op.operands.end();
     });
     if (!backward) fail("plan: refetched: no op of the backward pass reads tensor '{}'", graph.tensor(t).name);
@@ -253,12 +253,12 @@ void check_refetched(const Graph& graph, const Plan& plan) {
 
 // Every op stands on the plan's mesh, and every tensor that the plan keeps is where the plan says.
 void expect_resolved(const Graph& graph, const Plan& plan, const Resolved& resolved) {
-  ensure(resolved.ops.size() == plan.ops.size() && resolved.home.size() == graph.tensors.size(),
-         "'{}' was resolved with {} ops and {} tensors", graph.name, resolved.ops.size(), resolved.home.size());
+  ensure(resolved.ops.size() == plan.ops.size() && resolved.kept_layouts.size() == graph.tensors.size(),
+         "'{}' was resolved with {} ops and {} tensors", graph.name, resolved.ops.size(), resolved.kept_layouts.size());
   for (size_t i = 0; i < plan.ops.size(); ++i)
     ensure(resolved.ops[i].mesh == plan.ops[i].mesh, "op '{}' was resolved on another mesh", graph.ops[i].name);
   for (const auto& [id, placement] : plan.kept)
-    ensure(same_placement(resolved.home[id.index()], layout_of(placement, graph.tensor(id).shape)),
+    ensure(same_placement(resolved.kept_layouts[id.index()], layout_of(placement, graph.tensor(id).shape)),
            "tensor '{}' was resolved to another home", graph.tensor(id).name);
 }
 
@@ -350,22 +350,22 @@ CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved
   CheckReport report;
   for (const ResolvedConversion& c : resolved.conversions) {
     const int64_t element_bytes = bytes_of(graph.tensor(c.tensor).dtype);
-    int64_t bytes = resolved.listed ? c.conversion.bytes : 0;
-    for (size_t s = 0; !resolved.listed && s < c.conversion.steps.size(); ++s)
+    int64_t bytes = resolved.device_mask ? c.conversion.bytes : 0;
+    for (size_t s = 0; !resolved.device_mask && s < c.conversion.steps.size(); ++s)
       bytes += counted_bytes(c.conversion.steps[s], element_bytes);
     ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}",
            graph.tensor(c.tensor).name, bytes, c.conversion.bytes);
-    report.comm_bytes += c.acts * bytes;
+    report.comm_bytes += c.firings * bytes;
     report.conversions += 1;
   }
-  Converter converter(cluster, resolved.listed);
+  Converter converter(cluster, resolved.device_mask);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     const tdl::Derived& derived = *resolved.ops[i].derived;
     if (derived.inner.empty()) continue;
     for (const Conversion& c :
          inner_conversions(*op.bound, derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), converter))
-      report.inner_bytes += graph.acts(op) * c.bytes;
+      report.inner_bytes += graph.firings(op) * c.bytes;
   }
   report.comm_bytes += report.inner_bytes;
   return report;
@@ -373,9 +373,9 @@ CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved
 
 CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   check_choices(graph, plan, cluster);
-  const Listed nobody = cluster.compute_count <= kMostListed
-                            ? nullptr
-                            : std::make_shared<const std::vector<char>>(cluster.devices.size(), 0);
+  const DeviceMask nobody = cluster.compute_count <= kMostListed
+                                ? nullptr
+                                : std::make_shared<const std::vector<char>>(cluster.devices.size(), 0);
   return check(graph, plan, resolve(graph, plan, cluster, nobody), cluster);
 }
 

@@ -84,7 +84,7 @@ Explainer::Explainer(const Graph& graph, const Plan& plan, const Resolved& resol
 int64_t Explainer::inner_bytes_of(OpId id, const tdl::Derived& derived) {
   const Op& op = graph_.op(id);
   Mesh mesh = plan_.ops[id.index()].mesh;
-  return graph_.acts(op) * converter_.inner_bytes(*op.bound, derived, mesh, bytes_of(inner_dtype(graph_, op)));
+  return graph_.firings(op) * converter_.inner_bytes(*op.bound, derived, mesh, bytes_of(inner_dtype(graph_, op)));
 }
 
 std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, const Plan& plan) {
@@ -92,10 +92,10 @@ std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, cons
   const int64_t element = bytes_of(graph_.tensor(id).dtype);
   std::vector<Moved> out;
   for (const TensorNeeds::Need& need : needs.needs)
-    out.push_back(
-        {id, needs.from(need), needs.to(need),
-         conversion_acts(graph_, plan, id, need.readers) * converter_.bytes(needs.from(need), needs.to(need), element),
-         need.readers});
+    out.push_back({id, needs.from(need), needs.to(need),
+                   conversion_firings(graph_, plan, id, need.readers) *
+                       converter_.bytes(needs.from(need), needs.to(need), element),
+                   need.readers});
   return out;
 }
 
@@ -167,7 +167,7 @@ TensorExplanation Explainer::tensor(TensorId id) {
   TensorExplanation out;
   const TensorId replaced = graph_.tensor(id).replaces;
   out.keeper = replaced.valid() ? replaced : id;
-  out.home = resolved_.home[id.index()];
+  out.kept_layout = resolved_.kept_layouts[id.index()];
   const OpId producer = graph_.tensor(id).producer;
   if (producer.valid()) {
     const std::vector<TensorId>& results = graph_.op(producer).results;
@@ -181,7 +181,7 @@ TensorExplanation Explainer::tensor(TensorId id) {
   if (const TensorId next = graph_.replacement_of(out.keeper); next.valid()) alike.push_back(next);
   const std::vector<Moved> now = moved_of(alike, layouts_, plan_);
   if (plan_.kept.contains(out.keeper) && graph_.tensor(out.keeper).producer.valid() &&
-      !(out.made && same_placement(*out.made, out.home)))
+      !(out.made && same_placement(*out.made, out.kept_layout)))
     out.alternatives.push_back(
         {std::nullopt, difference(now, moved_of(alike, layouts_, with(plan_, out.keeper, std::nullopt)), 0)});
   look_at_homes(id, alike, now, out);
@@ -191,22 +191,22 @@ TensorExplanation Explainer::tensor(TensorId id) {
 
 void Explainer::look_at_homes(TensorId id, const std::vector<TensorId>& alike, const std::vector<Moved>& now,
                               TensorExplanation& out) {
-  const std::vector<Shape> radices = out.home.radices;
+  const std::vector<Shape> radices = out.kept_layout.radices;
   std::vector<Sbp> offered;  // on each axis
   for (size_t axis = 0; axis < radices.size(); ++axis)
     for (size_t sub = 0; sub < radices[axis].size(); ++sub)
       offered.push_back(Sbp::split(static_cast<int>(axis), static_cast<int>(sub)));
   offered.push_back(Sbp::broadcast());
-  const std::vector<int>& extents = out.home.mesh.extents;
+  const std::vector<int>& extents = out.kept_layout.mesh.extents;
   const std::vector<size_t> counts(extents.size(), offered.size());
   std::vector<size_t> here(extents.size(), offered.size() - 1);  // whole, or as its name says
-  if (const std::optional<NdSbp> name = name_of(out.home))
+  if (const std::optional<NdSbp> name = name_of(out.kept_layout))
     for (size_t a = 0; a < here.size(); ++a)
       if (const auto found = std::find(offered.begin(), offered.end(), (*name)[a]); found != offered.end())
         here[a] = static_cast<size_t>(found - offered.begin());
   out.others = product(counts) - 1;
   auto consider = [&](const std::vector<size_t>& at) {
-    Placement other{out.home.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
+    Placement other{out.kept_layout.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
     std::map<std::pair<int, int>, int64_t> parts;
     for (size_t a = 0; a < at.size(); ++a) {
       const Sbp& sbp = offered[at[a]];
@@ -216,7 +216,7 @@ void Explainer::look_at_homes(TensorId id, const std::vector<TensorId>& alike, c
           radices[sbp.axis][sbp.sub_axis])
         return;
     }
-    if (same_placement(layout_of(other, graph_.tensor(id).shape), out.home)) return;
+    if (same_placement(layout_of(other, graph_.tensor(id).shape), out.kept_layout)) return;
     const Plan changed = with(plan_, out.keeper, other);
     out.alternatives.push_back({other, difference(now, moved_of(alike, layouts_, changed), 0)});
   };
@@ -234,17 +234,17 @@ std::vector<Moved> Explainer::conversions() {
 
 std::map<std::string, int64_t> Explainer::bytes_by_step() {
   std::map<std::string, int64_t> bytes;
-  auto count = [&](const Conversion& c, int acts) {
+  auto count = [&](const Conversion& c, int firings) {
     for (const Step& step : c.steps)
-      if (step.bytes > 0) bytes[std::string(name_of(step.kind))] += acts * step.bytes;
+      if (step.bytes > 0) bytes[std::string(name_of(step.kind))] += firings * step.bytes;
   };
-  for (const ResolvedConversion& c : resolved_.conversions) count(c.conversion, c.acts);
+  for (const ResolvedConversion& c : resolved_.conversions) count(c.conversion, c.firings);
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     const ResolvedOp& op = resolved_.ops[i];
     if (op.derived->inner.empty()) continue;
     for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, op.mesh,
                                                  bytes_of(inner_dtype(graph_, graph_.ops[i])), converter_))
-      count(c, graph_.acts(graph_.ops[i]));
+      count(c, graph_.firings(graph_.ops[i]));
   }
   return bytes;
 }

@@ -55,7 +55,7 @@ struct TensorAlternative {
 };
 struct TensorExplanation {
   TensorId keeper;  // itself, or what it replaces
-  Layout home;
+  Layout kept_layout;
   std::optional<Layout> made;  // as its producer leaves it
   std::vector<Moved> moved;
   double others = 0;                            // homes with a name on the mesh of its home

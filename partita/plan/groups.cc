@@ -54,7 +54,7 @@ class Groups {
     if (!of_.gathers_once) again = states_.gathered_again(planner_);
     if (sequence_) gather_sequences_again(again);
     Plan plan = planner_.finish(search);
-    plan.refetched = std::move(again);
+    plan.resharded = std::move(again);
     return plan;
   }
 
@@ -119,8 +119,8 @@ class Groups {
   // Whether all operands, or some, are at home so on this axis.
   bool comes(OpId id, int axis, Sbp::Kind kind, bool all) const {
     const auto is = [&](TensorId t) {
-      const Layout* home = planner_.home(t);
-      const auto name = home && home->mesh == planner_.mesh() ? name_of(*home) : std::nullopt;
+      const Layout* kept_layout = planner_.kept_layout(t);
+      const auto name = kept_layout && kept_layout->mesh == planner_.mesh() ? name_of(*kept_layout) : std::nullopt;
       return name && (*name)[static_cast<size_t>(axis)].kind == kind;
     };
     const std::vector<TensorId>& operands = graph_.op(id).operands;

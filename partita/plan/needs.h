@@ -17,23 +17,23 @@ struct Needs {
     L other;                      // of the op that makes it, or of its readers
     std::vector<Reader> readers;  // empty: from `other` into its home; else from its home to `other`
   };
-  L home;
+  L kept_layout;
   std::vector<Need> needs;  // the one into the home first, if the producer leaves it elsewhere
-  const L& from(const Need& need) const { return need.readers.empty() ? need.other : home; }
-  const L& to(const Need& need) const { return need.readers.empty() ? home : need.other; }
+  const L& from(const Need& need) const { return need.readers.empty() ? need.other : kept_layout; }
+  const L& to(const Need& need) const { return need.readers.empty() ? kept_layout : need.other; }
 };
 
 // `made`: as its producer leaves it, null: it has none; read(reader): as the reader wants it; same(a, b): one is as
 // good as the other; together(a, b): two readers may share a conversion.
 template <typename L, typename Read, typename Same, typename Together>
-Needs<L> needs_of_readers(const L* made, L home, const std::vector<Reader>& readers, const Read& read, const Same& same,
-                          const Together& together) {
-  Needs<L> out{std::move(home), {}};
-  if (made && !same(*made, out.home)) out.needs.push_back({*made, {}});
+Needs<L> needs_of_readers(const L* made, L kept_layout, const std::vector<Reader>& readers, const Read& read,
+                          const Same& same, const Together& together) {
+  Needs<L> out{std::move(kept_layout), {}};
+  if (made && !same(*made, out.kept_layout)) out.needs.push_back({*made, {}});
   const size_t first = out.needs.size();  // conversions from the home begin here
   for (const Reader& reader : readers) {
     const auto& need = read(reader);
-    if (same(out.home, need)) continue;
+    if (same(out.kept_layout, need)) continue;
     size_t found = first;
     while (found < out.needs.size() &&
            !(same(out.needs[found].other, need) && together(out.needs[found].readers[0], reader)))

@@ -74,8 +74,8 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
     const Op& op = graph.ops[i];
     if (chosen[i]) continue;
     for (TensorId r : op.results)
-      if (const TensorId parameter = parameter_of[r.index()]; parameter.valid() && planner.home(parameter))
-        planner.want(r, *planner.home(parameter));
+      if (const TensorId parameter = parameter_of[r.index()]; parameter.valid() && planner.kept_layout(parameter))
+        planner.want(r, *planner.kept_layout(parameter));
     const size_t forward = op.forward.valid() ? op.forward.index() : i;
     const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, p);
     const std::vector<tdl::AxisStrategy> samples = sample_strategies(graph, op, all);

@@ -220,9 +220,9 @@ std::string print(const Plan& plan, const Graph& graph) {
   text += fmt::format("  \"meshes\": {},\n", object_lines(mesh_list));
   text += fmt::format("  \"ops\": {},\n", object_lines(ops));
   text += fmt::format("  \"kept\": {}", object_lines(kept));
-  if (!plan.refetched.empty()) {
+  if (!plan.resharded.empty()) {
     Json names = Json::array();
-    for (TensorId id : plan.refetched) names.push_back(graph.tensor(id).name);
+    for (TensorId id : plan.resharded) names.push_back(graph.tensor(id).name);
     text += fmt::format(",\n  \"refetched\": {}", names.dump());
   }
   if (!plan.order.empty()) {
@@ -312,7 +312,7 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
     for (const std::string& name : in.value<std::vector<std::string>>("refetched")) {
       const TensorId id = names.find_tensor(name);
       if (!id.valid()) fail("plan: refetched: tensor '{}' is not in model '{}'", name, graph.name);
-      if (!plan.refetched.insert(id).second) fail("plan: refetched: tensor '{}' stands twice", name);
+      if (!plan.resharded.insert(id).second) fail("plan: refetched: tensor '{}' stands twice", name);
     }
   if (in.optional("order"))
     for (const std::string& name : in.value<std::vector<std::string>>("order")) {

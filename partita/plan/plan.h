@@ -43,7 +43,7 @@ struct ModelReference {
   double loss_scale = 1;
   int64_t batch_norm_groups = 1;   // of consecutive samples, that have statistics of their own
   std::string recompute = "none";  // results not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
-  int micro_batches = 1;           // parts that a step works on one after another (graph/parts.h)
+  int micro_batches = 1;           // parts that a step works on one after another (graph/micro_batches.h)
   std::string sha256;  // of the printed training graph of the whole batch without initial values, before recomputation
   bool operator==(const ModelReference&) const = default;
 };
@@ -81,7 +81,7 @@ struct Plan {
   std::map<TensorId, Placement> kept;
   // Tensors that are converted once more for their readers in the backward pass, so that what the forward pass
   // converted need not be kept for them.
-  std::set<TensorId> refetched;
+  std::set<TensorId> resharded;
   // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the
   // graph's own order, with an update as soon as its gradient is whole.
   std::vector<OpId> order;

@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/plan/needs.h"
 
 namespace partita {
@@ -33,7 +33,7 @@ void refuse_strategies(const char* where, const Op& op, const OpChoice& choice) 
 
 int64_t Resolved::conversion_bytes() const {
   int64_t bytes = 0;
-  for (const ResolvedConversion& c : conversions) bytes += c.acts * c.conversion.bytes;
+  for (const ResolvedConversion& c : conversions) bytes += c.firings * c.conversion.bytes;
   return bytes;
 }
 
@@ -92,7 +92,7 @@ TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<con
     return layouts[reader.op.index()]->operands[reader.operand];
   };
   const auto again = [&](const Reader& reader) {
-    return plan.refetched.contains(id) && graph.op(reader.op).phase == Phase::kBackward;
+    return plan.resharded.contains(id) && graph.op(reader.op).phase == Phase::kBackward;
   };
   return needs_of_readers(made, home_of(graph, plan, layouts, id), read_by[id.index()], read, same_placement,
                           [&](const Reader& a, const Reader& b) { return again(a) == again(b); });
@@ -109,32 +109,32 @@ ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& ca
 
 }  // namespace
 
-Resolved with_fewer_parts(Resolved resolved, int micro_batches) {
+Resolved with_fewer_micro_batches(Resolved resolved, int micro_batches) {
   for (ResolvedConversion& c : resolved.conversions)
-    if (c.acts > 1) c.acts = micro_batches;
+    if (c.firings > 1) c.firings = micro_batches;
   resolved.smaller = nullptr;
   return resolved;
 }
 
 int reads_a_step(const Graph& graph, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
-  const bool in_parts = tensor.in_time == InTime::kParts && tensor.role != Role::kConstant;
-  return in_parts || (tensor.in_time == InTime::kSum && !tensor.accumulated) ? graph.micro_batches() : 1;
+  const bool in_micro_batches = tensor.scope == MicroBatchScope::kMicroBatch && tensor.role != Role::kConstant;
+  return in_micro_batches || (tensor.scope == MicroBatchScope::kSum && !tensor.accumulated) ? graph.micro_batches() : 1;
 }
 
-int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
+int conversion_firings(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
   const bool into_kept = readers.empty();
-  if (into_kept) return graph.acts(graph.op(graph.tensor(id).producer));
-  if (graph.tensor(id).in_time == InTime::kParts) return graph.micro_batches();  // a constant's parts too
-  if (const int acts = reads_a_step(graph, id); acts > 1 || !plan.refetched.contains(id)) return acts;
-  return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph.op(r.op).in_parts; })
+  if (into_kept) return graph.firings(graph.op(graph.tensor(id).producer));
+  if (graph.tensor(id).scope == MicroBatchScope::kMicroBatch) return graph.micro_batches();  // a constant's parts too
+  if (const int firings = reads_a_step(graph, id); firings > 1 || !plan.resharded.contains(id)) return firings;
+  return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph.op(r.op).per_micro_batch; })
              ? graph.micro_batches()
              : 1;
 }
 
 namespace {
 
-Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
+Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const DeviceMask& device_mask) {
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
          graph.ops.size());
@@ -143,7 +143,7 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   out.transfers = plan.transfers;
   out.pipeline = plan.pipeline;
   out.bucket_bytes = plan.bucket_bytes;
-  out.listed = listed;
+  out.device_mask = device_mask;
   DerivationCache cache;
   out.ops.reserve(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) out.ops.push_back(resolved_op(graph.ops[i], plan.ops[i], cache));
@@ -151,7 +151,7 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   for (const ResolvedOp& op : out.ops) layouts.push_back(&op.layouts);
   for (const Op& op : graph.ops) out.operand_conversion.emplace_back(op.operands.size(), -1);
 
-  Converter converter(cluster, listed);
+  Converter converter(cluster, device_mask);
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const int64_t element_bytes = bytes_of(graph.tensors[t].dtype);
@@ -159,11 +159,11 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
     for (const TensorNeeds::Need& need : tensor.needs) {
       for (const Reader& reader : need.readers)
         out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
-      const int acts = conversion_acts(graph, plan, TensorId(t), need.readers);
+      const int firings = conversion_firings(graph, plan, TensorId(t), need.readers);
       out.conversions.push_back(
-          {TensorId(t), converter.convert(tensor.from(need), tensor.to(need), element_bytes), need.readers, acts});
+          {TensorId(t), converter.convert(tensor.from(need), tensor.to(need), element_bytes), need.readers, firings});
     }
-    out.home.push_back(std::move(tensor.home));
+    out.kept_layouts.push_back(std::move(tensor.kept_layout));
   }
   return out;
 }
@@ -179,13 +179,13 @@ size_t samples_digit(const Shape& radices, int64_t outer) {
 Plan for_parts_of(const Graph& small, Plan plan, const Graph& large) {
   for (auto& [id, placement] : plan.kept) {
     const Tensor& tensor = small.tensor(id);
-    if (tensor.in_time != InTime::kParts || placement.radices.empty()) continue;
+    if (tensor.scope != MicroBatchScope::kMicroBatch || placement.radices.empty()) continue;
     Shape& radices = placement.radices[static_cast<size_t>(tensor.time_axis)];
     int64_t& of_samples = radices[samples_digit(radices, time_place(small, id).outer)];
     const int64_t others = volume(radices) / of_samples, extent = tensor.shape[static_cast<size_t>(tensor.time_axis)];
     if (extent % others)
       fail("micro-batches: parts of {} and {} samples are laid out differently ('{}' is kept in factors {}); {}",
-           large.parts.front(), large.parts.back(), tensor.name, fmt::join(radices, "."),
+           large.micro_batch_samples.front(), large.micro_batch_samples.back(), tensor.name, fmt::join(radices, "."),
            "use a number of parts that divides the batch");
     of_samples = extent / others;
   }
@@ -194,11 +194,11 @@ Plan for_parts_of(const Graph& small, Plan plan, const Graph& large) {
 
 }  // namespace
 
-Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
-  Resolved out = resolved_of(graph, plan, cluster, listed);
-  if (graph.whole && graph.parts.back() != graph.parts.front()) {
-    Graph small = with_parts_of(graph, graph.parts.back());
-    Resolved of_small = resolved_of(small, for_parts_of(small, plan, graph), cluster, listed);
+Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const DeviceMask& device_mask) {
+  Resolved out = resolved_of(graph, plan, cluster, device_mask);
+  if (graph.whole && graph.micro_batch_samples.back() != graph.micro_batch_samples.front()) {
+    Graph small = with_micro_batches_of(graph, graph.micro_batch_samples.back());
+    Resolved of_small = resolved_of(small, for_parts_of(small, plan, graph), cluster, device_mask);
     out.smaller = std::make_shared<const ResolvedStep>(ResolvedStep{std::move(small), std::move(of_small)});
   }
   return out;

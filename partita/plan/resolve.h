@@ -34,12 +34,13 @@ struct ResolvedConversion {
   TensorId tensor;
   Conversion conversion;
   std::vector<Reader> readers;  // empty: into the tensor's kept layout
-  int acts = 1;                 // how often it is made in a step
+  int firings = 1;              // how often it is made in a step
 };
 
 struct Resolved {
   std::vector<ResolvedOp> ops;  // by OpId
-  std::vector<Layout> home;     // by TensorId: where it is after its producer (and the conversion into its kept layout)
+  std::vector<Layout>
+      kept_layouts;  // by TensorId: where it is after its producer (and the conversion into its kept layout)
   std::vector<ResolvedConversion> conversions;            // in tensor order; the one into the kept layout first
   std::vector<std::vector<int>> operand_conversion;       // [op][operand]: position in conversions, -1: read at home
   std::vector<OpId> order;                                // the plan's own; empty: none
@@ -48,7 +49,7 @@ struct Resolved {
   int64_t bucket_bytes = 0;  // the plan's
   // Where the parts of a batch are of two sizes: the same for the smaller one.
   std::shared_ptr<const struct ResolvedStep> smaller;
-  Listed listed;  // devices whose parts of the steps the conversions list, and that can be lowered; null: all
+  DeviceMask device_mask;  // devices whose parts of the steps the conversions list, and that can be lowered; null: all
 
   int64_t conversion_bytes() const;  // between compute devices
 };
@@ -58,19 +59,19 @@ struct ResolvedStep {
   Resolved resolved;
 };
 
-// The same plan's for fewer parts (graph/parts.h).
-Resolved with_fewer_parts(Resolved resolved, int micro_batches);
+// The same plan's for fewer parts (graph/micro_batches.h).
+Resolved with_fewer_micro_batches(Resolved resolved, int micro_batches);
 
 // How often a tensor is converted in a step. What comes in parts, and sums that are passed on, once a part; what is
-// there once, and sums when they are added up, once. A refetched tensor is converted once a part where readers act so
+// there once, and sums when they are added up, once. A refetched tensor is converted once a part if readers fire so
 // often.
-int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers);
+int conversion_firings(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers);
 // The same for readers of a tensor that is not refetched.
 int reads_a_step(const Graph& graph, TensorId id);
 
 // Throws bad input, naming op or tensor and the rule, where a choice does not exist. check_choices() (plan/check.h) has
-// accepted the plan. Only the parts of the devices in `listed` are listed in the steps; bytes are those of all.
-Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed = nullptr);
+// accepted the plan. Only the parts of the devices in `device_mask` are listed in the steps; bytes are those of all.
+Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const DeviceMask& device_mask = nullptr);
 
 // The dtype of an op's inner stages: of its first floating result, else of its first floating operand, else of its
 // first result.

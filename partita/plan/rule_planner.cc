@@ -32,7 +32,7 @@ RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins&
       pins_(pins),
       mesh_(std::move(mesh)),
       watch_(watch),
-      home_(graph.tensors.size()),
+      kept_layouts_(graph.tensors.size()),
       readers_(graph.tensors.size(), 0) {
   plan_.ops.resize(graph.ops.size());
   for (const Op& op : graph.ops)
@@ -90,15 +90,15 @@ void RulePlanner::want(OpId id, int operand, const OpChoice& choice) {
 }
 
 void RulePlanner::keep_partial_result(TensorId id, int axis) {
-  if (!home_[id.index()]->is_partial() || plan_.kept.contains(id)) return;
-  const Layout home = *home_[id.index()];
-  const std::vector<Shape>& radices = home.radices;
+  if (!kept_layouts_[id.index()]->is_partial() || plan_.kept.contains(id)) return;
+  const Layout kept_layout = *kept_layouts_[id.index()];
+  const std::vector<Shape>& radices = kept_layout.radices;
   int digit = 0;  // of a factored axis, the longest
   if (axis >= 0)
     digit = static_cast<int>(std::max_element(radices[axis].begin(), radices[axis].end()) - radices[axis].begin());
   bool fits = axis >= 0 && radices[axis][digit] >= mesh_.positions();
   Placement placement =
-      placement_of(home, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()));
+      placement_of(kept_layout, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()));
   placement.mesh = mesh_;
   keep(id, placement);
 }
@@ -106,18 +106,18 @@ void RulePlanner::keep_partial_result(TensorId id, int axis) {
 void RulePlanner::keep_whole(TensorId id) { keep(id, {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}}); }
 
 void RulePlanner::keep_along(TensorId id, int mesh_axis, const Part& part) {
-  if (pins_.kept.contains(id) || !home_[id.index()]) return;
-  const Layout& home = *home_[id.index()];
-  std::optional<NdSbp> name = home.mesh == mesh_ ? name_of(home) : std::nullopt;
-  const std::optional<Sbp> sbp = sbp_of(part, home.radices);
+  if (pins_.kept.contains(id) || !kept_layouts_[id.index()]) return;
+  const Layout& kept_layout = *kept_layouts_[id.index()];
+  std::optional<NdSbp> name = kept_layout.mesh == mesh_ ? name_of(kept_layout) : std::nullopt;
+  const std::optional<Sbp> sbp = sbp_of(part, kept_layout.radices);
   if (!name || !sbp || (*name)[mesh_axis] == *sbp) return;
   (*name)[mesh_axis] = *sbp;
-  if (!more_parts_than_extent(home, *name)) keep(id, placement_of(home, *name));
+  if (!more_parts_than_extent(kept_layout, *name)) keep(id, placement_of(kept_layout, *name));
 }
 
 void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
-  const Layout& home = *home_[id.index()];
-  if (home.mesh == mesh_ && home.kinds[static_cast<size_t>(mesh_axis)]) keep_along(id, mesh_axis, {});
+  const Layout& kept_layout = *kept_layouts_[id.index()];
+  if (kept_layout.mesh == mesh_ && kept_layout.kinds[static_cast<size_t>(mesh_axis)]) keep_along(id, mesh_axis, {});
 }
 
 namespace {
@@ -141,8 +141,8 @@ std::optional<Placement> split_over(const Layout& layout, const SplitOver& split
 }  // namespace
 
 void RulePlanner::keep_split(TensorId id, const SplitOver& split) {
-  if (pins_.kept.contains(id) || home_[id.index()]->mesh != mesh_) return;
-  if (const auto placement = split_over(*home_[id.index()], split)) keep(id, *placement);
+  if (pins_.kept.contains(id) || kept_layouts_[id.index()]->mesh != mesh_) return;
+  if (const auto placement = split_over(*kept_layouts_[id.index()], split)) keep(id, *placement);
 }
 
 namespace {
@@ -165,7 +165,7 @@ Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layo
 }
 
 // How a tensor without a home is kept for its first reader.
-Placement RulePlanner::home_for(const Op& op, TensorId id, const Layout& need) const {
+Placement RulePlanner::kept_layout_for(const Op& op, TensorId id, const Layout& need) const {
   Placement kept = kept_as_read(graph_, op, id, need, readers_[id.index()] == 1);
   if (const auto split = split_when_kept_.find(id); split != split_when_kept_.end() && need.mesh == mesh_)
     if (auto placement = split_over(layout_of(kept, need.shape()), split->second)) return *placement;
@@ -174,7 +174,7 @@ Placement RulePlanner::home_for(const Op& op, TensorId id, const Layout& need) c
 
 Plan RulePlanner::finish(std::string_view search) {
   for (size_t t = 0; t < graph_.tensors.size(); ++t)  // what nobody reads
-    if (!home_[t] && !graph_.tensors[t].producer.valid())
+    if (!kept_layouts_[t] && !graph_.tensors[t].producer.valid())
       keep(TensorId(t), {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}});
   plan_.search = search;
   return std::move(plan_);
@@ -182,7 +182,7 @@ Plan RulePlanner::finish(std::string_view search) {
 
 void RulePlanner::keep(TensorId id, const Placement& placement) {
   plan_.kept[id] = placement;
-  home_[id.index()] = layout_of(placement, graph_.tensor(id).shape);
+  kept_layouts_[id.index()] = layout_of(placement, graph_.tensor(id).shape);
 }
 
 namespace {
@@ -212,21 +212,22 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.operands[k]);
     const Layout& need = layouts.operands[k];
-    if (home_[op.operands[k].index()]) {
-      bytes += conversion_bytes(*home_[op.operands[k].index()], need, bytes_of(tensor.dtype), cluster_);
+    if (kept_layouts_[op.operands[k].index()]) {
+      bytes += conversion_bytes(*kept_layouts_[op.operands[k].index()], need, bytes_of(tensor.dtype), cluster_);
     } else if ((need.is_partial() &&
                 (readers_[op.operands[k].index()] > 1 || !may_keep_terms(graph_, op, op.operands[k], need))) ||
                !name_of(need)) {
       bytes += tensor.bytes();  // a tensor without a home is not kept so where others read it
     } else if (split_when_kept_.contains(op.operands[k])) {
-      const Layout kept = layout_of(home_for(op, op.operands[k], need), tensor.shape);
+      const Layout kept = layout_of(kept_layout_for(op, op.operands[k], need), tensor.shape);
       bytes += conversion_bytes(kept, need, bytes_of(tensor.dtype), cluster_);
     }
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     const Tensor& tensor = graph_.tensor(op.results[r]);
-    if (tensor.replaces.valid() && home_[tensor.replaces.index()])
-      bytes += conversion_bytes(layouts.results[r], *home_[tensor.replaces.index()], bytes_of(tensor.dtype), cluster_);
+    if (tensor.replaces.valid() && kept_layouts_[tensor.replaces.index()])
+      bytes += conversion_bytes(layouts.results[r], *kept_layouts_[tensor.replaces.index()], bytes_of(tensor.dtype),
+                                cluster_);
     if (const auto wanted = wanted_.find(op.results[r]);
         wanted != wanted_.end() && layouts.results[r] != wanted->second)
       bytes += 1 + conversion_bytes(layouts.results[r], wanted->second, bytes_of(tensor.dtype), cluster_);
@@ -242,13 +243,13 @@ void RulePlanner::settle(OpId id, const OpChoice& choice) {
   OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);
   for (size_t k = 0; k < op.operands.size(); ++k) {
     TensorId t = op.operands[k];
-    if (home_[t.index()]) continue;
-    keep(t, home_for(op, t, layouts.operands[k]));
+    if (kept_layouts_[t.index()]) continue;
+    keep(t, kept_layout_for(op, t, layouts.operands[k]));
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     TensorId t = op.results[r], w = graph_.tensor(t).replaces;
     if (plan_.kept.contains(t)) continue;
-    home_[t.index()] = w.valid() && home_[w.index()] ? home_[w.index()] : layouts.results[r];
+    kept_layouts_[t.index()] = w.valid() && kept_layouts_[w.index()] ? kept_layouts_[w.index()] : layouts.results[r];
   }
 }
 

@@ -64,11 +64,13 @@ class RulePlanner {
 
   const Mesh& mesh() const { return mesh_; }
   const OpChoice& choice(OpId id) const { return plan_.ops[id.index()]; }  // of one that was chosen
-  const Layout* home(TensorId id) const { return home_[id.index()] ? &*home_[id.index()] : nullptr; }
+  const Layout* kept_layout(TensorId id) const {
+    return kept_layouts_[id.index()] ? &*kept_layouts_[id.index()] : nullptr;
+  }
 
  private:
   int64_t cost(const Op& op, const OpChoice& choice);
-  Placement home_for(const Op& op, TensorId id, const Layout& need) const;
+  Placement kept_layout_for(const Op& op, TensorId id, const Layout& need) const;
   void settle(OpId id, const OpChoice& choice);
   void repeat(OpId clone);
 
@@ -78,7 +80,7 @@ class RulePlanner {
   Mesh mesh_;
   const Watch watch_;
   Plan plan_;
-  std::vector<std::optional<Layout>> home_;
+  std::vector<std::optional<Layout>> kept_layouts_;
   std::vector<int> readers_;  // by tensor: how many operands it is
   std::map<TensorId, Layout> wanted_;
   std::map<TensorId, SplitOver> split_when_kept_;

@@ -60,7 +60,7 @@ std::string_view name_of(Schedule schedule) { return kSchedules.of(schedule); }
 std::optional<Schedule> find_schedule(std::string_view name) { return kSchedules.find(name); }
 std::string schedule_words() { return fmt::format("{}", fmt::join(kSchedules.words, ", ")); }
 
-std::optional<std::string> why_not(const Pipelining& p) {
+std::optional<std::string> pipelining_error(const Pipelining& p) {
   if (p.ranks < 1 || p.virtual_stages < 1 || p.micro_batches < 1)
     return fmt::format("{} pipeline ranks, {} virtual stages and {} micro-batches: each is at least 1", p.ranks,
                        p.virtual_stages, p.micro_batches);

@@ -38,9 +38,9 @@ struct Pipelining {
 };
 
 // What is wrong with it, and what to do: V other than 1 without kInterleaved, and there an m that S does not divide.
-std::optional<std::string> why_not(const Pipelining& pipelining);
+std::optional<std::string> pipelining_error(const Pipelining& pipelining);
 
-// The rest is for what why_not() has nothing against.
+// The rest is for what pipelining_error() has nothing against.
 
 // The tick of each forward and backward: [chunk][micro-batch].
 struct TickTable {

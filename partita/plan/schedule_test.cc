@@ -72,7 +72,7 @@ TEST(Schedules, InterleavedAsDrawnInThePaper) {
 TEST(Schedules, CanBeCarriedOut) {
   for (const Pipelining& p : many()) {
     SCOPED_TRACE(text_of(p));
-    ASSERT_FALSE(why_not(p).has_value());
+    ASSERT_FALSE(pipelining_error(p).has_value());
     const TickTable table = tick_table(p);
     ASSERT_EQ(table.forward.size(), static_cast<std::size_t>(p.chunks()));
     std::set<std::pair<int, int>> taken;  // rank, tick
@@ -174,12 +174,12 @@ TEST(Schedules, Names) {
 }
 
 TEST(Schedules, WhatDoesNotFit) {
-  EXPECT_EQ(why_not({Schedule::kInterleaved, 4, 2, 6}),
+  EXPECT_EQ(pipelining_error({Schedule::kInterleaved, 4, 2, 6}),
             "schedule 'interleaved' takes micro-batches in groups of as many as there are pipeline ranks, and 6 is no "
             "multiple of 4: take a multiple, or '1f1b'");
-  EXPECT_EQ(why_not({Schedule::k1F1B, 4, 2, 8}),
+  EXPECT_EQ(pipelining_error({Schedule::k1F1B, 4, 2, 8}),
             "schedule '1f1b' has one stage a device, and not 2 virtual ones: take 'interleaved'");
-  EXPECT_EQ(why_not({Schedule::kGpipe, 4, 0, 8}),
+  EXPECT_EQ(pipelining_error({Schedule::kGpipe, 4, 0, 8}),
             "4 pipeline ranks, 0 virtual stages and 8 micro-batches: each is at least 1");
 }
 

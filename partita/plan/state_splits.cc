@@ -135,14 +135,14 @@ void StateSplits::keep_results(RulePlanner& planner, OpId id, const Pins& pins) 
 std::set<TensorId> StateSplits::gathered_again(const RulePlanner& planner) const {
   std::set<TensorId> out;
   if (stage_ < 3) return out;
-  const std::vector<bool> weight = weights(graph_), of_parts = weights_of_parts(graph_);
+  const std::vector<bool> weight = weights(graph_), of_parts = weights_of_micro_batches(graph_);
   for (const Op& op : graph_.ops)
     for (TensorId t : op.operands) {
       const bool again = of_parts[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
-      const Layout* home = again ? planner.home(t) : nullptr;
-      const auto name = home ? name_of(*home) : std::nullopt;
+      const Layout* kept_layout = again ? planner.kept_layout(t) : nullptr;
+      const auto name = kept_layout ? name_of(*kept_layout) : std::nullopt;
       const auto is_split = [&](int a) { return (*name)[static_cast<size_t>(a)].kind == Sbp::Kind::kSplit; };
-      if (name && home->mesh == planner.mesh() && std::ranges::any_of(axes_of_(t), is_split)) out.insert(t);
+      if (name && kept_layout->mesh == planner.mesh() && std::ranges::any_of(axes_of_(t), is_split)) out.insert(t);
     }
   return out;
 }

@@ -98,15 +98,15 @@ Prediction predict_row(const Table& table, size_t row, CollectiveTimes& times, c
   if (transfer) {
     const DeviceId from = group.members[0],
                    to = group.members[group.on_nodes > 1 ? static_cast<size_t>(group.devices / group.on_nodes) : 1];
-    p.predicted_us = transfer_ways(cluster, from, to, cluster.route(from, to), *bytes).ns(1) / 1e3;
+    p.predicted_us = transfer_costs(cluster, from, to, cluster.route(from, to), *bytes).ns(1) / 1e3;
     p.algorithm = name_of(CollectiveAlgorithm::kPairwise);
     p.measured_us = measured_us(table, row, *bytes, 1);
     return p;
   }
   const double bus_factor = sent(*kind, group.devices), own = *bytes * bus_factor;
   const Collective& found = times.of(*kind, group.members);
-  p.predicted_us = found.ways.ns(own) / 1e3;
-  p.algorithm = found.names[found.ways.fastest(own)];
+  p.predicted_us = found.costs.ns(own) / 1e3;
+  p.algorithm = found.names[found.costs.fastest(own)];
   p.measured_us = measured_us(table, row, *bytes, bus_factor);
   return p;
 }

@@ -36,8 +36,8 @@ ActorTable::ActorTable(const PhysicalGraph& g, int64_t step_count)
     std::vector<TaskId> members = collective < 0 ? std::vector{node.task} : collectives[collective].participants;
     for (TaskId member : members) {
       Actor& actor = actors[member.index()];
-      actor.place[node.act] = static_cast<int64_t>(i);
-      if (queues[actor.worker].is_static) queues[actor.worker].order.push_back({member, node.act});
+      actor.place[node.firing] = static_cast<int64_t>(i);
+      if (queues[actor.worker].is_static) queues[actor.worker].order.push_back({member, node.firing});
     }
   }
   for (const Edge& edge : g.edges) {
@@ -47,7 +47,8 @@ ActorTable::ActorTable(const PhysicalGraph& g, int64_t step_count)
       found = to.predecessors.insert(to.predecessors.end(), edge.from.task);
       actors[edge.from.task.index()].listeners.push_back(edge.to.task);
     }
-    to.waits[edge.to.act].push_back({static_cast<int>(found - to.predecessors.begin()), edge.from.act, edge.next});
+    to.waits[edge.to.firing].push_back(
+        {static_cast<int>(found - to.predecessors.begin()), edge.from.firing, edge.next});
   }
 }
 
@@ -89,11 +90,11 @@ void Worker::receive(Message message) {
 bool Worker::is_ready(TaskId task) const {
   const ActorTable::Actor& actor = table_.actors[task.index()];
   const State& s = state(task);
-  if (s.acts >= actor.rate * table_.steps) return false;
-  int64_t step = s.acts / actor.rate, act = s.acts % actor.rate;
-  for (const ActorTable::Wait& wait : actor.waits[act]) {
+  if (s.firings >= actor.rate * table_.steps) return false;
+  int64_t step = s.firings / actor.rate, firing = s.firings % actor.rate;
+  for (const ActorTable::Wait& wait : actor.waits[firing]) {
     int64_t rate = table_.actors[actor.predecessors[wait.predecessor].index()].rate;
-    if (s.seen[wait.predecessor] < (step - (wait.next ? 1 : 0)) * rate + wait.act + 1) return false;
+    if (s.seen[wait.predecessor] < (step - (wait.next ? 1 : 0)) * rate + wait.firing + 1) return false;
   }
   return true;
 }
@@ -104,7 +105,7 @@ void Worker::look(TaskId task) {
   if (s.listed || !is_ready(task)) return;
   const ActorTable::Actor& actor = table_.actors[task.index()];
   s.listed = true;
-  ready_.insert({s.acts / actor.rate * table_.nodes + actor.place[s.acts % actor.rate], task.value});
+  ready_.insert({s.firings / actor.rate * table_.nodes + actor.place[s.firings % actor.rate], task.value});
 }
 
 bool Worker::advance() {
@@ -114,7 +115,8 @@ bool Worker::advance() {
     int64_t n = static_cast<int64_t>(queue_.order.size());
     if (cursor_ >= n * table_.steps) return false;
     const Node& node = queue_.order[cursor_ % n];
-    if (state(node.task).acts != cursor_ / n * table_.actors[node.task.index()].rate + node.act || !is_ready(node.task))
+    if (state(node.task).firings != cursor_ / n * table_.actors[node.task.index()].rate + node.firing ||
+        !is_ready(node.task))
       return false;
     next = node.task;
     ++cursor_;
@@ -130,39 +132,39 @@ bool Worker::advance() {
 void Worker::begin(TaskId task) {
   busy_ = true;
   int collective = table_.actors[task.index()].collective;
-  int64_t acts = state(task).acts, rate = table_.actors[task.index()].rate;
+  int64_t firings = state(task).firings, rate = table_.actors[task.index()].rate;
   if (collective < 0) {
-    engine_.began(task, acts / rate, static_cast<int>(acts % rate));
+    engine_.began(task, firings / rate, static_cast<int>(firings % rate));
     return work(task);
   }
   const auto& participants = table_.collectives[collective].participants;
   if (!rendezvous_.come(collective, static_cast<int>(participants.size()))) return;
-  for (TaskId p : participants) engine_.began(p, acts / rate, static_cast<int>(acts % rate));
+  for (TaskId p : participants) engine_.began(p, firings / rate, static_cast<int>(firings % rate));
   for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kGo, task, p});
 }
 
 void Worker::work(TaskId task) {
-  int64_t acts = state(task).acts, rate = table_.actors[task.index()].rate;
-  if (engine_.execute(task, acts / rate, static_cast<int>(acts % rate))) part_done(task);
+  int64_t firings = state(task).firings, rate = table_.actors[task.index()].rate;
+  if (engine_.execute(task, firings / rate, static_cast<int>(firings % rate))) part_done(task);
 }
 
 void Worker::part_done(TaskId task) {
   int collective = table_.actors[task.index()].collective;
-  int64_t acts = state(task).acts, rate = table_.actors[task.index()].rate;
+  int64_t firings = state(task).firings, rate = table_.actors[task.index()].rate;
   if (collective < 0) {
-    engine_.finished(task, acts / rate, static_cast<int>(acts % rate));
+    engine_.finished(task, firings / rate, static_cast<int>(firings % rate));
     return over(task);
   }
   const auto& participants = table_.collectives[collective].participants;
   if (!rendezvous_.done(collective, static_cast<int>(participants.size()))) return;
-  for (TaskId p : participants) engine_.finished(p, acts / rate, static_cast<int>(acts % rate));
+  for (TaskId p : participants) engine_.finished(p, firings / rate, static_cast<int>(firings % rate));
   for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kFinished, task, p});
 }
 
 void Worker::over(TaskId task) {
   State& s = state(task);
   const ActorTable::Actor& actor = table_.actors[task.index()];
-  ++s.acts;
+  ++s.firings;
   --left_;
   s.listed = false;
   busy_ = false;
@@ -176,10 +178,10 @@ std::string Worker::waiting() const {
   for (TaskId task : queue_.tasks) {
     const ActorTable::Actor& actor = table_.actors[task.index()];
     const State& s = state(task);
-    if (s.acts >= actor.rate * table_.steps) continue;
-    text += fmt::format("{} step {} act {} waits for", table_.graph.task(task).name, s.acts / actor.rate,
-                        s.acts % actor.rate);
-    for (const ActorTable::Wait& wait : actor.waits[s.acts % actor.rate])
+    if (s.firings >= actor.rate * table_.steps) continue;
+    text += fmt::format("{} step {} act {} waits for", table_.graph.task(task).name, s.firings / actor.rate,
+                        s.firings % actor.rate);
+    for (const ActorTable::Wait& wait : actor.waits[s.firings % actor.rate])
       text += fmt::format(" {}({})", table_.graph.task(actor.predecessors[wait.predecessor]).name,
                           s.seen[wait.predecessor]);
     text += "\n";

@@ -6,7 +6,7 @@
 // OneFlow counts a register's readers and writers. Here each actor counts the firings of each of its predecessors.
 // Along a data edge that count is a request (`req`), along a reuse edge an acknowledgement (`ack`). The comparison is
 // that of PHYSICAL.md section 7:
-//     done[X] >= (step - d) * rate(X) + act + 1        (d = 0 for `now`, 1 for `next`).
+//     done[X] >= (step - d) * rate(X) + firing + 1        (d = 0 for `now`, 1 for `next`).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct ActorTable {
 
   struct Wait {
     int predecessor = 0;  // position in Actor::predecessors
-    int act = 0;
+    int firing = 0;
     bool next = false;
   };
   struct Actor {
@@ -89,12 +89,12 @@ class Engine {
   virtual void send(int worker, Message message) = 0;
   // Runs one firing of a task (for a collective: this participant's part). True: it is done on return. False: the
   // engine sends kCompleted when it is.
-  virtual bool execute(TaskId task, int64_t step, int act) = 0;
+  virtual bool execute(TaskId task, int64_t step, int firing) = 0;
   // Called before execute, and when the firing is over, before any other worker hears of it. For a collective, the
   // worker of the participant that came last calls began for all of them before any begins. The worker of the one that
   // was done last calls finished for all of them before any goes on.
-  virtual void began(TaskId, int64_t /*step*/, int /*act*/) {}
-  virtual void finished(TaskId, int64_t /*step*/, int /*act*/) {}
+  virtual void began(TaskId, int64_t /*step*/, int /*firing*/) {}
+  virtual void finished(TaskId, int64_t /*step*/, int /*firing*/) {}
 };
 
 class Worker {
@@ -112,7 +112,7 @@ class Worker {
 
  private:
   struct State {
-    int64_t acts = 0;           // firings begun and over
+    int64_t firings = 0;        // firings begun and over
     std::vector<int64_t> seen;  // per predecessor: its firings so far, by messages
     bool listed = false;        // among the ready
   };
@@ -132,7 +132,7 @@ class Worker {
   std::vector<int> local_;  // TaskId -> position in states_, -1 elsewhere
   std::vector<State> states_;
   std::set<std::pair<int64_t, int32_t>> ready_;  // (step * nodes + place, task): the lowest in the order first
-  int64_t cursor_ = 0;                           // static: acts begun
+  int64_t cursor_ = 0;                           // static: firings begun
   bool busy_ = false;
   int64_t left_ = 0;
 };

@@ -37,8 +37,8 @@ void combine_wide(const View& to, Combine combine) {
   copy_box(wide, to);
 }
 
-void copy(const Task& task, const Act& act, const View& to) {
-  for (View from : act.reads[0]) {
+void copy(const Task& task, const Firing& firing, const View& to) {
+  for (View from : firing.reads[0]) {
     if (from.axes != to.axes) {
       auto same = regroup(from, to.axes);
       ensure(same.has_value(), "task '{}' copies between axes that have no common view", task.name);
@@ -52,44 +52,44 @@ void copy(const Task& task, const Act& act, const View& to) {
 }  // namespace
 
 void Executor::run(TaskId id, int64_t step, int number) const {
-  const Task& task = acts_.graph.task(id);
-  const Act& act = acts_.at(id, number);
+  const Task& task = firings_.graph.task(id);
+  const Firing& firing = firings_.at(id, number);
   std::vector<View> writes;
-  std::vector<std::vector<std::byte>> buffers(act.writes.size());
-  for (size_t i = 0; i < act.writes.size(); ++i) writes.push_back(into_of(act.writes[i], buffers[i]));
-  run_into(task, act, number, step, writes);
+  std::vector<std::vector<std::byte>> buffers(firing.writes.size());
+  for (size_t i = 0; i < firing.writes.size(); ++i) writes.push_back(into_of(firing.writes[i], buffers[i]));
+  run_into(task, firing, number, step, writes);
   for (size_t i = 0; i < writes.size(); ++i) {
-    if (!act.writes[i].buffered) continue;
-    if (act.writes[i].adds) combine_box(tdl::Reducer::kSum, writes[i], act.writes[i].view);
-    else copy_box(writes[i], act.writes[i].view);
+    if (!firing.writes[i].buffered) continue;
+    if (firing.writes[i].adds) combine_box(tdl::Reducer::kSum, writes[i], firing.writes[i].view);
+    else copy_box(writes[i], firing.writes[i].view);
   }
 }
 
-void Executor::run_into(const Task& task, const Act& act, int number, int64_t step,
+void Executor::run_into(const Task& task, const Firing& firing, int number, int64_t step,
                         const std::vector<View>& writes) const {
   if (std::holds_alternative<KernelWork>(task.work)) {
-    run_kernel(task, act, step, writes);
+    run_kernel(task, firing, step, writes);
   } else if (auto* collective = std::get_if<CollectiveWork>(&task.work)) {
     for (size_t i = 0; i < writes.size(); ++i) run_collective(*collective, number, i, writes[i]);
   } else if (auto* load = std::get_if<LoadWork>(&task.work)) {
     hooks_.load(load->input, hooks_.first_step + step, writes[0]);
   } else if (std::holds_alternative<CopyWork>(task.work)) {
-    copy(task, act, writes[0]);
+    copy(task, firing, writes[0]);
   } else if (auto* combine = std::get_if<CombineWork>(&task.work)) {
     for (const View& written : writes)
       combine_wide(written, [&](const View& to) {
         fill_view(to, tdl::identity_of(combine->reducer));
-        for (const std::vector<View>& read : act.reads)
+        for (const std::vector<View>& read : firing.reads)
           for (const View& from : read) combine_box(combine->reducer, from, to);
       });
   } else if (auto* output = std::get_if<OutputWork>(&task.work)) {
-    for (const View& value : act.reads[0]) hooks_.take(output->output, hooks_.first_step + step, value);
+    for (const View& value : firing.reads[0]) hooks_.take(output->output, hooks_.first_step + step, value);
   }
 }
 
-void Executor::run_kernel(const Task& task, const Act& act, int64_t step, const std::vector<View>& writes) const {
+void Executor::run_kernel(const Task& task, const Firing& firing, int64_t step, const std::vector<View>& writes) const {
   ensure(hooks_.kernels != nullptr, "task '{}' needs kernels, and none are loaded", task.name);
-  KernelCall call = act.call;
+  KernelCall call = firing.call;
   call.seed = hooks_.seed;
   call.step = static_cast<uint64_t>(hooks_.first_step + step);
   call.outside = &outside_;
@@ -97,9 +97,9 @@ void Executor::run_kernel(const Task& task, const Act& act, int64_t step, const 
   hooks_.kernels->run(call);
 }
 
-void Executor::run_collective(const CollectiveWork& work, int act, size_t tensor, const View& to) const {
-  const std::vector<TaskId>& participants = acts_.participants[work.collective.index()];
-  const auto held_by = [&](TaskId p) -> const View& { return acts_.at(p, act).reads[tensor][0]; };
+void Executor::run_collective(const CollectiveWork& work, int firing, size_t tensor, const View& to) const {
+  const std::vector<TaskId>& participants = firings_.participants[work.collective.index()];
+  const auto held_by = [&](TaskId p) -> const View& { return firings_.at(p, firing).reads[tensor][0]; };
   if (work.partial)
     return combine_wide(to, [&](const View& into) {
       fill_view(into, tdl::identity_of(work.reducer));

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "partita/runtime/acts.h"
+#include "partita/runtime/firings.h"
 
 namespace partita {
 
@@ -26,19 +26,20 @@ struct Hooks {
 class Executor {
  public:
   // Both must outlive it; the firings are prepared for hooks.kernels.
-  Executor(const Acts& acts, const Hooks& hooks) : acts_(acts), hooks_(hooks) {}
+  Executor(const Firings& firings, const Hooks& hooks) : firings_(firings), hooks_(hooks) {}
   // Runs one firing. For a collective: this participant's part, reading the others' values. Each participant's part may
   // run at the same time, once all have come and before any has left.
-  void run(TaskId task, int64_t step, int act) const;
+  void run(TaskId task, int64_t step, int firing) const;
   // Returns the first number that an op does not take, over all firings so far.
   std::optional<Outside> first_outside() const { return outside_.get(); }
 
  private:
-  void run_into(const Task& task, const Act& act, int number, int64_t step, const std::vector<View>& writes) const;
-  void run_kernel(const Task& task, const Act& act, int64_t step, const std::vector<View>& writes) const;
+  void run_into(const Task& task, const Firing& firing, int number, int64_t step,
+                const std::vector<View>& writes) const;
+  void run_kernel(const Task& task, const Firing& firing, int64_t step, const std::vector<View>& writes) const;
   // `tensor`: the place of the write among the task's.
-  void run_collective(const CollectiveWork& work, int act, std::size_t tensor, const View& to) const;
-  const Acts& acts_;
+  void run_collective(const CollectiveWork& work, int firing, std::size_t tensor, const View& to) const;
+  const Firings& firings_;
   const Hooks& hooks_;
   mutable FirstOutside outside_;
 };

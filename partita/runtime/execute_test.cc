@@ -76,8 +76,8 @@ TEST(Copy, APartOfABoxAmongOtherAxesToo) {
     for (int j = 0; j < 6; ++j) values.push_back(10 * i + j);
   put_all(memory.view({a}, 0, 1), values);
   const Hooks hooks;
-  const Acts acts = prepare_acts(memory, hooks.kernels);
-  const Executor executor(acts, hooks);
+  const Firings firings = prepare_firings(memory, hooks.kernels);
+  const Executor executor(firings, hooks);
   executor.run(TaskId(0), 0, 0);
   EXPECT_EQ(numbers(memory.view({b}, 0, 1)), (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 23, 24, 0, 33, 34}));
   executor.run(TaskId(1), 0, 0);
@@ -111,7 +111,7 @@ TEST(Combine, EveryReducerAndDType) {
       put_all(memory.view({a}, 0, 1), {-3, 2, 5});
       put_all(memory.view({b}, 0, 1), {-4, 7, 1});
       const Hooks hooks;
-      Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
+      Executor(prepare_firings(memory, nullptr), hooks).run(TaskId(0), 0, 0);
       const std::vector<double> got = numbers(memory.view({c}, 0, 1));
       EXPECT_EQ((std::vector(got.begin(), got.end() - 1)), (std::vector<double>{2, reduce(reducer, 5, -4), 7, 1}))
           << name_of(dtype);
@@ -137,7 +137,7 @@ TEST(Combine, ValuesOfTwoBytesAreRoundedOnce) {
   const Memory memory(graph);
   for (int i = 0; i < 9; ++i) put_all(memory.view(reads[i], 0, 1), {i == 0 ? 256.0 : 0.5});
   const Hooks hooks;
-  Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
+  Executor(prepare_firings(memory, nullptr), hooks).run(TaskId(0), 0, 0);
   EXPECT_EQ(numbers(memory.view({to}, 0, 1)), std::vector<double>{260});
 }
 
@@ -147,7 +147,7 @@ TEST(Combine, WithNoReadsItFills) {
   graph.tasks = {task_of(CombineWork{tdl::Reducer::kMax}, {}, {{c}})};
   const Memory memory(graph);
   const Hooks hooks;
-  Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
+  Executor(prepare_firings(memory, nullptr), hooks).run(TaskId(0), 0, 0);
   EXPECT_EQ(numbers(memory.view({c}, 0, 1)), std::vector<double>(3, -INFINITY));
 }
 
@@ -161,7 +161,7 @@ TEST(Combine, ANaNStaysOne) {
     put_all(memory.view({a}, 0, 1), {NAN, 1});
     put_all(memory.view({b}, 0, 1), {2, NAN});
     const Hooks hooks;
-    Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
+    Executor(prepare_firings(memory, nullptr), hooks).run(TaskId(0), 0, 0);
     for (double x : numbers(memory.view({c}, 0, 1))) EXPECT_TRUE(std::isnan(x));
   }
 }
@@ -254,7 +254,7 @@ TEST(Collective, AnElementThatSeveralHoldIsTheFirstOnes) {
               }));
 }
 
-// ---------------------------------------------------------------- acts and steps
+// ---------------------------------------------------------------- firings and steps
 
 // The values of each output, in order; those of the first element.
 struct Taken {
@@ -318,7 +318,7 @@ TEST(Accumulated, LaterActsAdd) {
 TEST(Accumulated, AKernelsLaterActsAdd) {
   struct Ones final : Kernels {
     void run(const KernelCall& call) override {
-      for (const View& view : call.writes) fill_view(view, call.act + 1);
+      for (const View& view : call.writes) fill_view(view, call.firing + 1);
     }
   };
   PhysicalBuilder b(1, 3);

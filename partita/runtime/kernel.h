@@ -60,7 +60,7 @@ struct PreparedCall {
 struct KernelCall {
   const Task* task = nullptr;
   const KernelWork* work = nullptr;
-  int act = 0;
+  int firing = 0;
   std::vector<View> reads, writes;  // as the task's accesses; tensor numbers are in task->reads[i].tensor
   std::byte* scratch = nullptr;     // as many bytes as Workspaces has for the task
   std::size_t scratch_bytes = 0;

@@ -30,20 +30,21 @@ Liveness::Liveness(const PhysicalGraph& graph)
   for (size_t d = 0; d < kept_uses_.size(); ++d) kept_left_[d] = kept_uses_[d];
   users_.assign(uses_.size(), 0);
   for (size_t t = 0; t < graph.tasks.size(); ++t)
-    for (int act = 0; act < graph.tasks[t].rate; ++act) {
-      touches_[t].push_back(touches_of(graph.tasks[t], act, first_use));
+    for (int firing = 0; firing < graph.tasks[t].rate; ++firing) {
+      touches_[t].push_back(touches_of(graph.tasks[t], firing, first_use));
       for (const Touch& touch : touches_[t].back()) users_[touch.use] += 1;
     }
   states_ = std::make_unique<State[]>(uses_.size());
   for (size_t u = 0; u < uses_.size(); ++u) states_[u].left = users_[u];
 }
 
-std::vector<Liveness::Touch> Liveness::touches_of(const Task& task, int act, const std::vector<int>& first_use) const {
+std::vector<Liveness::Touch> Liveness::touches_of(const Task& task, int firing,
+                                                  const std::vector<int>& first_use) const {
   std::map<int, Touch> touches;  // by use
   auto touch = [&](RegisterId id, bool writes) {
     const Register& reg = graph_.reg(id);
     if (reg.carried || reg.constant) return;
-    const int only = use_of(reg, act, task.rate);
+    const int only = use_of(reg, firing, task.rate);
     const int first = task.rate == 1 ? 0 : only, last = task.rate == 1 ? reg.uses : only + 1;
     for (int u = first; u < last; ++u) {
       const int use = first_use[id.index()] + u;
@@ -97,18 +98,18 @@ void Liveness::leave(int use) {
   live_[d].fetch_sub(kept_bytes_[d].exchange(0), std::memory_order_relaxed);
 }
 
-void Liveness::began(TaskId task, int act) {
-  for (const Touch& touch : touches_[task.index()][act])
+void Liveness::began(TaskId task, int firing) {
+  for (const Touch& touch : touches_[task.index()][firing])
     if (touch.writes && !touch.late) enter(touch.use);
 }
 
-void Liveness::finished(TaskId task, int act) {
+void Liveness::finished(TaskId task, int firing) {
   auto release = [&](const Touch& touch) {
     if (states_[touch.use].left.fetch_sub(1) > 1) return;
     states_[touch.use].left = users_[touch.use];  // for the next step
     if (states_[touch.use].live.exchange(false)) leave(touch.use);
   };
-  const auto& touches = touches_[task.index()][act];
+  const auto& touches = touches_[task.index()][firing];
   for (const Touch& touch : touches)
     if (!touch.writes) release(touch);
   for (const Touch& touch : touches)

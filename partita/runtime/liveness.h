@@ -13,8 +13,8 @@ namespace partita {
 class Liveness {
  public:
   explicit Liveness(const PhysicalGraph& graph);
-  void began(TaskId task, int act);
-  void finished(TaskId task, int act);
+  void began(TaskId task, int firing);
+  void finished(TaskId task, int firing);
   int64_t live_bytes(DeviceId device) const { return live_[device.index()].load(std::memory_order_relaxed); }
   int64_t peak_bytes(DeviceId device) const { return peak_[device.index()].load(std::memory_order_relaxed); }
   // Adds a kernel's own allocations on top of the live bytes.
@@ -34,7 +34,7 @@ class Liveness {
     RegisterId reg;
     int number = 0;  // of the register's uses in a step
   };
-  std::vector<Touch> touches_of(const Task& task, int act, const std::vector<int>& first_use) const;
+  std::vector<Touch> touches_of(const Task& task, int firing, const std::vector<int>& first_use) const;
   bool is_same_memory(const Use& a, const Use& b) const;
   void add(DeviceId device, int64_t bytes);
   void enter(int use);
@@ -43,7 +43,7 @@ class Liveness {
   std::vector<Use> uses_;
   std::vector<int> users_;
   std::unique_ptr<State[]> states_;
-  std::vector<std::vector<std::vector<Touch>>> touches_;  // [task][act]
+  std::vector<std::vector<std::vector<Touch>>> touches_;  // [task][firing]
   std::vector<std::atomic<int64_t>> live_, peak_;
   // Gradients that are kept until the last of them on their device is released (physical/kept_gradients.h).
   std::vector<char> kept_;                        // by register

@@ -8,7 +8,7 @@
 
 namespace partita {
 
-int use_of(const Register& reg, int act, int rate) { return reg.carried || reg.uses == 1 || rate == 1 ? 0 : act; }
+int use_of(const Register& reg, int firing, int rate) { return reg.carried || reg.uses == 1 || rate == 1 ? 0 : firing; }
 
 Memory::Memory(const PhysicalGraph& graph) : graph_(graph) {
   for (int64_t bytes : graph.peak_bytes) {
@@ -27,10 +27,10 @@ std::byte* Memory::address(RegisterId id, int use) const {
   return arenas_[reg.device.index()].get() + reg.slot_offset(reg.slot(use));
 }
 
-View Memory::view(const Access& a, int act, int rate) const {
-  const int use = use_of(graph_.reg(a.reg), act, rate);
+View Memory::view(const Access& a, int firing, int rate) const {
+  const int use = use_of(graph_.reg(a.reg), firing, rate);
   if (a.boxes.size() < 2) return view_of_use(a, use);
-  return view_of_use({a.reg, a.fresh, {a.boxes[act]}, a.tensor}, use);
+  return view_of_use({a.reg, a.fresh, {a.boxes[firing]}, a.tensor}, use);
 }
 
 View Memory::view_of_use(const Access& a, int use) const {

@@ -23,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 class ThreadEngine final : public Engine {
  public:
-  ThreadEngine(const Acts& acts, const Hooks& hooks, const RunOptions& options)
-      : graph_(acts.graph),
+  ThreadEngine(const Firings& firings, const Hooks& hooks, const RunOptions& options)
+      : graph_(firings.graph),
         hooks_(hooks),
         options_(options),
         table_(graph_, options.steps),
-        executor_(acts, hooks),
+        executor_(firings, hooks),
         rendezvous_(table_.collectives.size()),
         liveness_(graph_),
         stirring_(static_cast<int64_t>(table_.queues.size())),
@@ -62,7 +62,7 @@ class ThreadEngine final : public Engine {
       report.trace.memory.insert(report.trace.memory.end(), log.memory.begin(), log.memory.end());
     }
     auto by_start = [](const Event& a, const Event& b) {
-      return std::tie(a.start_ns, a.task, a.step, a.act) < std::tie(b.start_ns, b.task, b.step, b.act);
+      return std::tie(a.start_ns, a.task, a.step, a.firing) < std::tie(b.start_ns, b.task, b.step, b.firing);
     };
     std::sort(report.trace.events.begin(), report.trace.events.end(), by_start);
     std::stable_sort(report.trace.memory.begin(), report.trace.memory.end(),
@@ -77,24 +77,24 @@ class ThreadEngine final : public Engine {
     else mailboxes_[worker].put(message);
   }
 
-  bool execute(TaskId task, int64_t step, int act) override {
-    executor_.run(task, step, act);
+  bool execute(TaskId task, int64_t step, int firing) override {
+    executor_.run(task, step, firing);
     return true;
   }
 
-  void began(TaskId task, int64_t, int act) override {
-    liveness_.began(task, act);
+  void began(TaskId task, int64_t, int firing) override {
+    liveness_.began(task, firing);
     if (hooks_.kernels && std::holds_alternative<KernelWork>(graph_.task(task).work)) hooks_.kernels->reset_peak();
     began_[task.index()] = now();
     sample(task);
   }
 
-  void finished(TaskId task, int64_t step, int act) override {
+  void finished(TaskId task, int64_t step, int firing) override {
     if (hooks_.kernels && std::holds_alternative<KernelWork>(graph_.task(task).work))
       liveness_.note(graph_.task(task).device, hooks_.kernels->peak_bytes());
-    liveness_.finished(task, act);
+    liveness_.finished(task, firing);
     if (options_.trace)
-      logs_[current_worker_].events.push_back({task, static_cast<int>(step), act, began_[task.index()], now()});
+      logs_[current_worker_].events.push_back({task, static_cast<int>(step), firing, began_[task.index()], now()});
     sample(task);
   }
 
@@ -183,13 +183,13 @@ thread_local std::deque<Message> ThreadEngine::local_;
 
 }  // namespace
 
-RunReport run_threads(const Acts& acts, const Hooks& hooks, const RunOptions& options) {
-  return ThreadEngine(acts, hooks, options).run();
+RunReport run_threads(const Firings& firings, const Hooks& hooks, const RunOptions& options) {
+  return ThreadEngine(firings, hooks, options).run();
 }
 
 RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options) {
   ensure(&graph == &memory.graph(), "a run of '{}' in the memory of another graph", graph.name);
-  return run_threads(prepare_acts(memory, hooks.kernels), hooks, options);
+  return run_threads(prepare_firings(memory, hooks.kernels), hooks, options);
 }
 
 }  // namespace partita

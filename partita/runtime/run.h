@@ -22,7 +22,7 @@ struct RunReport {
 };
 
 // Runs whole steps to their end. An exception of a kernel or hook stops every thread and is thrown here.
-RunReport run_threads(const Acts& acts, const Hooks& hooks, const RunOptions& options);
+RunReport run_threads(const Firings& firings, const Hooks& hooks, const RunOptions& options);
 // The same, preparing the firings for one run.
 RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options);
 

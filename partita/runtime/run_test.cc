@@ -80,15 +80,15 @@ void check_report(const PhysicalGraph& graph, const RunReport& report, int64_t s
   std::map<std::tuple<int32_t, int, int>, int> times;
   std::map<int32_t, int64_t> free_at;
   for (const Event& e : report.trace.events) {
-    times[{e.task.value, e.step, e.act}] += 1;
+    times[{e.task.value, e.step, e.firing}] += 1;
     EXPECT_LE(e.start_ns, e.end_ns);
     int64_t& free = free_at[graph.task(e.task).queue.value];  // events come by start
     EXPECT_GE(e.start_ns, free) << graph.task(e.task).name;
     free = e.end_ns;
   }
-  int64_t acts = 0;
-  for (const Task& task : graph.tasks) acts += task.rate * steps;
-  EXPECT_EQ(static_cast<int64_t>(times.size()), acts);
+  int64_t firings = 0;
+  for (const Task& task : graph.tasks) firings += task.rate * steps;
+  EXPECT_EQ(static_cast<int64_t>(times.size()), firings);
   EXPECT_EQ(report.trace.events.size(), times.size());
   for (size_t d = 0; d < graph.peak_bytes.size(); ++d)
     EXPECT_LE(report.peak_bytes[d], graph.peak_bytes[d]) << "device " << d;
@@ -183,7 +183,7 @@ Times times_of(const Trace& trace, int uses, int64_t steps) {
   Times times;
   times.produced.resize(uses * steps), times.consumed.resize(uses * steps);
   for (const Event& e : trace.events)
-    (e.task == TaskId(0) ? times.produced : times.consumed)[e.step * uses + e.act] = {e.start_ns, e.end_ns};
+    (e.task == TaskId(0) ? times.produced : times.consumed)[e.step * uses + e.firing] = {e.start_ns, e.end_ns};
   return times;
 }
 

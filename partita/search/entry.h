@@ -64,7 +64,7 @@ struct SearchEntry {
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan, for a way of training that cannot be written or run
   // Whether all its plans have whole operations; `auto` also has others.
-  bool only_places() const { return places && measure == Objective::kTime; }
+  bool only_device_placement() const { return places && measure == Objective::kTime; }
 };
 
 std::map<std::string, std::string> default_options(const SearchEntry& entry);

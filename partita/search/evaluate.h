@@ -7,8 +7,8 @@
 #include <string>
 
 #include "partita/base/error.h"
+#include "partita/schedule/plan_evaluation.h"
 #include "partita/search/search.h"
-#include "partita/sim/plan_evaluation.h"
 
 namespace partita {
 

@@ -111,7 +111,7 @@ struct SearchResult {
   // They have two seconds in all; plans beyond these are not looked at.
   std::optional<Alternative> fastest_rule;
   // Lower bounds, proved for every plan of the search's space: one for each objective. The second bounds serial_ns
-  // (partita/cost/alone.h), not the time of the step.
+  // (partita/cost/isolated_costs.h), not the time of the step.
   std::optional<int64_t> lower_bound_comm_bytes, lower_bound_serial_ns;
   // From searches that place operations whole: no schedule of them takes less (partita/device_placement/bounds.h).
   std::optional<int64_t> lower_bound_step_ns;

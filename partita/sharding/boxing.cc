@@ -16,19 +16,20 @@
 namespace partita {
 
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
-                   const Listed& listed) {
-  return boxing::find_conversion(from, to, element_bytes, boxing::ElementCounter(cluster, false, listed));
+                   const DeviceMask& device_mask) {
+  return boxing::find_conversion(from, to, element_bytes, boxing::ElementCounter(cluster, false, device_mask));
 }
 
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
   return boxing::conversion_elements(from, to, boxing::ElementCounter(cluster, false)) * element_bytes;
 }
 
-Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed) {
+Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
+           const DeviceMask& device_mask) {
   ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"),
          fmt::join(to.shape(), "x"));
   auto [f, t] = boxing::over_common_radices(from, to);
-  return boxing::fetch_step(f, t, element_bytes, boxing::ElementCounter(cluster, false, listed));
+  return boxing::fetch_step(f, t, element_bytes, boxing::ElementCounter(cluster, false, device_mask));
 }
 
 int64_t shorten(std::vector<Layout>& layouts) {

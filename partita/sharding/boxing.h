@@ -25,7 +25,7 @@ namespace partita {
 // one step, since nobody can receive less than it lacks. The members of a partial group of either layout hold equal
 // boxes.
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
-                   const Listed& listed = nullptr);
+                   const DeviceMask& device_mask = nullptr);
 // The bytes of convert(), without building the steps.
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
 
@@ -33,7 +33,7 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
 // holder with the fastest route. The k holders that tie are taken in turn: a reader at position r takes the (r mod
 // k)-th.
 Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
-           const Listed& listed = nullptr);
+           const DeviceMask& device_mask = nullptr);
 
 // Shortens axes of layouts, which share a mesh and a factoring, without changing how conversions cut them. An axis
 // becomes as long as the mesh has positions, if that divides it and all boxes end at multiples. Returns the factor for
@@ -45,7 +45,7 @@ struct ConverterMemory;
 // convert() and conversion_bytes() with a memory, for searches: each pair of layouts is computed once. Not thread-safe.
 class Converter {
  public:
-  explicit Converter(const Cluster& cluster, Listed listed = nullptr);
+  explicit Converter(const Cluster& cluster, DeviceMask device_mask = nullptr);
   ~Converter();
   const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
   int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);

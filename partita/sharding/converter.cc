@@ -16,7 +16,7 @@ namespace partita {
 using boxing::NamedLayout;
 
 struct ConverterMemory {
-  ConverterMemory(const Cluster& cluster, Listed listed) : counter(cluster, true, std::move(listed)) {}
+  ConverterMemory(const Cluster& cluster, DeviceMask device_mask) : counter(cluster, true, std::move(device_mask)) {}
 
   boxing::ElementCounter counter;
   boxing::LayoutKeys keys;
@@ -49,7 +49,7 @@ boxing::Reach& reach_of(ConverterMemory& memory, const NamedLayout& from, const 
 struct Entry {
   Layout layout;
   int64_t volume;  // of all positions together
-  bool in_parts;
+  bool has_partial;
   NamedLayout named;  // only if any of them is partial, as is the key
   std::string key;
 };
@@ -61,7 +61,7 @@ std::vector<Entry> entries_of(ConverterMemory& memory, std::vector<Layout> layou
     memory.counter.make_known(l);
     Entry& entry = entries.emplace_back();
     entry.volume = memory.counter.total(l.boxes);
-    entry.in_parts = boxing::has_partial_values(l);
+    entry.has_partial = boxing::has_partial_values(l);
     if (partials) entry.key = key_of(memory.keys, l), entry.named = {l, name_of(l)};
     entry.layout = std::move(l);
   }
@@ -76,14 +76,14 @@ void add_row(ConverterMemory& memory, const Entry& from, const std::vector<const
   std::map<uint64_t, boxing::Reach*> reaches;
   for (const Entry* t : to) {
     int64_t elements = 0;
-    if (!from.in_parts && !t->in_parts) {
+    if (!from.has_partial && !t->has_partial) {
       elements = t->volume - counter.common(t->layout.boxes, from.layout.boxes);
-    } else if (from.in_parts && few_axes) {
+    } else if (from.has_partial && few_axes) {
       const uint64_t axes = boxing::partial_axes_between(from.layout, t->layout);
       boxing::Reach*& reach = reaches[axes];
       if (!reach) reach = &reach_of(memory, from.named, from.key, axes);
       elements = fewest_elements(*reach, t->named, t->key);
-    } else if (from.in_parts) {
+    } else if (from.has_partial) {
       auto [found, fresh] = memory.guided_elements.try_emplace(from.key + t->key);
       if (fresh) found->second = guided_path(from.named, t->named, counter).cost.elements;
       elements = found->second;
@@ -145,8 +145,8 @@ Refined refine(const std::vector<Layout>& layouts, const std::vector<int>& some,
 
 }  // namespace
 
-Converter::Converter(const Cluster& cluster, Listed listed)
-    : memory_(std::make_unique<ConverterMemory>(cluster, std::move(listed))) {}
+Converter::Converter(const Cluster& cluster, DeviceMask device_mask)
+    : memory_(std::make_unique<ConverterMemory>(cluster, std::move(device_mask))) {}
 Converter::~Converter() = default;
 
 const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {

@@ -18,8 +18,8 @@ namespace partita::boxing {
 // The inputs of counting besides the layouts, with a memory or without. Not thread-safe.
 class ElementCounter {
  public:
-  ElementCounter(const Cluster& of, bool remembers, Listed devices = nullptr)
-      : cluster(of), listed(std::move(devices)), remembers_(remembers) {}
+  ElementCounter(const Cluster& of, bool remembers, DeviceMask devices = nullptr)
+      : cluster(of), device_mask(std::move(devices)), remembers_(remembers) {}
 
   int64_t total(const Boxes& boxes) const {  // elements of all positions together
     return remembers_ ? memory(boxes.extents()).volumes.of(boxes, boxes) : total_volume(boxes);
@@ -36,7 +36,7 @@ class ElementCounter {
   }
 
   const Cluster& cluster;
-  const Listed listed;
+  const DeviceMask device_mask;
 
  private:
   CountMemory& memory(const std::vector<int>& extents) const;

@@ -101,7 +101,7 @@ std::vector<Fragment> cut_by(std::vector<Fragment> fragments, const Holders::Hel
 
 void take_whole(Fetch& fetch) {
   for (int t = 0; t < fetch.to.mesh.positions(); ++t)
-    for (int m = 0; m < static_cast<int>(fetch.holders.size()) && fetch.listed[t]; ++m)
+    for (int m = 0; m < static_cast<int>(fetch.holders.size()) && fetch.wanted[t]; ++m)
       for (const Box& box : fetch.want[t]) take_box(fetch, m, t, box);
 }
 
@@ -142,7 +142,7 @@ void take_box(Fetch& fetch, int member, int target, const Box& box) {
   }
 }
 
-Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const Listed& listed) {
+Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const DeviceMask& device_mask) {
   Fetch fetch{from, to, cluster, step_radices(from, to), {}, {}, {}, {}, {}, {}};
   fetch.have = boxes_by_position(from, fetch.radices);
   fetch.want = boxes_by_position(to, fetch.radices);
@@ -151,7 +151,7 @@ Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, c
   for (int t = 0; t < to.mesh.positions(); ++t) {
     const DeviceId device = to.mesh.devices[t];
     fetch.local.push_back(same_devices ? t : from.mesh.position_of(device));
-    fetch.listed.push_back(!listed || (*listed)[device.index()]);
+    fetch.wanted.push_back(!device_mask || (*device_mask)[device.index()]);
   }
   if (has_partial_values(to)) take_into_partials(fetch);
   else take_whole(fetch);

@@ -19,12 +19,12 @@ struct Fetch {
   std::vector<std::vector<Box>> have, want;  // by position
   std::vector<Holders> holders;              // of `from`, by member
   std::vector<int> local;                    // by target: the position of `from` on the same device, or -1
-  std::vector<char> listed;                  // by target
+  std::vector<char> wanted;                  // by target
   std::vector<Piece> pieces;                 // of the listed targets, ordered by target
   int64_t moved = 0;                         // elements that these move between devices
 };
 
-Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const Listed& listed = nullptr);
+Fetch make_fetch(const Layout& from, const Layout& to, const Cluster& cluster, const DeviceMask& device_mask = nullptr);
 
 // Takes `box` of one member for the target: from its own device what that holds, the rest from others.
 void take_box(Fetch& fetch, int member, int target, const Box& box);

@@ -115,7 +115,7 @@ void take_cell(Fetch& fetch, const Groups& groups, const Box& cell) {
       if (cost[t] < cost[chosen]) chosen = t;
     for (int t = 0; t < fetch.to.mesh.positions(); ++t) {
       const int member = groups.member_at[t];
-      if (!fetch.listed[t] || !wants[t]) continue;
+      if (!fetch.wanted[t] || !wants[t]) continue;
       if (member != chosen && !(groups.may_keep && cost[member] == 0)) continue;
       for (int each = m; each < m + together; ++each) take_box(fetch, each, t, cell);
     }
@@ -131,7 +131,7 @@ void take_into_partials(Fetch& fetch) {
     for (int other : partial_member(fetch.to, t) == 0 ? fetch.to.partial_group(t) : std::vector<int>())
       if (fetch.want[other] != fetch.want[t])
         ensure(false, "a partial group of {} has different boxes", to_string(fetch.to));
-  if (std::find(fetch.listed.begin(), fetch.listed.end(), 1) == fetch.listed.end()) return;
+  if (std::find(fetch.wanted.begin(), fetch.wanted.end(), 1) == fetch.wanted.end()) return;
   const Groups groups = groups_of(fetch);
   for (const Box& cell : cells(fetch, groups.wanted)) take_cell(fetch, groups, cell);
 }

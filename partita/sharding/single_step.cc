@@ -54,7 +54,8 @@ std::optional<NamedStep> step_making_whole(const Layout& from, const Layout& to)
 }
 
 // Positions that differ on `axes` only, in row-major order; only groups with a listed device.
-std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<int>& axes, const Listed& listed) {
+std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<int>& axes,
+                                          const DeviceMask& device_mask) {
   std::vector<std::vector<int>> groups;
   std::vector<int> group_of(mesh.positions(), -1);
   for (int p = 0; p < mesh.positions(); ++p) {
@@ -67,9 +68,9 @@ std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<in
     }
     groups[group_of[first]].push_back(p);
   }
-  if (listed)
+  if (device_mask)
     std::erase_if(groups, [&](const std::vector<int>& group) {
-      return std::none_of(group.begin(), group.end(), [&](int p) { return (*listed)[mesh.devices[p].index()]; });
+      return std::none_of(group.begin(), group.end(), [&](int p) { return (*device_mask)[mesh.devices[p].index()]; });
     });
   return groups;
 }
@@ -103,8 +104,8 @@ int64_t direct_elements(const NamedLayout& from, const NamedLayout& to, const El
 }
 
 Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const ElementCounter& counter) {
-  Fetch fetch = make_fetch(from, to, counter.cluster, counter.listed);
-  const int64_t moved = counter.listed ? fetch_elements(from, to, counter) : fetch.moved;
+  Fetch fetch = make_fetch(from, to, counter.cluster, counter.device_mask);
+  const int64_t moved = counter.device_mask ? fetch_elements(from, to, counter) : fetch.moved;
   return {StepKind::kFetch, from, to, {}, std::move(fetch.pieces), std::move(fetch.radices), moved * element_bytes};
 }
 
@@ -114,7 +115,7 @@ Step direct_step(const NamedLayout& from, const NamedLayout& to, int64_t element
     return {step->kind,
             from.layout,
             to.layout,
-            groups_over(from.layout.mesh, step->axes, counter.listed),
+            groups_over(from.layout.mesh, step->axes, counter.device_mask),
             {},
             from.layout.radices,
             step_elements(*step, from.layout, to.layout, counter) * element_bytes};

@@ -48,7 +48,7 @@ struct Step {
 };
 
 // The devices whose pieces and groups a step lists, by DeviceId; null lists all. Bytes are always those of all devices.
-using Listed = std::shared_ptr<const std::vector<char>>;
+using DeviceMask = std::shared_ptr<const std::vector<char>>;
 
 struct Conversion {
   Layout from, to;

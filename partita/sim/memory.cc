@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "partita/physical/kept_gradients.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/uses.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {
@@ -30,7 +30,7 @@ Spans spans_of(const NodeTable& table, const std::vector<Event>& events) {
   for (const Event& e : events) spans.steps = std::max(spans.steps, e.step + 1);
   spans.at.resize(static_cast<size_t>(table.size()) * spans.steps);
   for (const Event& e : events) {
-    Span& s = spans.of(table.number(e.task, e.act), e.step);
+    Span& s = spans.of(table.number(e.task, e.firing), e.step);
     s = {std::min(s.from, e.start_ns), std::max(s.to, e.end_ns)};
   }
   return spans;
@@ -42,7 +42,7 @@ bool over_operand(const PhysicalGraph& graph, const Node& writer, const Use& use
   const Register& reg = graph.reg(use.reg);
   return task.elementwise && std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& read) {
            const Register& operand = graph.reg(read.reg);
-           const int from = uses_of(operand, task.rate, writer.act, read.fresh).first;
+           const int from = uses_of(operand, task.rate, writer.firing, read.fresh).first;
            return read.reg != use.reg && operand.device == reg.device && operand.bytes == reg.bytes &&
                   operand.slot_offset(operand.slot(from)) == reg.slot_offset(reg.slot(use.number));
          });

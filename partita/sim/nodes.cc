@@ -7,7 +7,7 @@
 #include <set>
 #include <variant>
 
-#include "partita/physical/lower.h"
+#include "partita/physical/uses.h"
 #include "partita/profile/profile.h"
 #include "partita/sim/warmth.h"
 
@@ -81,11 +81,11 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
   }
   const std::vector<int> place = places(graph, table);
   for (const Edge& e : graph.edges) join(nodes, place[table.number(e.from)], place[table.number(e.to)], e.next);
-  // A task has one counter: its acts run one after another, edge or not (physical.h).
+  // A task has one counter: its firings run one after another, edge or not (physical.h).
   for (const Node& n : graph.order) {
     const int rate = graph.task(n.task).rate;
-    const int after = place[table.number(n.task, (n.act + 1) % rate)];
-    join(nodes, place[table.number(n)], after, n.act + 1 == rate);
+    const int after = place[table.number(n.task, (n.firing + 1) % rate)];
+    join(nodes, place[table.number(n)], after, n.firing + 1 == rate);
   }
   return nodes;
 }

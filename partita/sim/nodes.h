@@ -1,4 +1,4 @@
-// Internal to sim/: what the simulator runs. Each act of a task or collective is one node, with the queues and links
+// Internal to sim/: what the simulator runs. Each firing of a task or collective is one node, with the queues and links
 // that it occupies, its time, and what waits for it.
 //
 // Example: a kernel of rate 2 on a device's compute queue is two nodes of one queue each. The second waits for the

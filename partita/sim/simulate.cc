@@ -103,7 +103,7 @@ void start(Simulation& sim, int64_t run, Trace& trace) {
 }
 
 const std::string& algorithm_of(const SimNode& node) {
-  return node.collective->names[node.collective->ways.fastest(static_cast<double>(node.sent_bytes))];
+  return node.collective->names[node.collective->costs.fastest(static_cast<double>(node.sent_bytes))];
 }
 
 // As if all that is ready were tried, in order: what cannot start gives way to the next at each of its free queues.
@@ -141,7 +141,7 @@ void end(Simulation& sim, int64_t run, Trace& trace) {
   const SimNode& node = sim.node(run);
   const int64_t step = run / sim.n;
   for (TaskId t : node.tasks)
-    trace.events.push_back({t, static_cast<int>(step), sim.graph.order[run % sim.n].act, sim.began[run], sim.now});
+    trace.events.push_back({t, static_cast<int>(step), sim.graph.order[run % sim.n].firing, sim.began[run], sim.now});
   for (int q : node.queues) sim.busy[q] = false;
   for (int y : node.now) tell(sim, node, step * sim.n + y);
   if (step + 1 < sim.steps)
@@ -193,7 +193,7 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps, con
   ensure(sim.done == sim.n * steps, "simulation stopped after {} of {} nodes: the graph was not admitted", sim.done,
          sim.n * steps);
   std::sort(trace.events.begin(), trace.events.end(), [](const Event& a, const Event& b) {
-    return std::tie(a.start_ns, a.task, a.step, a.act) < std::tie(b.start_ns, b.task, b.step, b.act);
+    return std::tie(a.start_ns, a.task, a.step, a.firing) < std::tie(b.start_ns, b.task, b.step, b.firing);
   });
   trace.step_time_ns = steps > 0 ? sim.now / steps : 0;
   trace.memory = memory_over_time(graph, trace.events);

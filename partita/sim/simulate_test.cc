@@ -19,14 +19,14 @@ using testing::one_byte_a_ns;
 using testing::PhysicalBuilder;
 using testing::run_passes;
 
-// "task step start end", a line an event; with acts "task#act step start end".
+// "task step start end", a line an event; with firings "task#firing step start end".
 std::string timeline(const PhysicalGraph& graph, const Trace& trace) {
   std::string text;
   for (const Event& e : trace.events)
-    text += fmt::format(
-        "{} {} {} {}\n",
-        graph.task(e.task).rate == 1 ? graph.task(e.task).name : fmt::format("{}#{}", graph.task(e.task).name, e.act),
-        e.step, e.start_ns, e.end_ns);
+    text += fmt::format("{} {} {} {}\n",
+                        graph.task(e.task).rate == 1 ? graph.task(e.task).name
+                                                     : fmt::format("{}#{}", graph.task(e.task).name, e.firing),
+                        e.step, e.start_ns, e.end_ns);
   return text;
 }
 
@@ -288,7 +288,7 @@ TEST(Order, GroupsThatShareADeviceFollowEachOther) {
   EXPECT_EQ(run(b, 5), "a@0 0 0 10\na@1 0 0 10\nc@3 0 0 7\nc@4 0 0 7\nb@1 0 10 30\nb@2 0 10 30\n");
 }
 
-// ---------------------------------------------------------------- steps and acts
+// ---------------------------------------------------------------- steps and firings
 
 // A register of `count` slots between a producer of 10 and a transfer of 30 ns, four micro-batches, two steps.
 std::string pipeline(int count, int64_t* step_time = nullptr) {
@@ -327,7 +327,7 @@ TEST(Steps, OneSlotNoOverlapTwoSlotsOverlapAlsoFromStepToStep) {
   EXPECT_EQ(two, 125);
 }
 
-// A task has one counter: its second act waits for its first, although its own operand was there long before.
+// A task has one counter: its second firing waits for its first, although its own operand was there long before.
 TEST(Steps, ActsOfATaskFollowEachOther) {
   PhysicalBuilder b(1, 2);
   const RegisterId x = b.reg("x", 0, 1, 2);
@@ -337,7 +337,7 @@ TEST(Steps, ActsOfATaskFollowEachOther) {
   plan_memory(b.graph);
   make_edges(b.graph);
   std::swap(b.graph.order[2], b.graph.order[3]);
-  std::erase_if(b.graph.edges, [&](const Edge& e) { return e.kind == EdgeKind::kAct; });
+  std::erase_if(b.graph.edges, [&](const Edge& e) { return e.kind == EdgeKind::kFiring; });
   const Cluster cluster = one_byte_a_ns(1);
   const std::string got = timeline(b.graph, simulate(b.graph, CostModel(cluster)));
   EXPECT_LT(got.find("use#0"), got.find("use#1")) << got;
@@ -455,7 +455,8 @@ std::vector<Event> slow(const PhysicalGraph& graph, const CostModel& cost, int s
       const Node node = graph.order[x % n];
       const int64_t step = x / n;
       const int rate = graph.task(node.task).rate;
-      bool can = node.act > 0 ? over(step, {node.task, node.act - 1}, now) : over(step - 1, {node.task, rate - 1}, now);
+      bool can =
+          node.firing > 0 ? over(step, {node.task, node.firing - 1}, now) : over(step - 1, {node.task, rate - 1}, now);
       for (const Edge& e : into[node]) can = can && over(step - e.next, e.from, now);
       if (!can) continue;
       std::set<QueueId> queues;
@@ -477,12 +478,12 @@ std::vector<Event> slow(const PhysicalGraph& graph, const CostModel& cost, int s
       for (QueueId q : queues) free_at[q] = end[x];
       for (TaskId t : tasks) {
         if (graph.queues[graph.task(t).queue.index()].is_static()) ++next[graph.task(t).queue];
-        events.push_back({t, static_cast<int>(step), node.act, now, end[x]});
+        events.push_back({t, static_cast<int>(step), node.firing, now, end[x]});
       }
     }
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return std::tie(a.start_ns, a.task, a.step, a.act) < std::tie(b.start_ns, b.task, b.step, b.act);
+    return std::tie(a.start_ns, a.task, a.step, a.firing) < std::tie(b.start_ns, b.task, b.step, b.firing);
   });
   return events;
 }

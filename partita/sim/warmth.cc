@@ -85,10 +85,10 @@ class DeviceCache {
 // A register that has no place in memory yet is far from all others.
 constexpr int64_t kApart = int64_t{1} << 42;
 
-Place place_of(const PhysicalGraph& graph, const Access& access, int act) {
+Place place_of(const PhysicalGraph& graph, const Access& access, int firing) {
   const Register& reg = graph.reg(access.reg);
-  const int use = std::min(act, reg.uses - 1);
-  const auto [whole, part] = boxes_of(access, reg, act);
+  const int use = std::min(firing, reg.uses - 1);
+  const auto [whole, part] = boxes_of(access, reg, firing);
   const Box box = intersect(whole, part);
   const Interval span = spanned(relative_to(box, whole), extents(whole));
   const int64_t size = bytes_of(reg.dtype);
@@ -110,7 +110,7 @@ std::vector<CacheParts> cache_parts(const PhysicalGraph& graph, double core_byte
       double bytes = 0;
       for (const auto* accesses : {&task.reads, &task.writes})
         for (const Access& access : *accesses) {
-          places.push_back(place_of(graph, access, node.act));
+          places.push_back(place_of(graph, access, node.firing));
           bytes += places.back().bytes;
         }
       const Found found = caches[task.device.index()].touch(places);

@@ -12,7 +12,7 @@
 
 namespace partita {
 
-// Of the bytes that a kernel's act touches.
+// Of the bytes that a kernel's firing touches.
 struct CacheParts {
   double warm = 1;  // in the core's own cache, 0 to 1
   double far = 0;   // in none

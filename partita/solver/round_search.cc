@@ -3,8 +3,8 @@
 #include <future>
 #include <utility>
 
-#include "partita/base/begun.h"
 #include "partita/base/error.h"
+#include "partita/base/run_async.h"
 #include "partita/solver/round_state.h"
 #include "partita/solver/tuning.h"
 
@@ -76,7 +76,7 @@ void work_on_both_sides(RoundState& r) {
     dual();
     improve();
   } else {
-    auto other = begun(improve);
+    auto other = run_async(improve);
     dual();
     other.get();
   }

@@ -63,7 +63,8 @@ struct LocalTasks::Memory {
   TaskGraph wired;
   std::vector<std::vector<int>> beside;  // by tensor: ops_of_families()
   KnownLayouts known{cluster};
-  std::unordered_map<std::vector<int>, int, NumbersHash> homes;  // layouts' numbers by placement and kind of tensor
+  std::unordered_map<std::vector<int>, int, NumbersHash>
+      kept_layouts;  // layouts' numbers by placement and kind of tensor
   DerivationCache derivations;
   std::map<OpKind, int> op_kinds;
   std::map<TensorKind, int> tensor_kinds;
@@ -109,7 +110,7 @@ struct LocalTasks::Memory {
         parties.push_back(place_in(wired.wires[g.ops.size() + t].parties, reader.op.value));
     }
     local.draft.complete = times.need_complete();
-    resolved.home.resize(g.tensors.size());
+    resolved.kept_layouts.resize(g.tensors.size());
     for (const Op& op : g.ops)
       kind_of_op.push_back(op_kinds.try_emplace(kind_of(g, local.of_samples, op), op_kinds.size()).first->second);
     for (size_t t = 0; t < g.tensors.size(); ++t)
@@ -135,7 +136,7 @@ struct LocalTasks::Memory {
   int read_as(TensorId t, size_t reader, const Ops& ops);
   void forget_ops();
   using NumberedNeeds = std::vector<Needs<int>>;  // of a family; layouts by number
-  int home(TensorId keeper, int kept);
+  int kept_layout(TensorId keeper, int kept);
   void number_layouts(OpFragment& op);
   std::vector<Reader> read_here;
   const std::vector<Reader>& readers_here(TensorId t, const Ops& ops);
@@ -360,8 +361,8 @@ void LocalTasks::Memory::number_layouts(OpFragment& op) {
 }
 
 // The layout of a tensor that is kept somewhere.
-int LocalTasks::Memory::home(TensorId keeper, int kept) {
-  const auto [found, fresh] = homes.try_emplace({kept, kind_of_tensor[keeper.index()]});
+int LocalTasks::Memory::kept_layout(TensorId keeper, int kept) {
+  const auto [found, fresh] = kept_layouts.try_emplace({kept, kind_of_tensor[keeper.index()]});
   if (fresh) found->second = known.number(layout_of(placements[static_cast<size_t>(kept)], graph.tensor(keeper).shape));
   return found->second;
 }
@@ -399,9 +400,9 @@ LocalTasks::Memory::NumberedNeeds LocalTasks::Memory::needs(const std::vector<Te
                                     : read_as(t, static_cast<size_t>(&reader - readers.data()), ops);
     };
     out.push_back(needs_of_readers(
-        made, kept >= 0 ? home(of[0], kept) : *made, readers, read,
+        made, kept >= 0 ? kept_layout(of[0], kept) : *made, readers, read,
         [&](int a, int b) { return known.same_placement(a, b); }, [](const Reader&, const Reader&) { return true; }));
-    resolved.home[t.index()] = known.layout(out.back().home);
+    resolved.kept_layouts[t.index()] = known.layout(out.back().kept_layout);
   }
   return out;
 }
@@ -410,7 +411,7 @@ LocalTasks::Memory::NumberedNeeds LocalTasks::Memory::needs(const std::vector<Te
 void LocalTasks::Memory::set_axes(const std::vector<TensorId>& of, const NumberedNeeds& all, const Ops& ops) {
   std::vector<int> taken;
   for (size_t i = 0; i < of.size(); ++i) {
-    if (all[i].home >= 0) taken.push_back(all[i].home);
+    if (all[i].kept_layout >= 0) taken.push_back(all[i].kept_layout);
     for (const Needs<int>::Need& need : all[i].needs) taken.push_back(need.other);
     for (size_t reader = 0; reader < read_by[of[i].index()].size(); ++reader)
       if (ops[read_by[of[i].index()][reader].op.index()]) taken.push_back(read_as(of[i], reader, ops));
@@ -457,7 +458,7 @@ size_t LocalTasks::Memory::place(TensorId id, const Needs<int>& needs, const Ops
     const Placed& replaced = *local.placed[w.index()];
     std::vector<std::optional<Placed>> operands(op.operands.size());
     for (size_t k = 0; k < op.operands.size(); ++k)
-      if (op.operands[k] == w && known.same_placement(needs.home, writer.reads_as[k])) operands[k] = replaced;
+      if (op.operands[k] == w && known.same_placement(needs.kept_layout, writer.reads_as[k])) operands[k] = replaced;
     if (writer.in_place[r] && goes_into(*op.bound, operands, replaced, layout, static_cast<int>(r))) made = replaced;
   }
   if (!made)
@@ -556,7 +557,7 @@ void LocalTasks::forget_others(const std::vector<const OpFragment*>& ops) {
   std::erase_if(m.ops, [&](const auto& op) { return !used.contains(op.second.get()); });
   std::erase_if(m.tensors, [](const auto& tensor) { return tensor.second.use_count() == 1; });
   m.kept_as_read.clear();
-  m.homes.clear();
+  m.kept_layouts.clear();
   m.known.forget();
   m.forget_ops();
   for (const auto& [key, op] : m.ops) m.number_layouts(*op);

@@ -83,7 +83,7 @@ TaskTimes::Collective TaskTimes::of_collective(const Draft& draft, std::vector<T
   if (whole <= 0 || bucket_bytes_ <= whole || !is_of_a_bucket(graph, first) || cost_.cluster().profile_of(first.device))
     return {node.duration_ns, std::move(node.queues)};
   const double of_them = static_cast<double>(bucket_bytes_) / static_cast<double>(whole);
-  const int64_t all_ns = node.collective->ways.whole_ns(static_cast<double>(node.sent_bytes) * of_them);
+  const int64_t all_ns = node.collective->costs.whole_ns(static_cast<double>(node.sent_bytes) * of_them);
   return {std::clamp<int64_t>(std::llround(static_cast<double>(all_ns) / of_them), 1, node.duration_ns),
           std::move(node.queues)};
 }

@@ -4,9 +4,10 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/shortage.h"
 #include "partita/runtime/weights.h"
+#include "partita/schedule/lower.h"
 #include "partita/train/feed.h"
 
 namespace partita {

@@ -7,9 +7,9 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/weights.h"
+#include "partita/schedule/lower.h"
 #include "partita/train/dataset.h"
 #include "partita/train/feed.h"
 

@@ -27,7 +27,7 @@ void RoundingKernels::run(const KernelCall& call) {
   kernels_.run(call);
   if (call.task->phase != phase_) return;
   Rng rng(seed_ ^ hash_name(call.task->name) ^ (call.step + 1) * 0x9E3779B97F4A7C15ull ^
-          static_cast<uint64_t>(call.act) << 32);
+          static_cast<uint64_t>(call.firing) << 32);
   for (const View& write : call.writes) {
     if (!is_float(write.dtype) || is_empty(write.box)) continue;
     if (write.dtype == DType::kFloat64) change<double>(write, epsilon_of(write.dtype), rng);

@@ -6,8 +6,8 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/cluster.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
+#include "partita/schedule/lower.h"
 #include "partita/train/inputs.h"
 #include "partita/train/rounding.h"
 #include "partita/train/steps.h"

@@ -112,7 +112,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
   watching.watch = observed && !options.trace && !options.seconds;  // the first step, which runs by itself
   Notes notes(graph, watching, options, watching.watch);
   Hooks hooks = training_hooks(graph, data, batches, options, watching, results);
-  const Acts acts = prepare_acts(memory, &watching);
+  const Firings firings = prepare_firings(memory, &watching);
   StepsReport out;
   const auto began = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
@@ -121,7 +121,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
     const int64_t now = std::min(at_once, steps - done);
     const double from = seconds();
     hooks.first_step = done;
-    RunReport report = run_threads(acts, hooks, {now, observed && options.trace && done == 0});
+    RunReport report = run_threads(firings, hooks, {now, observed && options.trace && done == 0});
     refuse_outside(graph, report);
     out.step_seconds.push_back((seconds() - from) / static_cast<double>(now));
     if (done == 0) out.trace = report.trace;

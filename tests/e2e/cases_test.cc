@@ -28,7 +28,7 @@ Arrays run_case(const std::string& name, const Arrays& inputs, int devices, cons
     request.bindings["batch"] = name.substr(at + 6);
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
-  request.forward_will_do = true;
+  request.inference_only = true;
   Runner runner;
   const Planned p = plan_model(request, runner);
   const Graph graph = evaluation_of(p.forward);

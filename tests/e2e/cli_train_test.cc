@@ -34,9 +34,9 @@ std::vector<double> logged(const std::string& file) {
 // Acts in a Chrome trace.
 int acts_in(const std::string& file) {
   const Json trace = Json::parse(contents(file));
-  int acts = 0;
-  for (const Json& event : trace.at("traceEvents")) acts += event.at("ph") == "X";
-  return acts;
+  int firings = 0;
+  for (const Json& event : trace.at("traceEvents")) firings += event.at("ph") == "X";
+  return firings;
 }
 
 // What takes the bias of Adam's means away is near 0 for betas near 1: in float32 it keeps its digits.

@@ -1,5 +1,7 @@
 // A step whose batch is worked on in parts, on one stage and on several, computes what one device computes on the
 // whole.
+#include "partita/graph/micro_batches.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -9,13 +11,12 @@
 
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
-#include "partita/graph/parts.h"
 #include "partita/out_of_memory.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/memory.h"
 #include "partita/runtime/run.h"
 #include "partita/runtime/weights.h"
+#include "partita/schedule/lower.h"
 #include "partita/sim/simulate.h"
 #include "partita/train/dataset.h"
 #include "partita/train/feed.h"

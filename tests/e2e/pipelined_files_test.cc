@@ -60,7 +60,7 @@ TEST(UNet, SendsWhatIsJoinedStraightToItsStage) {
   for (size_t i = 0; i < p.training.ops.size(); ++i)
     if (p.training.ops[i].phase == Phase::kForward)
       for (const TensorId t : p.training.ops[i].operands)
-        if (const OpId by = p.training.tensor(t).producer; by.valid() && p.training.op(by).in_parts)
+        if (const OpId by = p.training.tensor(t).producer; by.valid() && p.training.op(by).per_micro_batch)
           read_on[t].insert(p.plan.ops[i].stage);
   int far = 0;
   for (const auto& [id, stages] : read_on) {

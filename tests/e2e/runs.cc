@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "partita/physical/lower.h"
+#include "partita/schedule/lower.h"
 #include "partita/train/serial.h"
 
 namespace partita {

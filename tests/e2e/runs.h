@@ -7,7 +7,6 @@
 
 #include "partita/graph/graph.h"
 #include "partita/kernels/kernels.h"
-#include "partita/physical/lower.h"
 #include "partita/train/serial.h"
 #include "partita/train/train.h"
 

@@ -8,7 +8,7 @@
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/builder.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
@@ -77,7 +77,7 @@ TEST(SequenceTimesBatch, IsCutInside) {
   const Graph& whole = p.training.whole_graph();
   int inside = 0;
   for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
-    if (p.training.tensors[t].in_time != InTime::kParts) continue;
+    if (p.training.tensors[t].scope != MicroBatchScope::kMicroBatch) continue;
     const TimePlace place = time_place(p.training, TensorId(t));
     const std::size_t axis = static_cast<std::size_t>(place.axis);
     EXPECT_EQ(whole.tensors[t].shape[axis], 8 * place.outer * place.inner) << whole.tensors[t].name;
@@ -149,7 +149,7 @@ TEST(ConstantsInParts, MayBeKeptSplit) {
   const Planned p = planned(model_of(b, b.op("linear", {x, b.parameter("w", {4, 3}, 0.5)})), "data-parallel", 2, 2);
   Plan plan = p.plan;
   const TensorId id = p.training.find_tensor("mask");
-  ASSERT_EQ(p.training.tensor(id).in_time, InTime::kParts);
+  ASSERT_EQ(p.training.tensor(id).scope, MicroBatchScope::kMicroBatch);
   plan.kept[id] = {Mesh{{2}, {DeviceId(0), DeviceId(1)}}, {Sbp::split(1)}, {}};
   check(p.training, plan, p.cluster);
   Planned split = p;

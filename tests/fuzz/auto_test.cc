@@ -11,16 +11,17 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
+#include "partita/schedule/choose_order.h"
+#include "partita/schedule/lower.h"
+#include "partita/schedule/representatives.h"
 #include "partita/search/all/candidates.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
 #include "partita/search/joint/refine.h"
-#include "partita/sim/choose_order.h"
 #include "small_zoo.h"
 
 namespace partita {
@@ -85,9 +86,9 @@ TEST(ManyAuto, IsNeverDearer) {
     for (int devices : {3, 8}) expect_cheapest(model, training(model), load_cluster(fmt::format("local:{}", devices)));
 }
 
-// In the order that counts (sim/choose_order.h), where it is of all devices.
+// In the order that counts (schedule/choose_order.h), where it is of all devices.
 int64_t step_ns_of(const Graph& graph, const Plan& plan, const Cluster& cluster) {
-  const Telling all{{}, graph.micro_batches()};
+  const Representatives all{{}, graph.micro_batches()};
   return choose_order(graph, plan, resolve(graph, plan, cluster), all, cluster).breakdown->step_ns();
 }
 
@@ -163,7 +164,7 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   const Plan whole = *searched(parse_search("single"), graph, cluster).plan;
   for (const SearchEntry& entry : searches()) {
     if (entry.estimates) continue;
-    const Plan& plan = entry.only_places() ? whole : divided;
+    const Plan& plan = entry.only_device_placement() ? whole : divided;
     for (const auto& [budget, code] : {std::pair(Budget{.stop = &stop}, ExitCode::kInterrupted),
                                        std::pair(Budget{.seconds = 0}, ExitCode::kTimeLimit),
                                        std::pair(Budget{.deadline = Watch::Clock::now()}, ExitCode::kTimeLimit)})

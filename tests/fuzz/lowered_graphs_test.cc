@@ -7,9 +7,10 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/testing/tagged_run.h"
 #include "partita/plan/rules.h"
+#include "partita/schedule/lower.h"
 
 namespace partita {
 namespace {

@@ -104,7 +104,7 @@ std::string refusal(const SearchEntry& entry, const Graph& graph, const Cluster&
     check(graph, *found.plan, resolved, cluster);
     for (const auto& [op, choice] : pins.ops) EXPECT_EQ(found.plan->ops[op.index()], choice) << entry.name;
     for (const auto& [tensor, pin] : pins.kept)
-      EXPECT_TRUE(same_placement(resolved.home[tensor.index()], layout_of(pin, graph.tensor(tensor).shape)))
+      EXPECT_TRUE(same_placement(resolved.kept_layouts[tensor.index()], layout_of(pin, graph.tensor(tensor).shape)))
           << entry.name << text_of(pins, graph);
     return "";
   } catch (const Error& error) {

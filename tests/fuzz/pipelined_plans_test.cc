@@ -1,5 +1,5 @@
 // Plans by stages, as searches make them, under a deterministic scheduler: whatever the order in which messages arrive
-// and acts end, they end, and no element is overwritten that is still read. Made wrong on purpose, they are refused.
+// and firings end, they end, and no element is overwritten that is still read. Made wrong on purpose, they are refused.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -271,11 +271,11 @@ std::pair<int64_t, int> OneAxisPlans::best_home(TensorId id, const std::vector<i
     m.wanted.erase(std::unique(m.wanted.begin(), m.wanted.end()), m.wanted.end());
     moved.push_back(std::move(m));
   }
-  auto at = [&](int home) {
+  auto at = [&](int kept_layout) {
     int64_t bytes = 0;
     for (const Moved& m : moved) {
-      if (m.made >= 0) bytes += costs_.bytes(m.made, home, m.element);
-      for (int wanted : m.wanted) bytes += costs_.bytes(home, wanted, m.element);
+      if (m.made >= 0) bytes += costs_.bytes(m.made, kept_layout, m.element);
+      for (int wanted : m.wanted) bytes += costs_.bytes(kept_layout, wanted, m.element);
     }
     return bytes;
   };
@@ -323,28 +323,28 @@ bool OneAxisPlans::add_states(TensorId id, std::vector<int>& sizes, std::vector<
   const TensorId next = replacement_[id.index()];
   if (next.valid() && !reads_[next.index()].empty()) return false;
   const int64_t element = bytes_of(graph_.tensor(id).dtype);
-  std::set<int> wanted, named, homes;
+  std::set<int> wanted, named, kept_layouts;
   for (const Use& read : reads_[id.index()])
     for (const auto& slots : needs_[read.op]) wanted.insert(slots[read.slot]);
   for (const auto& [placement, number] : named_[id.index()]) named.insert(number);
-  homes = named;
+  kept_layouts = named;
   const Use made = made_[id.index()];
   if (made.op >= 0)
-    for (const auto& slots : makes_[made.op]) homes.insert(slots[made.slot]);
+    for (const auto& slots : makes_[made.op]) kept_layouts.insert(slots[made.slot]);
   if (wanted.size() > kMostWanted) return false;
   const std::vector<int> list(wanted.begin(), wanted.end());
   struct State {
-    int home;
+    int kept_layout;
     std::set<int> there;
   };
   std::vector<State> states;
   Factor brought{{static_cast<int>(sizes.size())}, {}};
-  for (int home : homes)
+  for (int kept_layout : kept_layouts)
     for (size_t set = 0; set < size_t{1} << list.size(); ++set) {
-      State state{home, {home}};
+      State state{kept_layout, {kept_layout}};
       int64_t bytes = 0;
       for (size_t i = 0; i < list.size(); ++i)
-        if (set >> i & 1) state.there.insert(list[i]), bytes += costs_.bytes(home, list[i], element);
+        if (set >> i & 1) state.there.insert(list[i]), bytes += costs_.bytes(kept_layout, list[i], element);
       if (set && state.there.size() != 1 + static_cast<size_t>(std::popcount(set))) continue;  // home twice
       states.push_back(std::move(state));
       brought.cost.push_back(bytes);
@@ -364,12 +364,13 @@ bool OneAxisPlans::add_states(TensorId id, std::vector<int>& sizes, std::vector<
   if (made.op >= 0)
     pair(made.op, [&](int value, const State& state) {
       const int as = makes_[made.op][value][made.slot];
-      return named.contains(state.home) || state.home == as ? costs_.bytes(as, state.home, element) : kNever;
+      return named.contains(state.kept_layout) || state.kept_layout == as ? costs_.bytes(as, state.kept_layout, element)
+                                                                          : kNever;
     });
   if (next.valid()) {
     const Use again = made_[next.index()];
     pair(again.op, [&](int value, const State& state) {
-      return costs_.bytes(makes_[again.op][value][again.slot], state.home, element);
+      return costs_.bytes(makes_[again.op][value][again.slot], state.kept_layout, element);
     });
   }
   return true;
@@ -391,8 +392,8 @@ Plan OneAxisPlans::plan(const std::vector<int>& values) {
   for (size_t i = 0; i < graph_.ops.size(); ++i) plan.ops.push_back({mesh_, {strategies_[i][values[i]]}});
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     if (graph_.tensors[t].replaces.valid()) continue;
-    if (const int home = best_home(TensorId(t), values).second; home >= 0)
-      plan.kept[TensorId(t)] = named_[t][home].first;
+    if (const int kept_layout = best_home(TensorId(t), values).second; kept_layout >= 0)
+      plan.kept[TensorId(t)] = named_[t][kept_layout].first;
   }
   return plan;
 }

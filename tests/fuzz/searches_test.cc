@@ -13,8 +13,8 @@
 #include "partita/graph/builder.h"
 #include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
+#include "partita/schedule/lower.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/cuts/tofu.h"
 

@@ -9,7 +9,7 @@
 #include "partita/graph/builder.h"
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/lower_local.h"
 #include "partita/plan/rules.h"
 #include "partita/tdl/testing/instances.h"
 

@@ -10,8 +10,9 @@
 #include "partita/base/rng.h"
 #include "partita/base/testing/patterns.h"
 #include "partita/graph/factors.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/plan/check.h"
+#include "partita/schedule/lower.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/cuts/soybean.h"
 #include "partita/search/cuts/tofu.h"
@@ -208,11 +209,11 @@ CutCosts costs_of_cut(const Cuts& cuts, const OneCut& cut, const Cluster& cluste
         const Tiling own = cuts.tiling_of(cuts.keeper_of(id), layout, (result ? a.results : a.operands)[k][0]);
         slot.cost.emplace_back();
         for (size_t y = 0; y < kept[slot.keeper].size(); ++y) {
-          const int home = kept[slot.keeper][y];
+          const int kept_layout = kept[slot.keeper][y];
           const bool allowed = !tied || cut.tilings[slot.keeper][y][0] == own;
-          slot.cost.back().push_back(
-              allowed ? costs.bytes(result ? here : home, result ? home : here, bytes_of(graph.tensor(id).dtype))
-                      : kNever);
+          slot.cost.back().push_back(allowed ? costs.bytes(result ? here : kept_layout, result ? kept_layout : here,
+                                                           bytes_of(graph.tensor(id).dtype))
+                                             : kNever);
         }
       }
       slots.push_back(std::move(slot));

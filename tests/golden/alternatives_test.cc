@@ -3,8 +3,9 @@
 
 #include "partita/base/align.h"
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/pipeline.h"
+#include "partita/schedule/lower.h"
 #include "partita/search/estimates/replicas.h"
 #include "partita/sim/simulate.h"
 #include "tests/golden/uneven_cluster.h"

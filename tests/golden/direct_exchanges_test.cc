@@ -7,11 +7,11 @@
 #include <string>
 
 #include "partita/models/testing/training.h"
-#include "partita/physical/few.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
+#include "partita/schedule/lower.h"
+#include "partita/schedule/representatives.h"
 #include "partita/search/all/search_text.h"
 #include "partita/sim/simulate.h"
 #include "tests/golden/direct_cluster.h"
@@ -30,8 +30,8 @@ struct Step {
   double overhead() const { return ms / computing_ms - 1; }
 };
 
-Step step_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed = nullptr) {
-  const PhysicalGraph physical = lower(graph, resolve(graph, plan, cluster, listed), cluster);
+Step step_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const DeviceMask& device_mask = nullptr) {
+  const PhysicalGraph physical = lower(graph, resolve(graph, plan, cluster, device_mask), cluster);
   const Trace trace = simulate(physical, CostModel(cluster));
   std::vector<double> busy_ms(cluster.devices.size(), 0);
   for (const Event& e : trace.events)
@@ -79,7 +79,8 @@ TEST(DirectExchanges, SomeDevicesTellTheStepOfAll) {
       const Cluster cluster = direct_cluster(preset, 8);
       const Plan plan = plan_of(graph, cluster, search);
       const double all = step_of(graph, plan, cluster).ms,
-                   some = step_of(graph, plan, cluster, with_hosts(typical_devices(cluster, plan), cluster)).ms;
+                   some = step_of(graph, plan, cluster, mask_with_hosts(representative_devices(cluster, plan), cluster))
+                              .ms;
       std::printf("%s %s: %.3f of %.3f ms\n", preset, search, some, all);
       EXPECT_NEAR(some / all, 1, 0.1) << preset << " " << search;
     }

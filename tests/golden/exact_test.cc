@@ -12,11 +12,11 @@
 #include "partita/base/testing/patterns.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
+#include "partita/schedule/lower.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/joint/bound_proof.h"
 #include "plain_serial.h"
@@ -127,7 +127,8 @@ TEST(Exact, EqualsBruteForceOverPlans) {
   }
 }
 
-// With micro-batches, what acts for each of them counts so often: the least that moves in a step, not in a part of it.
+// With micro-batches, what firings for each of them counts so often: the least that moves in a step, not in a part of
+// it.
 TEST(Exact, OfABatchInPartsIsNoDearerThanOthers) {
   constexpr uint64_t kSeed = 7;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -138,7 +139,7 @@ TEST(Exact, OfABatchInPartsIsNoDearerThanOthers) {
     const TensorId x = b.input("x", {rng.between(4, 6), rng.between(2, 6)});
     const TensorId w = b.parameter("w", {b.shape(x)[1], rng.between(2, 6)});
     const Graph step = add_backward(b.finish({b.op("matmul", {x, w})}), {.kind = "mse"}, {});
-    const Graph graph = in_parts(step, 2);
+    const Graph graph = in_micro_batches(step, 2);
     const Cluster cluster = load_cluster("local:2");
     const SearchResult found = searched("exact", graph, cluster);
     ASSERT_TRUE(found.plan);
@@ -285,10 +286,10 @@ TEST(Exact, UnderATightLimitFetchesAgain) {
     EXPECT_LE(found.lower_bound_comm_bytes.value(), bytes);
     EXPECT_GE(bytes, before);  // less memory is not for less
     before = bytes;
-    if (found.plan->refetched.empty()) continue;
+    if (found.plan->resharded.empty()) continue;
     again = true;
     Plan once = *found.plan;
-    once.refetched.clear();
+    once.resharded.clear();
     EXPECT_GT(peak(graph, once, cluster), limit);  // that is what it is for
   }
   EXPECT_TRUE(again);

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "partita/base/error.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rule_planner.h"
@@ -431,7 +431,7 @@ TEST(FlexFlow, LosesNoPlanWithMoreSteps) {
 }
 
 TEST(FlexFlow, RefusesMicroBatches) {
-  const Graph graph = in_parts(training("mlp?layers=2,width=16,batch=8"), 2);
+  const Graph graph = in_micro_batches(training("mlp?layers=2,width=16,batch=8"), 2);
   EXPECT_THROW(found(graph, load_cluster("flexflow-p100", 4), "flexflow", 100), Error);
 }
 

@@ -40,7 +40,7 @@ int64_t moved(const Planned& p, StepKind kind, const Is& is) {
   int64_t bytes = 0;
   for (const ResolvedConversion& c : p.resolved->conversions)
     for (const Step& step : c.conversion.steps)
-      if (step.kind == kind && is(p.training.tensor(c.tensor))) bytes += c.acts * step.bytes;
+      if (step.kind == kind && is(p.training.tensor(c.tensor))) bytes += c.firings * step.bytes;
   return bytes;
 }
 

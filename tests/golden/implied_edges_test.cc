@@ -6,13 +6,12 @@
 #include <tuple>
 #include <vector>
 
-#include "partita/physical/lower.h"
 #include "planned.h"
 
 namespace partita {
 namespace {
 
-// Two steps: place p of the first, size + p of the next; a node reaches its own next act.
+// Two steps: place p of the first, size + p of the next; a node reaches its own next firing.
 class Unrolled {
  public:
   explicit Unrolled(const PhysicalGraph& graph)

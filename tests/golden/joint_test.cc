@@ -13,12 +13,12 @@
 #include "partita/base/rng.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/factors.h"
-#include "partita/graph/parts.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
+#include "partita/schedule/lower.h"
 #include "partita/search/cuts/elimination.h"
 #include "partita/solver/solver.h"
 #include "plain_serial.h"
@@ -100,7 +100,7 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
   Rng rng(kSeed);
   for (const auto& [model, parts] :
        models_and_parts("transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4")) {
-    const Graph graph = in_parts(training(model), parts);
+    const Graph graph = in_micro_batches(training(model), parts);
     for (const auto& [devices, axes] : {std::pair(2, 1), {3, 1}, {4, 2}, {8, 3}}) {
       if (axes == 3 && std::string_view(model).substr(0, 3) != "mlp") continue;  // slow
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
@@ -143,7 +143,7 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
   Rng rng(kSeed);
   for (const auto& [model, parts] :
        models_and_parts("transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4")) {
-    const Graph graph = in_parts(training(model), parts);
+    const Graph graph = in_micro_batches(training(model), parts);
     for (const auto& [devices, axes] : {std::pair(3, 1), {8, 2}}) {
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
       const Cluster cluster = load_cluster("p2.8xlarge", devices);
@@ -200,7 +200,7 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
         const auto joint = joint_problem({graph, cluster}, {joint_mesh(cluster, axes), {}}, limits);
         ASSERT_TRUE(joint);
         double least = 1;
-        size_t refetched = 0;
+        size_t resharded = 0;
         auto counted = [&](const solver::Assignment& values) {
           return static_cast<int64_t>(*solver::evaluate(joint->network, values).peak);
         };
@@ -210,7 +210,7 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
           const int64_t planned = *std::max_element(peaks.begin(), peaks.begin() + devices);
           EXPECT_LE(counted(values), planned);
           least = std::min(least, static_cast<double>(counted(values)) / static_cast<double>(planned));
-          refetched += plan.refetched.size();
+          resharded += plan.resharded.size();
         };
         for (int i = 0; i < 8; ++i) expect_there(with_best_homes(*joint, random_values(*joint, rng)));
         solver::Network tight = joint->network;
@@ -227,7 +227,7 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
                     limits.counts_copies        ? ", copies counted"
                     : limits.tensor_values == 1 ? ", layouts with variables of their own"
                                                 : "",
-                    100 * least, refetched);
+                    100 * least, resharded);
       }
     }
   }

@@ -8,11 +8,12 @@
 #include "partita/base/error.h"
 #include "partita/device_placement/baechi.h"
 #include "partita/device_placement/decode.h"
-#include "partita/physical/lower.h"
-#include "partita/physical/orders.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/transfer_turns.h"
 #include "partita/pipeline.h"
 #include "partita/plan/check.h"
+#include "partita/schedule/lower.h"
+#include "partita/schedule/orders.h"
 #include "partita/search/device_placement/placed_graph.h"
 #include "partita/sim/simulate.h"
 
@@ -44,7 +45,7 @@ Made on_two_devices(const std::string& model = "zoo:mlp?layers=3,width=8,batch=4
     rank[o] = static_cast<int>(o);
   }
   const PlacedSchedule schedule = first_come(p, device, rank);
-  EXPECT_EQ(why_not(p, schedule), "");
+  EXPECT_EQ(pipelining_error(p, schedule), "");
   made.plan = plan_of(problem, placed, schedule, true, "drawn");
   return made;
 }

@@ -10,7 +10,8 @@
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/lower_local.h"
+#include "partita/physical/passes.h"
 #include "partita/plan/rules.h"
 #include "partita/search/soap/units_of_ops.h"
 #include "partita/sim/nodes.h"

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "partita/base/error.h"
-#include "partita/physical/few.h"
 #include "partita/pipeline.h"
+#include "partita/schedule/representatives.h"
 #include "tests/golden/planned.h"
 
 namespace partita {
@@ -41,7 +41,7 @@ Planned made(const Request& request) {
 int ops_on(const Planned& p, const std::string& type) {
   int count = 0;
   for (size_t i = 0; i < p.training.ops.size(); ++i)
-    if (p.training.ops[i].phase == Phase::kForward && p.training.ops[i].in_parts)
+    if (p.training.ops[i].phase == Phase::kForward && p.training.ops[i].per_micro_batch)
       count += p.cluster.device(p.plan.ops[i].mesh.devices[0]).model == type;
   return count;
 }
@@ -100,7 +100,7 @@ TEST(MixedDevices, StandAmongTypicalDevices) {
     for (const char* search : {"data-parallel", "pipeline?stages=2,micro-batches=4", "megatron?tensor=4"}) {
       const Planned p = made(gpt2(search, new_first));
       std::set<std::string> types;
-      for (const DeviceId d : typical_devices(p.cluster, p.plan)) types.insert(p.cluster.device(d).model);
+      for (const DeviceId d : representative_devices(p.cluster, p.plan)) types.insert(p.cluster.device(d).model);
       EXPECT_EQ(types, (std::set<std::string>{"A100", "V100"})) << search << new_first;
     }
 }

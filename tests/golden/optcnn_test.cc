@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "partita/base/error.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/search/soap/initial_plans.h"
@@ -49,28 +49,29 @@ Parts parts_of(const Graph& graph, const Cluster& cluster, const std::vector<Soa
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const Tensor& tensor = graph.tensors[t];
-    const Layout& home = resolved.home[t];
+    const Layout& kept_layout = resolved.kept_layouts[t];
     const int64_t bytes = bytes_of(tensor.dtype);
     if (tensor.producer.valid()) {
       const std::vector<TensorId>& results = graph.op(tensor.producer).results;
       const auto r = std::ranges::find(results, TensorId(t)) - results.begin();
-      parts.ns += times.ns(resolved.ops[tensor.producer.index()].layouts.results[static_cast<size_t>(r)], home, bytes);
+      parts.ns +=
+          times.ns(resolved.ops[tensor.producer.index()].layouts.results[static_cast<size_t>(r)], kept_layout, bytes);
     }
     std::vector<std::pair<size_t, const Layout*>> made;
     for (const Reader& reader : read_by[t]) {
       const size_t unit = unit_of[reader.op.index()];
       const Layout& need = resolved.ops[reader.op.index()].layouts.operands[static_cast<size_t>(reader.operand)];
-      if (same_placement(home, need) || std::ranges::any_of(made, [&](const auto& other) {
+      if (same_placement(kept_layout, need) || std::ranges::any_of(made, [&](const auto& other) {
             return other.first == unit && same_placement(*other.second, need);
           }))
         continue;
       made.push_back({unit, &need});
-      parts.ns += times.ns(home, need, bytes);
+      parts.ns += times.ns(kept_layout, need, bytes);
     }
-    if (tensor.role == Role::kInput) parts.with_hosts_ns += times.load_ns(home, bytes);
+    if (tensor.role == Role::kInput) parts.with_hosts_ns += times.load_ns(kept_layout, bytes);
   }
   for (const TensorId t : graph.outputs)
-    parts.with_hosts_ns += times.give_ns(resolved.home[t.index()], bytes_of(graph.tensor(t).dtype));
+    parts.with_hosts_ns += times.give_ns(resolved.kept_layouts[t.index()], bytes_of(graph.tensor(t).dtype));
   return parts;
 }
 

@@ -9,9 +9,9 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/breakdown.h"
-#include "partita/physical/orders.h"
 #include "partita/pipeline.h"
-#include "partita/sim/choose_order.h"
+#include "partita/schedule/choose_order.h"
+#include "partita/schedule/orders.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "partita/physical/lower.h"
+#include "partita/physical/lower_local.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
@@ -28,12 +28,13 @@ double PlainSerial::ns(const Plan& plan) {
   };
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     const int64_t element = bytes_of(graph_.tensors[t].dtype);
-    const Layout& home = resolved.home[t];
-    const Layout host = make_layout(Mesh{{}, {cluster_.device(home.mesh.devices[0]).host}}, {}, home.radices);
+    const Layout& kept_layout = resolved.kept_layouts[t];
+    const Layout host =
+        make_layout(Mesh{{}, {cluster_.device(kept_layout.mesh.devices[0]).host}}, {}, kept_layout.radices);
     if (graph_.tensors[t].role == Role::kInput)
-      sum += host_ns(host, element) + steps_ns({fetch(host, home, element, cluster_)}, element);
+      sum += host_ns(host, element) + steps_ns({fetch(host, kept_layout, element, cluster_)}, element);
     if (std::find(graph_.outputs.begin(), graph_.outputs.end(), TensorId(t)) != graph_.outputs.end())
-      sum += host_ns(host, element) + steps_ns({fetch(home, host, element, cluster_)}, element);
+      sum += host_ns(host, element) + steps_ns({fetch(kept_layout, host, element, cluster_)}, element);
   }
   return sum;
 }

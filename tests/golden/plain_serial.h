@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/plan/plan.h"
 
 namespace partita {

@@ -11,7 +11,7 @@
 
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/pipeline.h"
 #include "planned.h"
 

@@ -11,12 +11,11 @@
 #include <string>
 
 #include "partita/base/error.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/cost/kernel_form.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
-#include "partita/physical/lower.h"
 #include "partita/physical/segments.h"
 #include "partita/plan/resolve.h"
 #include "planned.h"

@@ -6,9 +6,10 @@
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/trace.h"
 #include "partita/pipeline.h"
+#include "partita/schedule/lower.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {
@@ -78,7 +79,7 @@ TEST(Queues, OfActivationsAndOfParameters) {
   }
 }
 
-// Pairs of acts of one device's collectives: a sum of activations in the backward pass, within a tensor group, that
+// Pairs of firings of one device's collectives: a sum of activations in the backward pass, within a tensor group, that
 // begins or ends while a reduction of gradients between nodes is under way.
 int overlaps(const PhysicalGraph& graph, const Trace& trace, DeviceId device) {
   std::vector<Event> sums, reductions;

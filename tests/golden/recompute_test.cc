@@ -19,9 +19,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Graph made_again(const Graph& forward, const std::string& kind, const std::string& loss = "mse",
-                 bool in_parts = false) {
-  const Graph graph = recomputed(add_backward(forward, {.kind = loss}, {}), kind, in_parts);
+Graph recompute_set(const Graph& forward, const std::string& kind, const std::string& loss = "mse",
+                    bool in_micro_batches = false) {
+  const Graph graph = recomputed(add_backward(forward, {.kind = loss}, {}), kind, in_micro_batches);
   verify(graph);
   return graph;
 }
@@ -67,8 +67,8 @@ TEST(RecomputeLayer, CutsWhereLeastMemoryIsNeeded) {
     s = b.op("sin", {b.op("matmul", {s, w}, {}, fmt::format("m{}", i))}, {}, fmt::format("s{}", i));
   }
   const Graph forward = b.finish({b.op("matmul", {s, b.parameter("v", {5, 3})}, {}, "y")});
-  EXPECT_EQ(kept(made_again(forward, "none")), (Words{"m0", "m1", "m2", "m3", "s0", "s1", "s2", "s3", "y"}));
-  const Graph graph = made_again(forward, "layer");
+  EXPECT_EQ(kept(recompute_set(forward, "none")), (Words{"m0", "m1", "m2", "m3", "s0", "s1", "s2", "s3", "y"}));
+  const Graph graph = recompute_set(forward, "layer");
   EXPECT_EQ(kept(graph), (Words{"m1", "s2", "s3", "y"}));
   EXPECT_EQ(clones(graph), (Words{"m3", "s1", "m2", "m0", "s0"}));
 }
@@ -84,8 +84,8 @@ TEST(Recompute, LeavesWeightsAloneWhereTheBatchIsInParts) {
     }
     const Graph forward = b.finish({s});
     const auto of_weights = [](const std::string& name) { return name[0] == 'u'; };
-    EXPECT_TRUE(std::ranges::any_of(clones(made_again(forward, kind)), of_weights)) << kind;
-    const Words again = clones(made_again(forward, kind, "mse", true));
+    EXPECT_TRUE(std::ranges::any_of(clones(recompute_set(forward, kind)), of_weights)) << kind;
+    const Words again = clones(recompute_set(forward, kind, "mse", true));
     EXPECT_FALSE(again.empty());
     EXPECT_TRUE(std::ranges::none_of(again, of_weights)) << kind;
   }
@@ -99,13 +99,13 @@ TEST(RecomputeLayer, NoCuts) {
   p = b.op("sin", {p}), q = b.op("sin", {q});
   p = b.op("matmul", {p, b.parameter("c", {5, 1})}), q = b.op("matmul", {q, b.parameter("d", {7, 1})});
   const Graph forward = b.finish({b.op("mul", {p, q})});
-  EXPECT_EQ(clones(made_again(forward, "layer")), Words());
+  EXPECT_EQ(clones(recompute_set(forward, "layer")), Words());
 }
 
 // Of each layer the input alone is kept, and what the head reads.
 TEST(RecomputeLayer, OfGpt2) {
   const Model model = build_model("zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16", {}, standard_ops());
-  const Graph graph = made_again(model.graph, "layer", "cross_entropy");
+  const Graph graph = recompute_set(model.graph, "layer", "cross_entropy");
   const std::vector<Repeat> layers = repeated_layers(graph);
   ASSERT_EQ(layers.size(), 1u);
   ASSERT_EQ(layers[0].copies, 4);
@@ -137,8 +137,8 @@ TEST(RecomputeLayer, OfGpt2) {
 // Batch norms are made again, running statistics are updated once. So is what stands before the first repeated layer.
 TEST(RecomputeLayer, OfBatchNorm) {
   const Model model = build_model("zoo:resnet-50?image=32,classes=5", {}, standard_ops());
-  const Graph before = made_again(model.graph, "none", "cross_entropy"),
-              graph = made_again(model.graph, "layer", "cross_entropy");
+  const Graph before = recompute_set(model.graph, "none", "cross_entropy"),
+              graph = recompute_set(model.graph, "layer", "cross_entropy");
   auto updates = [](const Graph& g) {
     return std::count_if(g.tensors.begin(), g.tensors.end(), [](const Tensor& t) { return t.replaces.valid(); });
   };
@@ -168,21 +168,21 @@ TEST(RecomputeAttention, InPieces) {
   const TensorId mixed = b.op("matmul", {gates, v}, {}, "mixed");
   const TensorId across = b.op("softmax", {b.op("matmul_nt", {mixed, mixed}, {}, "pairs")}, {{"axis", 1}}, "across");
   const Graph forward = b.finish({b.op("matmul", {across, v}, {}, "y")});
-  const Graph graph = made_again(forward, "attention");
+  const Graph graph = recompute_set(forward, "attention");
   EXPECT_EQ(clones(graph), (Words{"product", "scores", "masked", "weights", "dropped", "o"}));
   EXPECT_EQ(kept(graph), (Words{"across", "bias", "gates", "k", "mixed", "q", "v", "y"}));
 }
 
 TEST(RecomputeAttention, AsOneOp) {
   const Model model = build_model("zoo:gpt2?layers=2,hidden=32,heads=2,vocabulary=20,steps=8", {}, standard_ops());
-  const Graph graph = made_again(model.graph, "attention", "cross_entropy");
+  const Graph graph = recompute_set(model.graph, "attention", "cross_entropy");
   EXPECT_EQ(clones(graph), (Words{"transformer.h.1.attn", "transformer.h.0.attn"}));
 }
 
 // The second product's result, which only a copy reads, is not made again.
 TEST(RecomputeAttention, OfAnExportedModel) {
   const Graph forward = import_onnx(std::string(PARTITA_SOURCE_DIR) + "/tests/data/gpt2.onnx", {}, standard_ops());
-  const Graph graph = made_again(forward, "attention", "cross_entropy");
+  const Graph graph = recompute_set(forward, "attention", "cross_entropy");
   Words definitions;
   for (const std::string& name : clones(graph)) definitions.push_back(graph.op(graph.find_op(name)).definition);
   EXPECT_EQ(definitions, (Words{"matmul", "add", "softmax", "matmul", "add", "softmax"}));

@@ -283,7 +283,7 @@ TEST(Zero, KeepsWhatItsStageSays) {
     }
     EXPECT_EQ(states, 12);  // two moments of three weights and three biases
     EXPECT_EQ(gradients, stage >= 2 ? 6 : 0);
-    EXPECT_EQ(made.planned.plan.refetched.size(), stage == 3 ? 2u : 0u);
+    EXPECT_EQ(made.planned.plan.resharded.size(), stage == 3 ? 2u : 0u);
     EXPECT_EQ(parse_plan(print(made.planned.plan, made.graph()), made.graph()), made.planned.plan);
   }
 }
@@ -295,10 +295,10 @@ TEST(Refetched, IsConvertedOnceMore) {
   Plan plan = made.planned.plan;
   const TensorId w = made.graph().find_tensor("fc2.weight");
   const int64_t twice = check(made.graph(), plan, made.planned.cluster).comm_bytes;
-  plan.refetched.erase(w);
+  plan.resharded.erase(w);
   EXPECT_EQ(check(made.graph(), plan, made.planned.cluster).comm_bytes, twice - 3 * made.bytes("fc2.weight"));
-  plan.refetched.insert(made.graph().inputs[1]);  // the labels
-  plan.refetched.insert(made.graph().find_tensor("fc1.bias"));
+  plan.resharded.insert(made.graph().inputs[1]);  // the labels
+  plan.resharded.insert(made.graph().find_tensor("fc1.bias"));
   try {
     check(made.graph(), plan, made.planned.cluster);
     FAIL();

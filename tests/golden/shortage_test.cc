@@ -45,11 +45,11 @@ TEST(Shortage, WeightsAndStatesAreThoseOfTheModel) {
     if (t.role == Role::kParameter) weights += t.bytes();
     if (t.role == Role::kState) states += t.bytes();
   }
-  std::map<std::string, int64_t> in_whole = contents(whole, 0), in_parts = contents(parts, 0);
+  std::map<std::string, int64_t> in_whole = contents(whole, 0), in_micro_batches = contents(parts, 0);
   EXPECT_EQ(in_whole["weights"], weights);
   EXPECT_EQ(in_whole["optimizer states"], states);
-  EXPECT_LT(in_parts["weights"], weights / 2);
-  EXPECT_LT(in_parts["optimizer states"], states / 2);
+  EXPECT_LT(in_micro_batches["weights"], weights / 2);
+  EXPECT_LT(in_micro_batches["optimizer states"], states / 2);
 }
 
 TEST(Shortage, OneLineForAllDevicesAlike) {

@@ -8,7 +8,6 @@
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/search/soap/initial_plans.h"

@@ -10,8 +10,8 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
-#include "partita/physical/few.h"
 #include "partita/pipeline.h"
+#include "partita/schedule/representatives.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
 #include "partita/sim/simulate.h"
@@ -97,13 +97,13 @@ TEST(SomeDevices, TellTheStepTime) {
     Runner runner;
     const Planned p = plan_model(request, runner);
     const auto figures = [&](const std::vector<DeviceId>& devices) {
-      const Listed listed = with_hosts(devices, p.cluster);
-      const PhysicalGraph graph = lower(p.training, resolve(p.training, p.plan, p.cluster, listed), p.cluster);
+      const DeviceMask device_mask = mask_with_hosts(devices, p.cluster);
+      const PhysicalGraph graph = lower(p.training, resolve(p.training, p.plan, p.cluster, device_mask), p.cluster);
       const int64_t peak = *std::max_element(graph.peak_bytes.begin(), graph.peak_bytes.begin() + graph.compute_count);
       return std::pair(static_cast<double>(simulate(graph, CostModel(p.cluster)).step_time_ns),
                        static_cast<double>(peak));
     };
-    const auto all = figures({}), some = figures(typical_devices(p.cluster, p.plan));
+    const auto all = figures({}), some = figures(representative_devices(p.cluster, p.plan));
     std::printf("%s %s: step time %.3f of that of all, memory %.3f\n", cluster, search.c_str(), some.first / all.first,
                 some.second / all.second);
     least = std::min(least, some.first / all.first);
@@ -127,7 +127,7 @@ TEST(SomeDevices, TellWhatManyMicroBatchesTake) {
     request.optimizer.clip_norm = 1;
     Runner runner;
     const Planned p = plan_model(request, runner);
-    ASSERT_TRUE(p.of_all_parts) << search;
+    ASSERT_TRUE(p.of_all_micro_batches) << search;
     Planned all = p;
     follow_whole(all, runner);
     const StepBreakdown whole = all.breakdown(), told = p.breakdown();
@@ -163,7 +163,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   Runner runner;
   const Planned large = plan_model(request, runner);
   ASSERT_TRUE(is_too_large_to_lower(large.training, large.cluster));
-  EXPECT_EQ(large.typical, (std::vector<DeviceId>{DeviceId(0), DeviceId(8192), DeviceId(16383)}));
+  EXPECT_EQ(large.representatives, (std::vector<DeviceId>{DeviceId(0), DeviceId(8192), DeviceId(16383)}));
   EXPECT_FALSE(large.is_whole());
   EXPECT_EQ(large.report.inner_bytes, 0);
   EXPECT_GT(large.report.comm_bytes, 0);
@@ -172,7 +172,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   request.cluster = "dgx-h100:1";
   const Planned small = plan_model(request, runner);
   ASSERT_FALSE(is_too_large_to_lower(small.training, small.cluster));
-  EXPECT_TRUE(small.typical.empty());
+  EXPECT_TRUE(small.representatives.empty());
   EXPECT_EQ(large.peak_memory_bytes(), small.peak_memory_bytes());  // one sample a device, either way
 
   const Problem problem{large.training, large.cluster};
@@ -202,7 +202,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
 // Where little time is left, as long as things take on this machine now, a plan's figures are of typical devices; a
 // small plan's are of all, however little there is.
 TEST(SomeDevices, TellWhereTimeIsShort) {
-  const auto devices = [](const char* model, std::optional<double> seconds, double acts_per_second = 25'000) {
+  const auto devices = [](const char* model, std::optional<double> seconds, double firings_per_second = 25'000) {
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:64");
     const SearchChoice choice = parse_search("data-parallel");
@@ -212,7 +212,7 @@ TEST(SomeDevices, TellWhereTimeIsShort) {
     if (seconds)
       watch.deadline = Watch::Clock::now() +
                        std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(*seconds));
-    return telling_within(graph, plan, cluster, watch, acts_per_second).devices.size();
+    return choose_representatives_within(graph, plan, cluster, watch, firings_per_second).devices.size();
   };
   const char* const large = "resnet-50?image=32,width=8,batch=64";
   EXPECT_EQ(devices(large, 60.0), devices(large, std::nullopt));

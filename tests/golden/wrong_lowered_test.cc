@@ -9,9 +9,10 @@
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/testing/mutate.h"
 #include "partita/pipeline.h"
+#include "partita/schedule/lower.h"
 #include "planned.h"
 
 namespace partita {

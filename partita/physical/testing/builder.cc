@@ -102,9 +102,9 @@ std::vector<TaskId> PhysicalBuilder::all_reduce(const std::string& name, const s
   return result;
 }
 
-Node PhysicalBuilder::node(const std::string& task, int act) const {
+Node PhysicalBuilder::node(const std::string& task, int firing) const {
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
-    if (graph.tasks[t].name == task) return node_of(graph, TaskId(t), act);
+    if (graph.tasks[t].name == task) return node_of(graph, TaskId(t), firing);
   fail("no task '{}'", task);
 }
 

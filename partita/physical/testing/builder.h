@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "partita/cluster/cluster.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 
 namespace partita::testing {
 
@@ -28,7 +28,7 @@ class PhysicalBuilder {
   enum class Of { kActivations, kParameters };
   std::vector<TaskId> all_reduce(const std::string& name, const std::vector<RegisterId>& reads,
                                  const std::vector<RegisterId>& writes, int rate = 1, Of of = Of::kActivations);
-  Node node(const std::string& task, int act = 0) const;  // a collective's by its first participant
+  Node node(const std::string& task, int firing = 0) const;  // a collective's by its first participant
 
   PhysicalGraph graph;
 
@@ -38,8 +38,8 @@ class PhysicalBuilder {
 };
 
 // A pipeline: chunk c on device c mod `ranks` has the forward "fC" and the backward "bC", which reads what fC kept
-// ("actC"). "sendC" and "backC" bring chunk C its input and its gradient, where another device has them. All act once a
-// micro-batch, on registers of 16 elements.
+// ("actC"). "sendC" and "backC" bring chunk C its input and its gradient, where another device has them. All fire once
+// a micro-batch, on registers of 16 elements.
 PhysicalBuilder pipeline(int micro_batches, int ranks = 2, int virtual_stages = 1);
 
 // A cluster for such graphs. One byte a nanosecond everywhere, no latency, no launch overhead: a task of n bytes takes

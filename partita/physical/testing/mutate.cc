@@ -4,7 +4,7 @@
 #include <map>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 #include "partita/physical/testing/builder.h"
 
 namespace partita::testing {

@@ -295,18 +295,19 @@ class Maker {
   LinkId link(int from, int to) const { return LinkId(from * (devices_ + 1) + to); }
   QueueId link_queue(int from, int to) const { return QueueId(3 * (devices_ + 1) + link(from, to).index()); }
 
-  // What position `pos` holds in act n.
-  Box box(const Placement2& placed, const Shape& shape, int pos, int act) const {
+  // What position `pos` holds in firing n.
+  Box box(const Placement2& placed, const Shape& shape, int pos, int firing) const {
     Box box = full_box(shape);
     const int64_t parts = static_cast<int64_t>(placed.mesh.size());
-    if (placed.time == Along::kSplit) box[0] = part_of(box[0], m_, act);
+    if (placed.time == Along::kSplit) box[0] = part_of(box[0], m_, firing);
     if (placed.over == Over::kRows) box[0] = part_of(box[0], parts, pos);
     if (placed.over == Over::kColumns) box[1] = part_of(box[1], parts, pos);
     return box;
   }
   std::vector<Box> boxes(const Placement2& placed, const Shape& shape, int pos) const {
     std::vector<Box> result{box(placed, shape, pos, 0)};
-    for (int act = 1; placed.time == Along::kSplit && act < m_; ++act) result.push_back(box(placed, shape, pos, act));
+    for (int firing = 1; placed.time == Along::kSplit && firing < m_; ++firing)
+      result.push_back(box(placed, shape, pos, firing));
     return result;
   }
 
@@ -433,10 +434,10 @@ class Maker {
     KernelWork work{bound->name, {}, bound, 0, static_cast<int>(bound->stages.size()), {}, 0};
     const bool timed = tensor(op.operands[0]).placed.time == Along::kSplit;
     const std::string along_time = !timed ? "" : op.kind == Kind::kMatmulTN ? "k" : "i";
-    for (int act = 0; act < (timed ? op.rate : 1); ++act) {
+    for (int firing = 0; firing < (timed ? op.rate : 1); ++firing) {
       std::vector<Interval> ranges = tdl::full_ranges(*bound);
       for (std::size_t i = 0; i < ranges.size(); ++i) {
-        if (bound->indices[i].name == along_time) ranges[i] = part_of(ranges[i], m_, act);
+        if (bound->indices[i].name == along_time) ranges[i] = part_of(ranges[i], m_, firing);
         if (bound->indices[i].name == op.split)
           ranges[i] = part_of(ranges[i], static_cast<int64_t>(op.mesh.size()), pos);
       }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/uses.h"
 
 namespace partita::testing {
 namespace {
@@ -11,11 +11,11 @@ namespace {
 constexpr int64_t kPoison = -1;
 constexpr int64_t kElementBytes = 4;  // one tag for so many bytes
 
-const Box* part_of(const Access& access, int act) {
+const Box* part_of(const Access& access, int firing) {
   if (access.boxes.empty()) return nullptr;
-  return &access.boxes[access.boxes.size() == 1 ? 0 : static_cast<std::size_t>(act)];
+  return &access.boxes[access.boxes.size() == 1 ? 0 : static_cast<std::size_t>(firing)];
 }
-bool adds(const Register& reg, int act) { return reg.accumulated && act > 0; }
+bool adds(const Register& reg, int firing) { return reg.accumulated && firing > 0; }
 
 }  // namespace
 
@@ -68,55 +68,56 @@ void TaggedMemory::fill(RegisterId id, int use, const Box* part, int64_t value) 
   each(id, use, part, [&](int64_t& t) { t = value; });
 }
 
-void TaggedMemory::expect(const Task& task, int act, RegisterId id, int use, int64_t step, const Box* part,
+void TaggedMemory::expect(const Task& task, int firing, RegisterId id, int use, int64_t step, const Box* part,
                           const char* what) {
   bool right = true;
   const int64_t wanted = tag(id, use, step);
   each(id, use, part, [&](int64_t& t) { right &= t == wanted; });
   if (!right && corrupt_.empty())
-    corrupt_ = fmt::format("step {}: {}#{} {} '{}' use {}, which is not there", step, task.name, act, what,
+    corrupt_ = fmt::format("step {}: {}#{} {} '{}' use {}, which is not there", step, task.name, firing, what,
                            graph_.reg(id).name, use);
 }
 
-void TaggedMemory::check_reads(const Task& task, int act, int64_t step) {
+void TaggedMemory::check_reads(const Task& task, int firing, int64_t step) {
   for (const Access& read : task.reads) {
-    const UseRange range = uses_of(graph_.reg(read.reg), task.rate, act, read.fresh);
+    const UseRange range = uses_of(graph_.reg(read.reg), task.rate, firing, read.fresh);
     for (int use = range.first; use < range.last; ++use)
-      expect(task, act, read.reg, use, step, part_of(read, act), "reads");
+      expect(task, firing, read.reg, use, step, part_of(read, firing), "reads");
   }
 }
 
-void TaggedMemory::begin(TaskId id, int64_t acts) {
+void TaggedMemory::begin(TaskId id, int64_t firings) {
   const Task& task = graph_.task(id);
-  const int act = static_cast<int>(acts % task.rate);
-  const int64_t step = acts / task.rate;
-  check_reads(task, act, step);
+  const int firing = static_cast<int>(firings % task.rate);
+  const int64_t step = firings / task.rate;
+  check_reads(task, firing, step);
   for (const Access& write : task.writes) {
     const Register& reg = graph_.reg(write.reg);
     const bool reads_it =
         std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& read) { return read.reg == write.reg; });
-    if (adds(reg, act) || reads_it || task.elementwise)
+    if (adds(reg, firing) || reads_it || task.elementwise)
       continue;  // element by element: an operand may lie there until the end
-    fill(write.reg, uses_of(reg, task.rate, act, true).first, part_of(write, act), kPoison);
+    fill(write.reg, uses_of(reg, task.rate, firing, true).first, part_of(write, firing), kPoison);
   }
   for (RegisterId scratch : task.scratch) {
-    const int use = uses_of(graph_.reg(scratch), task.rate, act, true).first;
+    const int use = uses_of(graph_.reg(scratch), task.rate, firing, true).first;
     fill(scratch, use, nullptr, tag(scratch, use, step));
   }
 }
 
-void TaggedMemory::end(TaskId id, int64_t acts) {
+void TaggedMemory::end(TaskId id, int64_t firings) {
   const Task& task = graph_.task(id);
-  const int act = static_cast<int>(acts % task.rate);
-  const int64_t step = acts / task.rate;
-  check_reads(task, act, step);
+  const int firing = static_cast<int>(firings % task.rate);
+  const int64_t step = firings / task.rate;
+  check_reads(task, firing, step);
   for (RegisterId scratch : task.scratch)
-    expect(task, act, scratch, uses_of(graph_.reg(scratch), task.rate, act, true).first, step, nullptr, "uses scratch");
+    expect(task, firing, scratch, uses_of(graph_.reg(scratch), task.rate, firing, true).first, step, nullptr,
+           "uses scratch");
   for (const Access& write : task.writes) {
     const Register& reg = graph_.reg(write.reg);
-    const int use = uses_of(reg, task.rate, act, true).first;
-    if (adds(reg, act)) expect(task, act, write.reg, use, step, part_of(write, act), "adds to");
-    fill(write.reg, use, part_of(write, act), tag(write.reg, use, step));
+    const int use = uses_of(reg, task.rate, firing, true).first;
+    if (adds(reg, firing)) expect(task, firing, write.reg, use, step, part_of(write, firing), "adds to");
+    fill(write.reg, use, part_of(write, firing), tag(write.reg, use, step));
   }
 }
 

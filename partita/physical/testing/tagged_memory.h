@@ -11,11 +11,11 @@ class TaggedMemory {
  public:
   // Registers that live from step to step hold what step 0 expects. Keeps a reference to the graph.
   explicit TaggedMemory(const PhysicalGraph& graph);
-  // The task's act number `acts`, counted over all steps, begins: what it reads must be there, what it writes is no
-  // more.
-  void begin(TaskId task, int64_t acts);
+  // The task's firing number `firings`, counted over all steps, begins: what it reads must be there, what it writes is
+  // no more.
+  void begin(TaskId task, int64_t firings);
   // It ends: what it reads must be there still, what it writes is there now.
-  void end(TaskId task, int64_t acts);
+  void end(TaskId task, int64_t firings);
   // The first read that saw foreign elements; empty: none.
   const std::string& corrupt() const { return corrupt_; }
 
@@ -24,8 +24,8 @@ class TaggedMemory {
   template <typename F>
   void each(RegisterId id, int use, const Box* part, F&& visit);
   void fill(RegisterId id, int use, const Box* part, int64_t value);
-  void expect(const Task& task, int act, RegisterId id, int use, int64_t step, const Box* part, const char* what);
-  void check_reads(const Task& task, int act, int64_t step);
+  void expect(const Task& task, int firing, RegisterId id, int use, int64_t step, const Box* part, const char* what);
+  void check_reads(const Task& task, int firing, int64_t step);
 
   const PhysicalGraph& graph_;
   std::vector<std::vector<int64_t>> tags_;  // by device

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 #include "partita/physical/testing/tagged_memory.h"
+#include "partita/physical/uses.h"
 
 namespace partita::testing {
 namespace {
@@ -41,7 +41,7 @@ class Run {
     for (const Node& node : graph.order)
       for (TaskId member : table_.members[table_.number(node)]) {
         const QueueId queue = graph.task(member).queue;
-        if (graph.queues[queue.index()].is_static()) static_order_[queue.index()].push_back({member, node.act});
+        if (graph.queues[queue.index()].is_static()) static_order_[queue.index()].push_back({member, node.firing});
       }
   }
 
@@ -91,7 +91,7 @@ class Run {
     const int rate = graph_.task(task).rate;
     const int64_t step = done_[task.index()] / rate;
     for (const Wait& wait : waits_[table_.number(task, static_cast<int>(done_[task.index()] % rate))])
-      if (*wait.heard < (step - wait.next) * graph_.task(wait.from.task).rate + wait.from.act + 1) return false;
+      if (*wait.heard < (step - wait.next) * graph_.task(wait.from.task).rate + wait.from.firing + 1) return false;
     return true;
   }
 
@@ -101,7 +101,8 @@ class Run {
       const auto& order = static_order_[q];
       if (order.empty() || queue_head_[q] >= order.size() * static_cast<std::size_t>(options_.steps)) return;
       const Node next = order[queue_head_[q] % order.size()];
-      const int64_t at = static_cast<int64_t>(queue_head_[q] / order.size()) * graph_.task(next.task).rate + next.act;
+      const int64_t at =
+          static_cast<int64_t>(queue_head_[q] / order.size()) * graph_.task(next.task).rate + next.firing;
       if (done_[next.task.index()] == at && ready(next.task)) take(q, next.task);
       return;
     }
@@ -162,8 +163,8 @@ class Run {
   std::vector<int> place_;
   TaggedMemory memory_;
   std::vector<std::vector<Wait>> waits_;                // by node
-  std::map<std::pair<TaskId, TaskId>, int64_t> heard_;  // (of, by): how many acts of the one the other has heard of
-  std::vector<int64_t> done_;                           // acts, by task
+  std::map<std::pair<TaskId, TaskId>, int64_t> heard_;  // (of, by): how many firings of the one the other has heard of
+  std::vector<int64_t> done_;                           // firings, by task
   std::vector<bool> running_, busy_;                    // by task, by queue
   std::vector<std::vector<TaskId>> queue_tasks_;
   std::vector<std::size_t> queue_head_;

@@ -67,7 +67,8 @@ void put(const View& view, std::byte* element, double value) {
 
 void MixKernels::run(const KernelCall& call) {
   if (call.scratch) std::memset(call.scratch, 0x5a, call.scratch_bytes);  // nobody else's
-  int64_t sum = static_cast<int64_t>(hash_name(call.task->name) % 101) + 7 * call.act + static_cast<int64_t>(call.step);
+  int64_t sum =
+      static_cast<int64_t>(hash_name(call.task->name) % 101) + 7 * call.firing + static_cast<int64_t>(call.step);
   for (const View& view : call.reads) {
     int64_t weight = 1;
     for_each(view, [&](const auto&, std::byte* element) {
@@ -86,12 +87,12 @@ void MixKernels::run(const KernelCall& call) {
 }
 
 void run_in_order(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, int64_t steps) {
-  const Acts acts = prepare_acts(memory, hooks.kernels);
-  const Executor executor(acts, hooks);
+  const Firings firings = prepare_firings(memory, hooks.kernels);
+  const Executor executor(firings, hooks);
   const NodeTable table = number_nodes(graph);
   for (int64_t step = 0; step < steps; ++step)
     for (const Node& node : graph.order)
-      for (TaskId member : table.members[table.number(node)]) executor.run(member, step, node.act);
+      for (TaskId member : table.members[table.number(node)]) executor.run(member, step, node.firing);
 }
 
 }  // namespace partita::testing

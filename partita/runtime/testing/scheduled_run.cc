@@ -47,8 +47,12 @@ class Scheduler final : public Engine {
     push(rng_.uniform() * slowness_[task.index()], {Event::kMessage, table_.actors[task.index()].worker, message});
     return false;
   }
-  void began(TaskId task, int64_t step, int act) override { memory_.begin(task, step * graph_.task(task).rate + act); }
-  void finished(TaskId task, int64_t step, int act) override { memory_.end(task, step * graph_.task(task).rate + act); }
+  void began(TaskId task, int64_t step, int firing) override {
+    memory_.begin(task, step * graph_.task(task).rate + firing);
+  }
+  void finished(TaskId task, int64_t step, int firing) override {
+    memory_.end(task, step * graph_.task(task).rate + firing);
+  }
 
  private:
   struct Event {

@@ -10,7 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/machine_memory.h"
 #include "partita/base/units.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/search/all/candidates.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/device_placement/placed_graph.h"
@@ -132,7 +132,7 @@ SearchResult consider(Run& run, const Ask& ask, const Watch& watch, const Watch&
   if (run.memory.over()) note(run, fmt::format("{}: {}", name_of(ask), too_large(run).what()));
   Candidate candidate{name_of(ask), *found->plan, ask.rank};
   if (ask.entry->rule) candidate.rule_work = ask.work;
-  if (is_exact) candidate.missing_bytes = 0;  // it looks
+  if (is_exact) candidate.deficit_bytes = 0;  // it looks
   const auto add = [&] { return add_candidate(run.candidates, std::move(candidate), judging, run.result.notes), true; };
   if (!within_memory(run, add)) note(run, fmt::format("{}: not judged: {}", name_of(ask), run.refusal->what()));
   return *found;
@@ -300,7 +300,7 @@ Refinement refine_best(Run& run, size_t best) {
 void nothing_fits(Run& run, const SearchResult& joint) {
   if (run.candidates.judged.empty() && !run.budget.stopped()) throw *run.refusal;
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Candidate& c : run.candidates.judged) least = std::min(least, c.missing_bytes.value_or(least));
+  for (const Candidate& c : run.candidates.judged) least = std::min(least, c.deficit_bytes.value_or(least));
   if (run.budget.stopped())
     throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found that fits");
   if (run.watch.ended())

@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
 #include "partita/search/joint/refine.h"
@@ -19,7 +19,7 @@ bool is_better(const Candidate& a, const Candidate& b) { return std::pair(a.cost
 
 std::string note_of(const Problem& problem, const Candidate& candidate) {
   std::string cost = fmt::format("{}: {} a step", candidate.from, cost_text(problem, candidate.cost));
-  const int64_t missing = candidate.missing_bytes.value_or(0);
+  const int64_t missing = candidate.deficit_bytes.value_or(0);
   if (missing <= 0) return cost;
   return fmt::format("{}, does not fit ({} too few on a device)", cost, megabytes(static_cast<double>(missing)));
 }
@@ -41,7 +41,7 @@ void add_candidate(Candidates& all, Candidate candidate, const Watch& watch, std
   try {
     const PlanEvaluation evaluation = evaluate(all.problem, candidate.plan, watch);
     candidate.cost = evaluation.cost();
-    if (evaluation.memory_deficit) candidate.missing_bytes = evaluation.memory_deficit;
+    if (evaluation.memory_deficit) candidate.deficit_bytes = evaluation.memory_deficit;
   } catch (const Error& e) {
     if (!is_end(e)) throw;
     notes.push_back(fmt::format("{}: not judged: {}", candidate.from, e.what()));
@@ -61,9 +61,9 @@ void add_candidate(Candidates& all, Candidate candidate, const Watch& watch, std
 }
 
 bool fits(const Candidates& all, Candidate& candidate, const Watch& watch) {
-  if (!candidate.missing_bytes)
-    candidate.missing_bytes = all.holds_any ? 0 : memory_deficit(all.problem, candidate.plan, watch);
-  return *candidate.missing_bytes <= 0;
+  if (!candidate.deficit_bytes)
+    candidate.deficit_bytes = all.holds_any ? 0 : memory_deficit(all.problem, candidate.plan, watch);
+  return *candidate.deficit_bytes <= 0;
 }
 
 namespace {
@@ -72,7 +72,7 @@ namespace {
 std::vector<const Candidate*> rules_of(const Candidates& all) {
   std::vector<const Candidate*> rules;
   for (const Candidate& c : all.judged)
-    if (c.rule_work && c.missing_bytes.value_or(0) <= 0) rules.push_back(&c);
+    if (c.rule_work && c.deficit_bytes.value_or(0) <= 0) rules.push_back(&c);
   std::sort(rules.begin(), rules.end(), [](const Candidate* a, const Candidate* b) {
     return std::pair(*a->rule_work, -a->rank) < std::pair(*b->rule_work, -b->rank);
   });
@@ -149,7 +149,7 @@ std::optional<size_t> best_that_fits(Candidates& all, const Watch& watch) {
   }
   if (all.best) return all.best;
   for (size_t i : by_cost(all)) {
-    if (all.judged[i].missing_bytes) continue;
+    if (all.judged[i].deficit_bytes) continue;
     if (fits(all, all.judged[i], {})) return i;
     if (watch.ended()) break;
   }

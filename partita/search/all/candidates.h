@@ -20,7 +20,7 @@ struct Candidate {
   int rank = 0;                     // of equals the lower one is taken
   std::optional<double> rule_work;  // of a rule (SearchEntry::rule): how long it takes, about (AutoBegin::work)
   int64_t cost = 0;
-  std::optional<int64_t> missing_bytes;  // by how much a device is over its memory; none: not asked yet
+  std::optional<int64_t> deficit_bytes;  // by how much a device is over its memory; none: not asked yet
 };
 constexpr int kLastRank = std::numeric_limits<int>::max();  // the joint problem's
 

@@ -27,7 +27,7 @@ int stages_wanted(const Problem& problem) {
   const std::string& wanted = problem.options.at("stages");
   if (wanted != "most") return std::stoi(wanted);
   const int devices = problem.cluster.compute_count;
-  int stages = std::clamp(stretches_of(problem.graph, 1).layers, 1, devices);
+  int stages = std::clamp(layer_blocks_of(problem.graph, 1).layers, 1, devices);
   while (devices % stages != 0) --stages;
   return stages;
 }

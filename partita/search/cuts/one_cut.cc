@@ -214,7 +214,8 @@ void Cuts::leave_sums(Plan& plan) const {
       int64_t sum = 0;
       const TensorNeeds needs = needs_of(graph_, plan, layouts, read_by_, id);
       for (const TensorNeeds::Need& need : needs.needs)
-        sum += conversion_acts(graph_, plan, id, need.readers) * converter.bytes(needs.from(need), needs.to(need), 1);
+        sum +=
+            conversion_firings(graph_, plan, id, need.readers) * converter.bytes(needs.from(need), needs.to(need), 1);
       return sum;
     };
     const int64_t added_up = bytes();
@@ -303,11 +304,12 @@ void Cuts::add_aligned(const Op& op, const CutState& state, const std::vector<in
   v.aligned.push_back(std::move(a));
 }
 
-int64_t Cuts::inner_bytes(const Op& op) const { return graph_.acts(op) * bytes_of(inner_dtype(graph_, op)); }
+int64_t Cuts::inner_bytes(const Op& op) const { return graph_.firings(op) * bytes_of(inner_dtype(graph_, op)); }
 
 int64_t Cuts::bytes_a_step(TensorId id, bool result) const {
   const Tensor& tensor = graph_.tensor(id);
-  const int times = result && !tensor.accumulated ? graph_.acts(graph_.op(tensor.producer)) : reads_a_step(graph_, id);
+  const int times =
+      result && !tensor.accumulated ? graph_.firings(graph_.op(tensor.producer)) : reads_a_step(graph_, id);
   return times * bytes_of(tensor.dtype);
 }
 

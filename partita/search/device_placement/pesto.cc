@@ -128,9 +128,9 @@ void add_notes(const Problem& problem, const Solved& solved, const PlacedSchedul
 }
 
 // Lowers the memory for footprints on each device by the deficit, by a hundredth of it at least and a tenth at most.
-void take_memory(PlacementProblem& problem, int64_t missing_bytes) {
+void take_memory(PlacementProblem& problem, int64_t deficit_bytes) {
   for (PlacedDevice& d : problem.devices)
-    d.memory_bytes -= std::clamp(missing_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
+    d.memory_bytes -= std::clamp(deficit_bytes, d.memory_bytes / 100, d.memory_bytes / 10);
 }
 
 // Leaves time for lowering the plan: about as long as the step on one device took, half of the time left at most.

@@ -14,7 +14,7 @@ struct PlacedAlternative {
   DeviceId device;
   // The increase of the step in the problem's measure (placed_graph.h), by lists in the plan's order (ns).
   int64_t change_ns = 0;
-  int64_t missing_bytes = 0;  // on the device that would have the largest deficit
+  int64_t deficit_bytes = 0;  // on the device that would have the largest deficit
 };
 
 class PlacedExplainer {

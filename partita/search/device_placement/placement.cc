@@ -62,7 +62,7 @@ void offer_plan(const Problem& problem, const PlacedGraph& placed, BestSchedule&
   std::optional<PlacedSchedule> schedule;
   if (plan) {
     schedule = list_schedule(placed.problem, plan->device, plan->order, true);
-    why = why_not(with_ample_memory(placed.problem), *schedule);
+    why = schedule_error(with_ample_memory(placed.problem), *schedule);
   }
   if (!why.empty()) {
     notes.push_back(fmt::format("{} is no start: {}", whose, why));
@@ -115,7 +115,7 @@ struct Tried {
   SearchResult result;
   PlanEvaluation evaluation;  // by time
   bool fits() const { return evaluation.fits(); }
-  int64_t missing_bytes() const { return evaluation.missing_bytes(); }
+  int64_t deficit_bytes() const { return evaluation.deficit_bytes(); }
   int64_t step_ns() const { return evaluation.cost(); }  // if it fits; otherwise a guess
   // Whether such a step waits for a cause that the schedule does not have.
   bool waits(int64_t schedule_ns) const {
@@ -220,7 +220,7 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
   int64_t aim_ns = nearest.end, less = 0;
   const auto will_do = [&] { return tried.fits() && (!tried.waits(aim_ns) || !fills_memory(whole, nearest)); };
   if (will_do()) return tried;
-  int64_t lacks = shortest(problem, placed, {nearest}, {"own"}, watch).missing_bytes();
+  int64_t lacks = shortest(problem, placed, {nearest}, {"own"}, watch).deficit_bytes();
   for (int again = 0; again < kTries && idle < kMostIdle && !watch.ended() && !will_do(); ++again) {
     less += std::clamp(lacks, whole.devices[0].memory_bytes / kLeast, whole.devices[0].memory_bytes / kMost);
     for (size_t d = 0; d < p.devices.size(); ++d) p.devices[d].memory_bytes = whole.devices[d].memory_bytes - less;
@@ -231,8 +231,8 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
     PlacedSchedule schedule = improved(p, nearest, {changes << (budget.steps ? 0 : idle), 0}, rng, watch);
     Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
     idle = schedule.start == nearest.start && schedule.device == nearest.device ? idle + 1 : 0;
-    if (other.missing_bytes() < lacks) {
-      lacks = other.missing_bytes();
+    if (other.deficit_bytes() < lacks) {
+      lacks = other.deficit_bytes();
       nearest = schedule;
     }
     if (!(other < tried)) continue;
@@ -383,7 +383,7 @@ SearchResult placed_by_rounds(const Problem& problem, const Budget& budget, Rng&
     throw Error(ExitCode::kInfeasible,
                 fmt::format("placement: no placement of whole operations was found that fits the devices' memory: the "
                             "nearest has {} bytes missing; other searches divide operations, or take --micro-batches",
-                            tried.missing_bytes()));
+                            tried.deficit_bytes()));
   add_bound(bounds, problem.cluster, tried.result);
   return std::move(tried.result);
 }

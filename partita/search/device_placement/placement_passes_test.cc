@@ -47,7 +47,7 @@ TEST(PlacementPasses, MoreAreNeverWorseAndTheSameSeedIsTheSame) {
                 again = passes(p, device, {.further = 3});
     EXPECT_EQ(one.report.passes, 1);
     EXPECT_EQ(one.schedule.end, four.report.first_ns) << round;
-    EXPECT_EQ(why_not(p, four.schedule), "") << round;
+    EXPECT_EQ(schedule_error(p, four.schedule), "") << round;
     EXPECT_TRUE(same(four.schedule, again.schedule)) << round;
     EXPECT_LE(four.schedule.end, one.schedule.end) << round;
     EXPECT_EQ(four.schedule.end<one.schedule.end, four.report.shorter> 0) << round;
@@ -69,7 +69,7 @@ TEST(PlacementPasses, UseATimeLimitAndKeepIt) {
   const auto limit = std::chrono::milliseconds(1500);
   const Found found = passes(p, device, {}, {.deadline = begin + limit});
   const auto took = Watch::Clock::now() - begin;
-  EXPECT_EQ(why_not(p, found.schedule), "");
+  EXPECT_EQ(schedule_error(p, found.schedule), "");
   EXPECT_GE(took, limit);
   EXPECT_LT(took, limit + std::chrono::seconds(2));
   std::printf("%d passes\n", found.report.passes);

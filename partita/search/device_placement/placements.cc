@@ -48,7 +48,7 @@ SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, Pl
   const PlacementProblem& p = placed.problem;
   if (order == "framework") schedule = first_come(p, schedule.device, framework_ranks(p));
   if (order == "critical") schedule = first_come(p, schedule.device, critical_ranks(p, schedule.device));
-  const std::string wrong = why_not(with_ample_memory(p), schedule);
+  const std::string wrong = schedule_error(with_ample_memory(p), schedule);
   ensure(wrong.empty(), "{}: {}", name, wrong);
   SearchResult result;
   result.plan = plan_of(problem, placed, schedule, order != "framework", name);
@@ -78,7 +78,7 @@ void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResu
 }
 
 int64_t lacking_bytes(const Problem& problem, const SearchResult& result) {
-  return evaluate_in_time(problem, *result.plan).missing_bytes();
+  return evaluate_in_time(problem, *result.plan).deficit_bytes();
 }
 
 void expect_fits(int64_t lacking_bytes, std::string_view name) {
@@ -138,7 +138,7 @@ std::vector<int> devices_by_cell(const Graph& graph, int devices) {
 
 // Puts layers in the order of the forward pass: runs of about the same work. Repeated layers are not cut.
 std::vector<int> devices_by_layer(const Graph& graph, int devices) {
-  std::vector<int> device = stretches_of(graph, 1).of_op;
+  std::vector<int> device = layer_blocks_of(graph, 1).of_op;
   std::vector<double> flops(device.empty() ? 0 : static_cast<size_t>(*std::ranges::max_element(device)) + 1, 0);
   for (size_t i = 0; i < device.size(); ++i)
     flops[static_cast<size_t>(device[i])] +=

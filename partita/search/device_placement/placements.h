@@ -10,7 +10,7 @@
 namespace partita {
 
 // Returns the experts' placement (Pesto, section 5.2), by OpId: layers one after another. Cells are in equal runs by
-// depth, the first with all before it, the last with all behind. Without cells whole layers (stretches_of()) are in
+// depth, the first with all before it, the last with all behind. Without cells whole layers (layer_blocks_of()) are in
 // runs of about the same work. If branches with weights are concatenated, each branch is on the device with the least
 // work so far.
 std::vector<int> expert_devices(const Graph& graph, int devices);

@@ -10,7 +10,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
+#include "partita/schedule/lower.h"
 #include "partita/search/entry.h"
 #include "partita/search/estimates/replicas.h"
 #include "partita/search/evaluate.h"
@@ -23,7 +24,7 @@ namespace {
 // One step of so many samples a device, on each representative.
 struct Step {
   int64_t samples = 0, peak_memory_bytes = 0;
-  int64_t missing_bytes = 0;  // on the device with the largest deficit; at most 0: it fits
+  int64_t deficit_bytes = 0;  // on the device with the largest deficit; at most 0: it fits
   std::vector<PhysicalGraph> lowered;
 };
 
@@ -37,7 +38,7 @@ Step lower_step(const Problem& problem, const Cluster& share, int64_t samples, c
     step.lowered.push_back(lower(graph, plan_on(graph, share, device), share, options));
     const int64_t peak = step.lowered.back().peak_bytes[device.index()];
     step.peak_memory_bytes = std::max(step.peak_memory_bytes, peak);
-    step.missing_bytes = std::max(step.missing_bytes, memory_deficit(step.lowered.back().peak_bytes, share).bytes);
+    step.deficit_bytes = std::max(step.deficit_bytes, memory_deficit(step.lowered.back().peak_bytes, share).bytes);
   }
   return step;
 }
@@ -45,10 +46,10 @@ Step lower_step(const Problem& problem, const Cluster& share, int64_t samples, c
 // The step of as many samples as fit, up to `most`; `lowered` makes one. If one sample does not fit, that step.
 Step largest_step(int64_t most, const std::function<Step(int64_t)>& lowered) {
   Step best = lowered(most);
-  if (best.missing_bytes <= 0) return best;
+  if (best.deficit_bytes <= 0) return best;
   int64_t too_many = most;
   best = most == 1 ? std::move(best) : lowered(1);
-  if (best.missing_bytes > 0) return best;
+  if (best.deficit_bytes > 0) return best;
   // `best` fits, `too_many` does not. Samples are doubled until they are too many, then halved between the two.
   while (best.samples + 1 < too_many) {
     const bool doubling = too_many == most && 2 * best.samples < most;
@@ -59,7 +60,7 @@ Step largest_step(int64_t most, const std::function<Step(int64_t)>& lowered) {
       if (!is_end(error)) throw;
       break;
     }
-    if (next.missing_bytes > 0) too_many = next.samples;
+    if (next.deficit_bytes > 0) too_many = next.samples;
     else best = std::move(next);
   }
   return best;
@@ -75,10 +76,10 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     ++tried;
     return lower_step(problem, share, samples, watch);
   });
-  if (best.missing_bytes > 0) {
+  if (best.deficit_bytes > 0) {
     result.reason = fmt::format("one sample a device needs {} of memory, {} more than a device has",
                                 megabytes(static_cast<double>(best.peak_memory_bytes)),
-                                megabytes(static_cast<double>(best.missing_bytes)));
+                                megabytes(static_cast<double>(best.deficit_bytes)));
     return result;
   }
   Estimate estimate{best.samples * problem.cluster.compute_count, 0, best.peak_memory_bytes, 0};

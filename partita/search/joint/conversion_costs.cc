@@ -38,7 +38,7 @@ int joint_threads(const Graph& graph, const Mesh& mesh) {
 }
 
 ConversionCosts::ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from,
-                                 const std::vector<int>& to, int64_t element_bytes, int acts) {
+                                 const std::vector<int>& to, int64_t element_bytes, int firings) {
   const std::set<int> rows(from.begin(), from.end()), columns(to.begin(), to.end());
   row_ = column_ = std::vector<size_t>(layouts.size(), 0);
   size_t next = 0;
@@ -47,7 +47,7 @@ ConversionCosts::ConversionCosts(JointCosts& costs, const std::vector<Layout>& l
   for (int c : columns) column_[c] = next++;
   columns_ = next;
   table_ = costs.table(layouts, {rows.begin(), rows.end()}, {columns.begin(), columns.end()}, element_bytes);
-  for (int64_t& cost : table_) cost *= acts;
+  for (int64_t& cost : table_) cost *= firings;
 }
 
 }  // namespace partita

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
@@ -40,9 +40,9 @@ int joint_threads(const Graph& graph, const Mesh& mesh);
 class ConversionCosts {
  public:
   // Prices conversions from each of `from` to each of `to`, places in the list, in any order and any number of times. A
-  // step makes each `acts` times.
+  // step makes each `firings` times.
   ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from,
-                  const std::vector<int>& to, int64_t element_bytes, int acts);
+                  const std::vector<int>& to, int64_t element_bytes, int firings);
   int64_t operator()(int from, int to) const { return table_[row_[from] * columns_ + column_[to]]; }
 
  private:

@@ -12,7 +12,7 @@
 #include "partita/base/error.h"
 #include "partita/base/prime_factors.h"
 #include "partita/base/units.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/graph/autodiff.h"
 #include "partita/search/cuts/one_cut.h"
 #include "partita/search/entry.h"
@@ -128,7 +128,7 @@ void count_copies(const Problem& problem, const Budget& budget, solver::Options 
   result.notes.push_back(
       fmt::format("that plan needs {} more than a device has; solved again with the copies counted that lie from the "
                   "forward to the backward pass",
-                  megabytes(static_cast<double>(fitting.missing_bytes))));
+                  megabytes(static_cast<double>(fitting.deficit_bytes))));
   options.start.reset();
   if (problem.from) options.start = values_of(*joint, problem.graph, *problem.from);
   if (options.progress)
@@ -141,7 +141,7 @@ void count_copies(const Problem& problem, const Budget& budget, solver::Options 
   fitting.plan = std::move(again.plan);
   fitting.status = again.status;
   fitting.tightenings += again.tightenings;
-  if (again.tightenings > 0) fitting.missing_bytes = again.missing_bytes;
+  if (again.tightenings > 0) fitting.deficit_bytes = again.deficit_bytes;
 }
 
 void prove(const Problem& problem, const JointProblem& joint, solver::Wide bound, solver::Certificate certificate,
@@ -277,7 +277,7 @@ SearchResult solved(const Problem& problem, const Budget& budget, Rng& rng) {
   result.reason = fitting.tightenings == 0
                       ? nothing_fits(problem, joint, options)
                       : fmt::format("of {} plans looked at, the last needs {} more than a device has",
-                                    fitting.tightenings, megabytes(static_cast<double>(fitting.missing_bytes)));
+                                    fitting.tightenings, megabytes(static_cast<double>(fitting.deficit_bytes)));
   return result;
 }
 

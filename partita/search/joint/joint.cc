@@ -31,9 +31,9 @@ struct Building {
   LimitKeeper& keeper;
 
   int64_t element_bytes(TensorId id) const { return bytes_of(graph.tensor(id).dtype); }
-  Acts acts(TensorId id) const {
+  Firings firings(TensorId id) const {
     const OpId op = graph.tensor(id).producer;
-    return {op.valid() ? graph.acts(graph.op(op)) : 1, reads_a_step(graph, id)};
+    return {op.valid() ? graph.firings(graph.op(op)) : 1, reads_a_step(graph, id)};
   }
   // If the objective is time: whether it is an output, which goes to a host.
   bool is_given(TensorId id) const {
@@ -54,7 +54,7 @@ StraightKind straight_kind(const Building& building, const JointProblem& joint, 
           result_position(building.graph, id),
           {joint.ops[reader.op.index()].get(), reader.operands},
           building.element_bytes(id),
-          building.acts(id),
+          building.firings(id),
           building.is_given(id)};
 }
 
@@ -63,7 +63,7 @@ TensorKind tensor_kind(const Building& building, const JointProblem& joint, Tens
   TensorKind kind;
   kind.shape = graph.tensor(id).shape;
   kind.element_bytes = building.element_bytes(id);
-  kind.acts = building.acts(id);
+  kind.firings = building.firings(id);
   kind.loaded = building.costs.in_time() && graph.tensor(id).role == Role::kInput;
   kind.given = building.is_given(id);
   kind.pinned = building.problem.pins.kept.contains(id);
@@ -72,7 +72,7 @@ TensorKind tensor_kind(const Building& building, const JointProblem& joint, Tens
   auto add_readers = [&](TensorId read) {
     for (const ReadingOp& r : building.readers.of(read)) {
       kind.read.push_back({joint.ops[r.op.index()].get(), r.operands, graph.op(r.op).phase == Phase::kBackward});
-      kind.once_for_parts |= graph.acts(graph.op(r.op)) > kind.acts.read;
+      kind.once_for_parts |= graph.firings(graph.op(r.op)) > kind.firings.read;
     }
   };
   add_readers(id);
@@ -176,7 +176,7 @@ void connect_straight(const Building& building, TensorId id, const StraightTable
     const int result = result_position(building.graph, id);
     Table& costs = joint.network.costs[made_by];
     for (size_t x = 0; x < costs.size(); ++x)
-      costs[x] += building.acts(id).read *
+      costs[x] += building.firings(id).read *
                   building.costs.times().give_ns(joint.ops[producer.index()]->layouts[x].results[result],
                                                  building.element_bytes(id));
   }

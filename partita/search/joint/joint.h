@@ -1,7 +1,8 @@
 // Builds the joint sharding problem of a graph on one mesh as one cost network, for exact search. It has every op's
 // strategies over all mesh axes at once (op_space.h), and the kept layout of every tensor (tensor_space.h). Its cost is
 // the checker's, byte for byte. If the objective is time, it is the ns of all parts one after another (serial_ns,
-// partita/cost/alone.h). Its uses (memory_uses.h) are a part of a device's bytes, so a plan beyond them does not fit.
+// partita/cost/isolated_costs.h). Its uses (memory_uses.h) are a part of a device's bytes, so a plan beyond them does
+// not fit.
 //
 // Worked example: x -> matmul with w -> h -> relu -> y on two devices. There are a variable for matmul (i, j, k), one
 // for relu (i, j), one for x and one for w (S(0), S(1), B). h has one reader, so it goes straight: an edge between

@@ -16,7 +16,7 @@ using Use = solver::Network::Use;
 // A tensor's bytes on the last device, by value of its variable: in its kept layout, and the least of that and the
 // copies that may replace it.
 struct Amounts {
-  std::vector<int64_t> home, least;
+  std::vector<int64_t> kept_layout, least;
 };
 using KnownAmounts = std::map<std::pair<const TensorSpace*, int64_t>, Amounts>;  // by space and bytes of an element
 
@@ -64,20 +64,21 @@ Amounts amounts_of(const TensorSpace& space, int last, int64_t element_bytes) {
   std::vector<int64_t> bytes;  // by layout
   for (const Layout& layout : space.layouts) bytes.push_back(layout.elements(last) * element_bytes);
   std::vector<std::vector<int64_t>> beside(space.layouts.size());  // [home][copy], as they are asked for
-  auto taken_by = [&](int home, int copy) {
-    std::vector<int64_t>& row = beside[home];
+  auto taken_by = [&](int kept_layout, int copy) {
+    std::vector<int64_t>& row = beside[kept_layout];
     if (row.empty()) row.resize(space.layouts.size(), kUnknown);
-    if (row[copy] == kUnknown) row[copy] = bytes[is_view(space.layouts[home], space.layouts[copy], last) ? home : copy];
+    if (row[copy] == kUnknown)
+      row[copy] = bytes[is_view(space.layouts[kept_layout], space.layouts[copy], last) ? kept_layout : copy];
     return row[copy];
   };
   Amounts amounts;
-  amounts.home.reserve(space.values.size());
+  amounts.kept_layout.reserve(space.values.size());
   amounts.least.reserve(space.values.size());
   for (const TensorSpace::Value& v : space.values) {
-    amounts.home.push_back(bytes[v.home]);
-    int64_t least = bytes[v.home];
-    for (int copy : v.also) least = std::min(least, taken_by(v.home, copy));
-    for (const TensorSpace::Brought& b : space.brought) least = std::min(least, taken_by(v.home, b.layout));
+    amounts.kept_layout.push_back(bytes[v.kept_layout]);
+    int64_t least = bytes[v.kept_layout];
+    for (int copy : v.also) least = std::min(least, taken_by(v.kept_layout, copy));
+    for (const TensorSpace::Brought& b : space.brought) least = std::min(least, taken_by(v.kept_layout, b.layout));
     amounts.least.push_back(least);
   }
   return amounts;
@@ -87,7 +88,7 @@ Amounts amounts_of(const TensorSpace& space, int last, int64_t element_bytes) {
 // That may be so from its first reader on, or from its making if that reader is an update. If copies are counted, from
 // its first reader of the backward pass on. Shortens `use` and adds another one behind it.
 void split_where_copies_may_do(const UsesMaking& making, TensorId id, const Amounts& amounts, Use& use) {
-  if (amounts.least == amounts.home) return;
+  if (amounts.least == amounts.kept_layout) return;
   const TensorSpace& space = *making.joint.tensors[id.index()];
   Use later{use.variable, use.lower, use.upper, amounts.least};
   int64_t first = use.upper, first_backward = use.upper;
@@ -110,10 +111,10 @@ std::vector<int64_t> straight_amounts(const UsesMaking& making, TensorId id) {
     amounts.push_back(making.bytes_at_last(l.results[result_position(making.graph, id)], id));
   const StraightSpace* straight = joint.straight[id.index()].get();
   if (!straight) return amounts;
-  const size_t columns = straight->homes.size() / amounts.size();
-  for (size_t at = 0; at < straight->homes.size(); ++at)
-    if (const int home = straight->homes[at]; home >= 0)
-      amounts[at / columns] = std::min(amounts[at / columns], making.bytes_at_last(straight->layouts[home], id));
+  const size_t columns = straight->kept_layouts.size() / amounts.size();
+  for (size_t at = 0; at < straight->kept_layouts.size(); ++at)
+    if (const int kept_layout = straight->kept_layouts[at]; kept_layout >= 0)
+      amounts[at / columns] = std::min(amounts[at / columns], making.bytes_at_last(straight->layouts[kept_layout], id));
   return amounts;
 }
 
@@ -132,7 +133,7 @@ void add_tensor_use(const UsesMaking& making, TensorId id, KnownAmounts& known) 
   if (const TensorSpace* space = joint.tensors[id.index()].get()) {
     const auto [found, fresh] = known.try_emplace({space, making.element_bytes(id)});
     if (fresh) found->second = amounts_of(*space, making.last(), making.element_bytes(id));
-    use.amounts = found->second.home;
+    use.amounts = found->second.kept_layout;
     if (producer.valid()) split_where_copies_may_do(making, id, found->second, use);
   } else {
     use.variable = joint.op_variable[producer.index()];
@@ -171,9 +172,9 @@ void add_shared_copy(const UsesMaking& making, const SharedCopy& copy) {
     int64_t sum = 0;
     for (int to : v.also) {
       if (!std::binary_search(copy.layouts.begin(), copy.layouts.end(), to)) continue;
-      const auto [found, fresh] = known.try_emplace({v.home, to}, 0);
+      const auto [found, fresh] = known.try_emplace({v.kept_layout, to}, 0);
       if (fresh)
-        found->second = elements_beside(space.layouts[v.home], space.layouts[to], making.last(), made) *
+        found->second = elements_beside(space.layouts[v.kept_layout], space.layouts[to], making.last(), made) *
                         making.element_bytes(copy.tensor);
       sum += found->second;
     }

@@ -39,7 +39,7 @@ bool add_strategy(const Making& making, const Op& op, tdl::Deriver& deriver,
   space.layouts.push_back(layouts_of(*op.bound, *derived, making.mesh));
   int64_t cost = costs.inner(*op.bound, *derived, making.mesh, bytes_of(inner_dtype(making.graph, op)));
   if (costs.in_time()) cost += kernels_ns(making.model, making.graph, op, *derived, making.mesh);
-  space.costs.push_back(making.graph.acts(op) * cost);
+  space.costs.push_back(making.graph.firings(op) * cost);
   return true;
 }
 
@@ -154,7 +154,7 @@ std::vector<std::shared_ptr<const OpSpace>> op_spaces(const Problem& problem, co
     }
     const Choices& given = space.strategies.empty() ? all : space.strategies[i];
     const auto [found, fresh] =
-        known.try_emplace({op.bound.get(), dtypes_of(graph, op, costs.in_time()), given, graph.acts(op)});
+        known.try_emplace({op.bound.get(), dtypes_of(graph, op, costs.in_time()), given, graph.firings(op)});
     if (fresh) {
       found->second = std::make_shared<OpSpace>();
       missing.push_back({&op, &given, found->second.get()});

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <future>
 
-#include "partita/base/begun.h"
 #include "partita/base/error.h"
 #include "partita/base/prime_factors.h"
+#include "partita/base/run_async.h"
 #include "partita/base/tuples.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/search/cuts/one_cut.h"
 #include "partita/search/evaluate.h"
@@ -136,7 +135,7 @@ class MissingBytes {
   void begin(const solver::Assignment& solution) {
     if (!in_doubt_ || solution == solution_) return;
     solution_ = solution;
-    found_ = begun(
+    found_ = run_async(
         [this, plan = plan_of(joint_, problem_.graph, solution)] { return memory_deficit(problem_, plan, watch_); });
   }
 
@@ -165,8 +164,8 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     if (!changed) changed = joint.network;
     changed->limit = limit;
   };
-  MissingBytes missing_bytes(problem, joint, watch);
-  if (options.threads > 1) options.proving = [&](const solver::Assignment& solution) { missing_bytes.begin(solution); };
+  MissingBytes deficit_bytes(problem, joint, watch);
+  if (options.threads > 1) options.proving = [&](const solver::Assignment& solution) { deficit_bytes.begin(solution); };
   Fitting out;
   int64_t kept = *network().limit;  // the least limit that some solution keeps
   for (int loosenings = 0; out.tightenings <= most_tightenings;) {
@@ -188,12 +187,12 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     if (!solved.solution || (below && solved.cost >= *below)) return out;
     kept = std::min(kept, *network().limit);
     Plan plan = plan_of(joint, problem.graph, *solved.solution);
-    const int64_t missing = missing_bytes.of(*solved.solution, plan);
+    const int64_t missing = deficit_bytes.of(*solved.solution, plan);
     if (missing <= 0) {
       out.plan = std::move(plan);
       return out;
     }
-    out.missing_bytes = missing;
+    out.deficit_bytes = missing;
     ++out.tightenings;
     // Lowers the limit below this solution's peak, since its plan does not fit.
     const auto peak = static_cast<double>(solver::evaluate(network(), *solved.solution).peak.value_or(0)),

@@ -34,7 +34,7 @@ struct Fitting {
   solver::Result first;                              // with the limit as it was: its bound holds
   solver::Status status = solver::Status::kUnknown;  // of the last network
   int tightenings = 0;
-  int64_t missing_bytes = 0;  // of the last plan that did not fit
+  int64_t deficit_bytes = 0;  // of the last plan that did not fit
 };
 // Reports the first bound throughout. A solution that costs `below` or more, in the network's costs, makes no plan. The
 // check for fit may go on after the end of the options' time; it throws if `watch` ends.

@@ -133,7 +133,7 @@ bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, co
                   const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];
   const TensorSpace::Value& value = space.values[values[joint.tensor_variable[id.index()]]];
-  const Layout& home = space.layouts[value.home];
+  const Layout& kept_layout = space.layouts[value.kept_layout];
   auto is_shared = [&](const Layout& l) {
     auto is_it = [&](int a) { return same_placement(space.layouts[a], l); };
     for (size_t b = 0; b < space.brought.size(); ++b)
@@ -146,14 +146,14 @@ bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, co
   };
   auto is_backward = [&](const Reader& r) { return graph.op(r.op).phase == Phase::kBackward; };
   for (const Reader& r : readers)
-    if (graph.acts(graph.op(r.op)) > reads_a_step(graph, id)) return false;
+    if (graph.firings(graph.op(r.op)) > reads_a_step(graph, id)) return false;
   bool twice = false;
   for (const Reader& b : readers) {
-    if (!is_backward(b) || same_placement(wanted(b), home)) continue;
+    if (!is_backward(b) || same_placement(wanted(b), kept_layout)) continue;
     for (const Reader& other : readers) {
       if (is_backward(other) || !same_placement(wanted(b), wanted(other))) continue;
       if (is_shared(wanted(b))) return false;
-      for (int p = 0; p < joint.mesh.positions() && !twice; ++p) twice = !is_view(home, wanted(b), p);
+      for (int p = 0; p < joint.mesh.positions() && !twice; ++p) twice = !is_view(kept_layout, wanted(b), p);
     }
   }
   return twice;
@@ -166,10 +166,10 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
   plan.search = "exact";
   for (size_t i = 0; i < graph.ops.size(); ++i)
     plan.ops.push_back({joint.mesh, joint.ops[i]->strategies[values[joint.op_variable[i]]]});
-  auto keep = [&](size_t t, const Layout& home) {
-    const auto name = name_of(home);
+  auto keep = [&](size_t t, const Layout& kept_layout) {
+    const auto name = name_of(kept_layout);
     ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
-    plan.kept[TensorId(t)] = placement_of(home, *name);
+    plan.kept[TensorId(t)] = placement_of(kept_layout, *name);
   };
   const auto read_by = readers(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -177,19 +177,20 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
       const size_t reader = read_by[t][0].op.index(), columns = joint.ops[reader]->strategies.size();
       const auto made = static_cast<size_t>(values[joint.op_variable[graph.tensors[t].producer.index()]]),
                  read = static_cast<size_t>(values[joint.op_variable[reader]]);
-      if (const int home = straight->homes[made * columns + read]; home >= 0) keep(t, straight->layouts[home]);
+      if (const int kept_layout = straight->kept_layouts[made * columns + read]; kept_layout >= 0)
+        keep(t, straight->layouts[kept_layout]);
     }
     if (!joint.tensors[t]) continue;
     const TensorSpace& space = *joint.tensors[t];
-    const Layout& home = space.layouts[space.values[values[joint.tensor_variable[t]]].home];
-    if (is_refetched(joint, graph, TensorId(t), read_by[t], values)) plan.refetched.insert(TensorId(t));
+    const Layout& kept_layout = space.layouts[space.values[values[joint.tensor_variable[t]]].kept_layout];
+    if (is_refetched(joint, graph, TensorId(t), read_by[t], values)) plan.resharded.insert(TensorId(t));
     if (const OpId producer = graph.tensors[t].producer; producer.valid()) {
       const int r = result_position(graph, TensorId(t));
-      if (same_placement(home,
+      if (same_placement(kept_layout,
                          joint.ops[producer.index()]->layouts[values[joint.op_variable[producer.index()]]].results[r]))
         continue;
     }
-    keep(t, home);
+    keep(t, kept_layout);
   }
   return plan;
 }
@@ -215,21 +216,22 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     if (!joint.tensors[t]) continue;
     const int v = joint.tensor_variable[t];
-    std::optional<Layout> home;
+    std::optional<Layout> kept_layout;
     if (const auto kept = plan.kept.find(TensorId(t)); kept != plan.kept.end()) {
       const Placement& placement = kept->second;
       if (auto sbp = on_axes(placement.mesh, placement.sbp, joint.mesh))
-        home = layout_of({joint.mesh, std::move(*sbp), placement.radices}, graph.tensors[t].shape);
+        kept_layout = layout_of({joint.mesh, std::move(*sbp), placement.radices}, graph.tensors[t].shape);
     } else if (const OpId producer = graph.tensors[t].producer;
                producer.valid() && may[joint.op_variable[producer.index()]].size() == 1) {
       const int r = result_position(graph, TensorId(t));
-      home = joint.ops[producer.index()]->layouts[may[joint.op_variable[producer.index()]][0]].results[r];
+      kept_layout = joint.ops[producer.index()]->layouts[may[joint.op_variable[producer.index()]][0]].results[r];
     }
     const TensorSpace& space = *joint.tensors[t];
     std::vector<int> there;
-    for (size_t x = 0; home && x < space.values.size(); ++x)
-      if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
-    if (plan.refetched.contains(TensorId(t))) {  // each of its readers makes its own copy
+    for (size_t x = 0; kept_layout && x < space.values.size(); ++x)
+      if (same_placement(space.layouts[space.values[x].kept_layout], *kept_layout))
+        there.push_back(static_cast<int>(x));
+    if (plan.resharded.contains(TensorId(t))) {  // each of its readers makes its own copy
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
       for (size_t b = 0; b < space.brought.size(); ++b) {
         const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;

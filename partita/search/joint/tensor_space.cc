@@ -11,9 +11,9 @@ bool is_view(const Layout& held, const Layout& wanted, int position) {
   return box && contains(held.boxes[position], *box);
 }
 
-int64_t elements_beside(const Layout& home, const Layout& copy, int position, bool made) {
-  if (is_view(home, copy, position)) return 0;
-  return std::max<int64_t>(0, copy.elements(position) - (made ? home.elements(position) : 0));
+int64_t elements_beside(const Layout& kept_layout, const Layout& copy, int position, bool made) {
+  if (is_view(kept_layout, copy, position)) return 0;
+  return std::max<int64_t>(0, copy.elements(position) - (made ? kept_layout.elements(position) : 0));
 }
 
 bool can_be_kept(const Layout& layout) {

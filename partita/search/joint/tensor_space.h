@@ -18,7 +18,7 @@ namespace partita {
 // are too many, each such layout has a variable of its own instead (Brought).
 struct TensorSpace {
   struct Value {
-    int home = 0;           // in layouts
+    int kept_layout = 0;    // in layouts
     std::vector<int> also;  // in layouts; ascending
   };
   // Whether the tensor is brought into a layout for readers of the backward pass, and for others. For both it is
@@ -42,14 +42,14 @@ struct TensorSpace {
 // reader that needs B, it may be S(0) in between.
 struct StraightSpace {
   std::vector<Layout> layouts;
-  std::vector<int> homes;  // row-major; in layouts, -1: kept as it was made
+  std::vector<int> kept_layouts;  // row-major; in layouts, -1: kept as it was made
 };
 
 // Whether a position finds the wanted part of a tensor inside the part it holds.
 bool is_view(const Layout& held, const Layout& wanted, int position);
 // Returns the elements that a copy takes on a position beside the tensor's kept layout. A result need not stay in its
 // kept layout if all readers take copies.
-int64_t elements_beside(const Layout& home, const Layout& copy, int position, bool made);
+int64_t elements_beside(const Layout& kept_layout, const Layout& copy, int position, bool made);
 // Whether a tensor of any producer can be kept in it: it has a name, and splits no axis into more shards than it has
 // values.
 bool can_be_kept(const Layout& layout);

@@ -60,7 +60,7 @@ struct Draft {
   TensorSpace space = {};
   std::vector<int> made = {}, remade = {};  // per value of these ops: in space.layouts
   std::vector<Needs> needs = {};            // [reader][its value]
-  std::vector<int> homes = {};
+  std::vector<int> kept_layouts = {};
   std::vector<int64_t> arrivals = {};  // by kept layout: the cost of an input from its hosts, or of an output to its
                                        // own
 };
@@ -73,10 +73,10 @@ std::vector<int> homes_of(Draft& draft) {
   if (!draft.kind.made)
     place(make_layout(mesh, NdSbp(mesh.extents.size(), Sbp::broadcast()), unfactored(draft.kind.shape)), layouts);
   const std::set<int> made(draft.made.begin(), draft.made.end());
-  std::vector<int> homes;
+  std::vector<int> kept_layouts;
   for (size_t l = 0; l < layouts.size(); ++l)
-    if (made.contains(static_cast<int>(l)) || can_be_kept(layouts[l])) homes.push_back(static_cast<int>(l));
-  return homes;
+    if (made.contains(static_cast<int>(l)) || can_be_kept(layouts[l])) kept_layouts.push_back(static_cast<int>(l));
+  return kept_layouts;
 }
 
 // The layouts that at least two readers may need, and those readers.
@@ -93,20 +93,20 @@ WantedBy wanted_together(const std::vector<Needs>& needs) {
 
 // ------------------------------------------------------------------ values
 
-using NeverShared = std::function<bool(int home, int layout)>;
+using NeverShared = std::function<bool(int kept_layout, int layout)>;
 
 // If the objective is time: the pairs of kept layout and layout for which the straight way to the layout takes no
 // longer than by the kept one, from any value of the producer.
 std::set<std::pair<int, int>> never_faster(const Draft& draft, const std::vector<int>& shared,
                                            const std::vector<bool>& named, const ConversionCosts& costs) {
-  const ConversionCosts from_made(draft.costs_by, draft.space.layouts, draft.made, draft.homes,
-                                  draft.kind.element_bytes, draft.kind.acts.made);
+  const ConversionCosts from_made(draft.costs_by, draft.space.layouts, draft.made, draft.kept_layouts,
+                                  draft.kind.element_bytes, draft.kind.firings.made);
   std::set<std::pair<int, int>> never;
-  for (int h : draft.homes)
+  for (int h : draft.kept_layouts)
     for (int s : shared) {
       if (s == h) continue;
       bool needed = costs(h, s) > 0;
-      if (needed && std::binary_search(draft.homes.begin(), draft.homes.end(), s) && named[s]) {
+      if (needed && std::binary_search(draft.kept_layouts.begin(), draft.kept_layouts.end(), s) && named[s]) {
         auto longer = [&](int64_t straight, int64_t to_home) {
           return draft.arrivals[s] + straight > draft.arrivals[h] + to_home + costs(h, s);
         };
@@ -124,16 +124,16 @@ std::set<std::pair<int, int>> never_faster(const Draft& draft, const std::vector
 // often.
 NeverShared never_shared(const Draft& draft, const std::vector<int>& shared, const ConversionCosts& costs) {
   const TensorKind& kind = draft.kind;
-  if (kind.read.size() > 2 || kind.remade || kind.pinned || kind.acts.made > kind.acts.read)
+  if (kind.read.size() > 2 || kind.remade || kind.pinned || kind.firings.made > kind.firings.read)
     return [](int, int) { return false; };
   std::vector<bool> named;
   for (const Layout& l : draft.space.layouts) named.push_back(can_be_kept(l));
   if (!draft.costs_by.in_time())
-    return [&homes = draft.homes, named](int, int layout) {
-      return named[layout] && std::binary_search(homes.begin(), homes.end(), layout);
+    return [&kept_layouts = draft.kept_layouts, named](int, int layout) {
+      return named[layout] && std::binary_search(kept_layouts.begin(), kept_layouts.end(), layout);
     };
-  return [never = never_faster(draft, shared, named, costs)](int home, int layout) {
-    return never.contains({home, layout});
+  return [never = never_faster(draft, shared, named, costs)](int kept_layout, int layout) {
+    return never.contains({kept_layout, layout});
   };
 }
 
@@ -143,21 +143,22 @@ bool list_values(Draft& draft, const std::vector<int>& shared, const NeverShared
   std::vector<TensorSpace::Value>& values = draft.space.values;
   const JointLimits& limits = draft.making.keeper.limits();
   const size_t most = draft.kind.read.size() / 2;
-  for (int h : draft.homes) values.push_back({h, {}});
+  for (int h : draft.kept_layouts) values.push_back({h, {}});
   size_t before = 0;
   for (size_t size = 1; size <= std::min(most, shared.size()); ++size) {
     std::vector<TensorSpace::Value> larger;
     for (size_t v = before; v < values.size(); ++v)
       for (int s : shared) {
         const TensorSpace::Value& smaller = values[v];
-        if (s == smaller.home || (!smaller.also.empty() && s <= smaller.also.back()) || never(smaller.home, s))
+        if (s == smaller.kept_layout || (!smaller.also.empty() && s <= smaller.also.back()) ||
+            never(smaller.kept_layout, s))
           continue;
         larger.push_back(smaller);
         larger.back().also.push_back(s);
       }
     const auto count = static_cast<int64_t>(values.size() + larger.size());
     if (count > limits.tensor_values || count * static_cast<int64_t>(columns) > limits.tensor_entries) {
-      values.resize(draft.homes.size());
+      values.resize(draft.kept_layouts.size());
       return false;
     }
     before = values.size();
@@ -171,8 +172,8 @@ bool list_values(Draft& draft, const std::vector<int>& shared, const NeverShared
 Table cost_table(const Draft& draft, const ConversionCosts& costs) {
   Table cost;
   for (const TensorSpace::Value& v : draft.space.values) {
-    int64_t sum = draft.arrivals[v.home];
-    for (int a : v.also) sum += costs(v.home, a);
+    int64_t sum = draft.arrivals[v.kept_layout];
+    for (int a : v.also) sum += costs(v.kept_layout, a);
     cost.push_back(sum);
   }
   return cost;
@@ -180,21 +181,22 @@ Table cost_table(const Draft& draft, const ConversionCosts& costs) {
 
 // The costs from each value of the op that makes it to each kept layout. A kept layout without a name is only the
 // producer's own.
-TablePointer arrival_table(const Draft& draft, const std::vector<int>& made, int acts) {
+TablePointer arrival_table(const Draft& draft, const std::vector<int>& made, int firings) {
   const TensorSpace& space = draft.space;
   std::vector<bool> named;
   for (const Layout& l : space.layouts) named.push_back(can_be_kept(l));
-  std::vector<int> homes;
+  std::vector<int> kept_layouts;
   for (const TensorSpace::Value& v : space.values)
-    if (named[v.home]) homes.push_back(v.home);
-  const ConversionCosts costs(draft.costs_by, space.layouts, made, homes, draft.kind.element_bytes, acts);
+    if (named[v.kept_layout]) kept_layouts.push_back(v.kept_layout);
+  const ConversionCosts costs(draft.costs_by, space.layouts, made, kept_layouts, draft.kind.element_bytes, firings);
   std::vector<Table> of_home(space.layouts.size());
   Table table;
   table.reserve(space.values.size() * made.size());
   for (const TensorSpace::Value& v : space.values) {
-    Table& row = of_home[v.home];
+    Table& row = of_home[v.kept_layout];
     if (row.empty())
-      for (int m : made) row.push_back(m == v.home ? 0 : named[v.home] ? costs(m, v.home) : kForbidden);
+      for (int m : made)
+        row.push_back(m == v.kept_layout ? 0 : named[v.kept_layout] ? costs(m, v.kept_layout) : kForbidden);
     table.insert(table.end(), row.begin(), row.end());
   }
   return draft.making.tables.one(std::move(table));
@@ -211,7 +213,7 @@ TablePointer reader_table(const Draft& draft, const Needs& needs, const std::vec
     for (int n : needs[y])
       if (!has_variable[n]) wanting[n].push_back(y);
   std::vector<Table> of_home(space.layouts.size());  // the costs of its values beside a kept layout alone
-  for (int h : draft.homes) {
+  for (int h : draft.kept_layouts) {
     of_home[h].assign(needs.size(), 0);
     for (size_t n = 0; n < space.layouts.size(); ++n)
       for (size_t y : wanting[n]) of_home[h][y] += costs(h, static_cast<int>(n));
@@ -222,9 +224,9 @@ TablePointer reader_table(const Draft& draft, const Needs& needs, const std::vec
   for (const TensorSpace::Value& v : space.values) {
     if (++rows % 1024 == 0) keeper.check_time();
     const size_t row = table.size();
-    table.insert(table.end(), of_home[v.home].begin(), of_home[v.home].end());
+    table.insert(table.end(), of_home[v.kept_layout].begin(), of_home[v.kept_layout].end());
     for (int a : v.also)
-      for (size_t y : wanting[a]) table[row + y] -= costs(v.home, a);
+      for (size_t y : wanting[a]) table[row + y] -= costs(v.kept_layout, a);
   }
   return draft.making.tables.one(std::move(table));
 }
@@ -248,10 +250,11 @@ std::vector<TensorSpace::Way> ways_of(const Draft& draft, int layout, bool for_o
   const bool made = draft.kind.made != nullptr;
   std::set<int64_t> different;
   for (const TensorSpace::Value& v : draft.space.values) {
-    const Layout &home = draft.space.layouts[v.home], &copy = draft.space.layouts[layout];
-    elements[v.home] = elements_beside(home, copy, last, made);
-    if (made && copy.elements(last) < home.elements(last) && !is_view(home, copy, last)) elements[v.home] = kNoCopy;
-    else different.insert(elements[v.home]);
+    const Layout &kept_layout = draft.space.layouts[v.kept_layout], &copy = draft.space.layouts[layout];
+    elements[v.kept_layout] = elements_beside(kept_layout, copy, last, made);
+    if (made && copy.elements(last) < kept_layout.elements(last) && !is_view(kept_layout, copy, last))
+      elements[v.kept_layout] = kNoCopy;
+    else different.insert(elements[v.kept_layout]);
   }
   for (int64_t e : different) ways.push_back({true, true, true, e});
   return ways;
@@ -269,9 +272,9 @@ TensorTables::Shared brought_to(Draft& draft, int layout, const std::vector<size
   Table from_home;
   for (const TensorSpace::Value& v : draft.space.values)
     for (const Way& way : ways)
-      from_home.push_back(way.once && way.elements != elements[v.home]
+      from_home.push_back(way.once && way.elements != elements[v.kept_layout]
                               ? kForbidden
-                              : costs(v.home, layout) * (way.once ? 1 : way.others + way.backward));
+                              : costs(v.kept_layout, layout) * (way.once ? 1 : way.others + way.backward));
   out.from_home = draft.making.tables.one(std::move(from_home));
   for (size_t r : readers) {
     Table table;
@@ -324,15 +327,15 @@ StraightTable straight_table(const TableMaking& making, const StraightKind& kind
   std::vector<Layout>& layouts = space.layouts;
   const std::vector<int> from = results_of(kind.made, kind.result, layouts);
   const Needs needs = needs_of(kind.read, layouts);
-  std::vector<int> starts = from, homes;
+  std::vector<int> starts = from, kept_layouts;
   if (by.in_time() && !kind.given)
     for (size_t l = 0; l < layouts.size(); ++l)
-      if (can_be_kept(layouts[l])) homes.push_back(static_cast<int>(l));
-  starts.insert(starts.end(), homes.begin(), homes.end());
+      if (can_be_kept(layouts[l])) kept_layouts.push_back(static_cast<int>(l));
+  starts.insert(starts.end(), kept_layouts.begin(), kept_layouts.end());
   std::vector<int> ends = joined(needs);
-  ends.insert(ends.end(), homes.begin(), homes.end());
-  const ConversionCosts to_home(by, layouts, from, homes, kind.element_bytes, kind.acts.made);
-  const ConversionCosts costs(by, layouts, starts, ends, kind.element_bytes, kind.acts.read);
+  ends.insert(ends.end(), kept_layouts.begin(), kept_layouts.end());
+  const ConversionCosts to_home(by, layouts, from, kept_layouts, kind.element_bytes, kind.firings.made);
+  const ConversionCosts costs(by, layouts, starts, ends, kind.element_bytes, kind.firings.read);
   auto to_all = [&](int at, const std::vector<int>& need) {
     int64_t sum = 0;
     for (int n : need) sum += costs(at, n);
@@ -346,11 +349,11 @@ StraightTable straight_table(const TableMaking& making, const StraightKind& kind
     for (const std::vector<int>& need : needs) {
       const auto [best, fresh] = known.try_emplace({f, need}, to_all(f, need), -1);
       if (fresh)
-        for (int h : homes)
+        for (int h : kept_layouts)
           if (const int64_t cost = to_home(f, h) + to_all(h, need); h != f && cost < best->second.first)
             best->second = {cost, h}, kept = true;
       table.push_back(best->second.first);
-      space.homes.push_back(best->second.second);
+      space.kept_layouts.push_back(best->second.second);
     }
   }
   return {making.tables.one(std::move(table)),
@@ -364,15 +367,15 @@ void fill_tensor_tables(const TableMaking& making, const TensorKind& kind, const
   draft.made = results_of(kind.made, kind.result, layouts);
   draft.remade = results_of(kind.remade, kind.remade_result, layouts);
   for (const ReadingSpace& r : kind.read) draft.needs.push_back(needs_of(r, layouts));
-  draft.homes = pin ? std::vector<int>{place(layout_of(*pin, kind.shape), layouts)} : homes_of(draft);
+  draft.kept_layouts = pin ? std::vector<int>{place(layout_of(*pin, kind.shape), layouts)} : homes_of(draft);
   std::vector<int> wanted;
   for (const Needs& needs : draft.needs)
     for (int n : joined(needs)) wanted.push_back(n);
-  const ConversionCosts costs(by, layouts, draft.homes, wanted, kind.element_bytes, kind.acts.read);
+  const ConversionCosts costs(by, layouts, draft.kept_layouts, wanted, kind.element_bytes, kind.firings.read);
   draft.arrivals.assign(layouts.size(), 0);
-  for (int h : draft.homes) {
-    if (kind.loaded) draft.arrivals[h] += kind.acts.read * by.times().load_ns(layouts[h], kind.element_bytes);
-    if (kind.given) draft.arrivals[h] += kind.acts.read * by.times().give_ns(layouts[h], kind.element_bytes);
+  for (int h : draft.kept_layouts) {
+    if (kind.loaded) draft.arrivals[h] += kind.firings.read * by.times().load_ns(layouts[h], kind.element_bytes);
+    if (kind.given) draft.arrivals[h] += kind.firings.read * by.times().give_ns(layouts[h], kind.element_bytes);
   }
   const WantedBy wanted_by = wanted_together(draft.needs);
   std::vector<int> together;
@@ -384,7 +387,7 @@ void fill_tensor_tables(const TableMaking& making, const TensorKind& kind, const
   making.keeper.count_entries(entries * tables.tensors);
 
   tables.cost = std::make_shared<const Table>(cost_table(draft, costs));
-  if (kind.made) tables.from_made = arrival_table(draft, draft.made, kind.acts.made);
+  if (kind.made) tables.from_made = arrival_table(draft, draft.made, kind.firings.made);
   if (kind.remade) tables.from_remade = arrival_table(draft, draft.remade, 1);
   std::vector<bool> has_variable(layouts.size(), false);
   if (!listed)

@@ -44,9 +44,9 @@ struct ReadingSpace {
 
 // How often a step brings a tensor from the op that makes it to its kept layout, and from there to a reader. With
 // micro-batches a gradient is made in each, and may be brought to its readers once.
-struct Acts {
+struct Firings {
   int made = 1, read = 1;
-  auto operator<=>(const Acts&) const = default;
+  auto operator<=>(const Firings&) const = default;
 };
 
 // All that the table of a tensor that goes straight depends on.
@@ -55,7 +55,7 @@ struct StraightKind {
   int result = 0;
   ReadingSpace read;
   int64_t element_bytes = 0;
-  Acts acts;
+  Firings firings;
   bool given = false;  // in time: to a host
   auto operator<=>(const StraightKind&) const = default;
 };
@@ -73,7 +73,7 @@ struct TensorKind {
   std::vector<ReadingSpace> read;
   Shape shape;
   int64_t element_bytes = 0;
-  Acts acts;
+  Firings firings;
   bool once_for_parts = false;  // brought once a step to readers that run for each micro-batch: not to each of them
                                 // again
   bool pinned = false;

@@ -7,14 +7,14 @@
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/graph/parts.h"
-#include "partita/physical/few.h"
+#include "partita/graph/micro_batches.h"
 #include "partita/physical/for_stages.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
+#include "partita/schedule/choose_order.h"
+#include "partita/schedule/representatives.h"
 #include "partita/search/pipelines/stage_cuts.h"
 #include "partita/search/pipelines/stages.h"
-#include "partita/sim/choose_order.h"
 
 namespace partita {
 
@@ -55,7 +55,7 @@ class EachItsOwn {
 
  private:
   bool made_of_constants(const Op& op) const {
-    return !op.in_parts && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
+    return !op.per_micro_batch && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
       const Tensor& operand = graph_.tensor(t);
       return operand.producer.valid() ? static_cast<bool>(own_[operand.producer.index()])
                                       : operand.role == Role::kConstant;
@@ -95,22 +95,22 @@ class PlanEvaluator {
   // Chooses how many plans like this one are compared, and how well, so that it takes a second or two. Each takes about
   // as long as it has firings, and kAllOrders times as long in all of its orders.
   int64_t most(const Plan& plan) {
-    constexpr int64_t kActs = 400'000, kMost = 40, kAllOrders = 4;
-    const Telling from = of_few(problem_.graph, plan, problem_.cluster);
-    int64_t acts = 1;
+    constexpr int64_t kFirings = 400'000, kMost = 40, kAllOrders = 4;
+    const Representatives from = choose_few_representatives(problem_.graph, plan, problem_.cluster);
+    int64_t firings = 1;
     for (size_t i = 0; i < plan.ops.size(); ++i)
-      acts += std::min(problem_.graph.acts(problem_.graph.ops[i]), from.micro_batches) *
-              (from.devices.empty() ? static_cast<int64_t>(plan.ops[i].mesh.devices.size()) : 1);
-    roughly_ = kAllOrders * acts * kMost > kActs;
-    return std::min(kMost, kActs / acts);
+      firings += std::min(problem_.graph.firings(problem_.graph.ops[i]), from.micro_batches) *
+                 (from.devices.empty() ? static_cast<int64_t>(plan.ops[i].mesh.devices.size()) : 1);
+    roughly_ = kAllOrders * firings * kMost > kFirings;
+    return std::min(kMost, kFirings / firings);
   }
   int64_t step_ns(const Plan& plan) const {
     const Graph graph = for_stages(problem_.graph, plan);
-    const Telling from = of_few(graph, plan, roomy_);
-    Resolved resolved = resolve(graph, plan, roomy_, with_hosts(from.devices, roomy_));
+    const Representatives from = choose_few_representatives(graph, plan, roomy_);
+    Resolved resolved = resolve(graph, plan, roomy_, mask_with_hosts(from.devices, roomy_));
     resolved.bucket_bytes = problem_.bucket_bytes;
     return choose_order(graph, plan, resolved, from, roomy_,
-                        {.unfit = Unfit::kSimulate, .watch = watch_, .roughly = roughly_})
+                        {.out_of_memory = OutOfMemoryPolicy::kSimulate, .watch = watch_, .roughly = roughly_})
         .breakdown->step_ns();
   }
   PlanEvaluation evaluated(const Plan& plan) const { return evaluate_in_time(problem_, plan, watch_); }
@@ -179,7 +179,7 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
     throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices; choose a divisor of {}", ranks,
                                    cluster.compute_count, cluster.compute_count));
   const Pipelining pipelining{pipeline.schedule, ranks, pipeline.virtual_stages, graph.micro_batches()};
-  if (const auto why = why_not(pipelining)) throw DoesNotApply("pipeline: " + *why);
+  if (const auto why = pipelining_error(pipelining)) throw DoesNotApply("pipeline: " + *why);
   const Plan one = inner(rank_of(cluster, ranks));
   const StageCuts cuts = stage_cuts(graph, one, cluster, pipelining);
   const auto plan_of = [&](const StageCut& cut) {

@@ -20,7 +20,7 @@ Plan staged_plan(const Graph& graph, const Plan& inner, const std::vector<int>& 
 // Makes plans by stages: `inner` makes the plan for one rank's devices, in which a rank has `pipeline.virtual_stages`
 // stages. The layers of each stage are those of shortest_cut() (stage_cuts.h); a step of the budget is a cut that is
 // simulated. Pinned choices replace the plan's own. Infeasible if the ranks do not divide the devices, or the schedule
-// does not fit (why_not(), plan/schedule.h).
+// does not fit (pipelining_error(), plan/schedule.h).
 using InnerPlan = std::function<Plan(const Cluster& stage)>;
 Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
                    const Budget& budget);

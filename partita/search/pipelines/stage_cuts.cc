@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/pipelines/stage_memory.h"
@@ -43,14 +43,14 @@ std::vector<int64_t> op_times(const Graph& graph, const Plan& one, const CostMod
       for (const TensorId t : *tensors) dtypes.push_back(graph.tensor(t).dtype);
     const auto [at, fresh] = known.try_emplace({derived.get(), choice.mesh.devices.list(), std::move(dtypes)}, 0);
     if (fresh) at->second = kernels_ns(cost, graph, graph.ops[i], *derived, ranks.on(choice.mesh, rank));
-    ns.push_back(graph.acts(graph.ops[i]) * at->second);
+    ns.push_back(graph.firings(graph.ops[i]) * at->second);
   }
   return ns;
 }
 
 // By rank and stretch: the ns of forward and backward pass in a step. Ranks with devices of the same types share them.
 std::vector<std::vector<double>> stretch_times(const Graph& graph, const Plan& one, const Cluster& cluster,
-                                               const Stretches& stretches, int ranks) {
+                                               const LayerBlocks& stretches, int ranks) {
   const CostModel cost(cluster);
   const RankDevices devices(cluster, ranks);
   DerivationCache cache;
@@ -126,7 +126,7 @@ size_t StageCuts::estimated() const {
 StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster, const Pipelining& pipelining) {
   constexpr double kLess = 1.01;
   const int stages = pipelining.chunks();
-  StageCuts out{stretches_of(graph, stages), {}, {}};
+  StageCuts out{layer_blocks_of(graph, stages), {}, {}};
   if (out.stretches.cuts < stages)
     throw DoesNotApply(fmt::format(
         "pipeline: '{}' has {} layers, which can be cut into {} parts, fewer than {} stages; choose fewer stages, or a "
@@ -146,7 +146,7 @@ StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster
   return out;
 }
 
-std::vector<int> stages_of(const Stretches& stretches, const StageCut& cut) {
+std::vector<int> stages_of(const LayerBlocks& stretches, const StageCut& cut) {
   std::vector<int> stage = stretches.of_op;
   for (int& of : stage) of = cut[static_cast<size_t>(of)];
   return stage;

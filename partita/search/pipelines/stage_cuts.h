@@ -29,7 +29,7 @@ struct RankDevices {
 using StageCut = std::vector<int>;
 
 struct StageCuts {
-  Stretches stretches;
+  LayerBlocks stretches;
   // The evenest cut of all, then each time the evenest that needs less memory than the one before: by an estimate, at
   // least a hundredth less on the device with the largest deficit. They do not depend on the devices' memory, if all
   // have the same.
@@ -43,7 +43,7 @@ struct StageCuts {
 StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster, const Pipelining& pipelining);
 
 // Returns each op's stage.
-std::vector<int> stages_of(const Stretches& stretches, const StageCut& cut);
+std::vector<int> stages_of(const LayerBlocks& stretches, const StageCut& cut);
 
 // Evaluates a cut's plan; none: it cannot be simulated.
 struct CutEvaluator {

@@ -57,15 +57,15 @@ TEST(ShortestCut, IsThatOfAllCutsWhereTheyAreFew) {
 TEST(ShortestCut, IsFoundWhereAStageMovesAsAWhole) {
   StageCut even(20, 0);
   for (size_t i = 0; i < even.size(); ++i) even[i] = static_cast<int>(i) / 5;
-  const auto stretches_of = [](const StageCut& cut, int stage) {
+  const auto layer_blocks_of = [](const StageCut& cut, int stage) {
     return static_cast<int>(std::count(cut.begin(), cut.end(), stage));
   };
   const StageCut found = shortest_cut(beginning_at(even), {.most = 100, .watch = {}}, by([&](const StageCut& cut) {
-                                        return 10'000 + 1000 * std::abs(stretches_of(cut, 1) - 5) +
-                                               100 * std::abs(stretches_of(cut, 0) - 9);
+                                        return 10'000 + 1000 * std::abs(layer_blocks_of(cut, 1) - 5) +
+                                               100 * std::abs(layer_blocks_of(cut, 0) - 9);
                                       }));
-  EXPECT_EQ(stretches_of(found, 0), 9);
-  EXPECT_EQ(stretches_of(found, 1), 5);
+  EXPECT_EQ(layer_blocks_of(found, 0), 9);
+  EXPECT_EQ(layer_blocks_of(found, 1), 5);
 }
 
 }  // namespace

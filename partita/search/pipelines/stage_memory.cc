@@ -93,7 +93,7 @@ class Needs {
     const Phase phase = graph_.op(tensor.producer).phase;
     if (phase == Phase::kUpdate) return false;
     if (graph_.micro_batches() == 1) return phase == Phase::kBackward && updated_from;
-    return tensor.accumulated || (phase == Phase::kForward && tensor.in_time == InTime::kOnce);
+    return tensor.accumulated || (phase == Phase::kForward && tensor.scope == MicroBatchScope::kStep);
   }
 
   // A weight with a distant reader (a tied table) is there a second time, with the sum of its gradients.
@@ -139,12 +139,12 @@ class Needs {
 
   // Adds the bytes that readers see beyond the kept shard, such as gathered weights: while they run, or all the time.
   void add_conversions(TensorId id, const std::vector<Reader>& read_by, bool once) {
-    const int64_t home = shares_.of(id);
+    const int64_t kept_layout = shares_.of(id);
     std::map<size_t, int64_t> gathered;  // by stretch, for the step
     for (const Reader& r : read_by) {
       const int64_t read = shares_.of(r, id);
-      if (read <= home) continue;
-      if (once && !plan_.refetched.contains(id)) {
+      if (read <= kept_layout) continue;
+      if (once && !plan_.resharded.contains(id)) {
         gathered[stretch(r.op)] = std::max(gathered[stretch(r.op)], read);
       } else {
         changes_[stretch(r.op)][2 * r.op.value] += read;

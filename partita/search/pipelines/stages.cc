@@ -79,9 +79,9 @@ std::vector<int> by_place(const Graph& graph, const std::vector<int>& begins) {
 
 }  // namespace
 
-Stretches stretches_of(const Graph& graph, int least) {
+LayerBlocks layer_blocks_of(const Graph& graph, int least) {
   const std::vector<Repeat> repeats = chained_layers(graph);
-  Stretches out;
+  LayerBlocks out;
   for (const Repeat& repeat : repeats) out.layers += repeat.copies;
   if (repeats.empty()) {
     out.of_op = layers_of(graph);

@@ -16,12 +16,12 @@ namespace partita {
 // `least` layers, each copy is cut where one activation alone goes on, as between attention and feed-forward. If most
 // of a model does not repeat, they are the layers of layers_of() (graph/layers.h). A backward op stands with its
 // forward op, an update with its parameter, an op that no input reaches with its first reader.
-struct Stretches {
+struct LayerBlocks {
   std::vector<int> of_op;
   int layers = 0;  // whole layers among them
   int cuts = 0;    // the most stages that they give
 };
-Stretches stretches_of(const Graph& graph, int least);
+LayerBlocks layer_blocks_of(const Graph& graph, int least);
 
 // Cuts elements into exactly `parts` runs that fit: the largest cost as small as can be, among such cuts the least sum
 // of squares, among equals the earliest cuts. `costs`: by rank, the cost of each element there; run k is on rank k mod

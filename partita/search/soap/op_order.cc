@@ -6,10 +6,10 @@
 #include <queue>
 #include <utility>
 
-#include "partita/physical/beside.h"
+#include "partita/physical/inter_op_parallelism.h"
+#include "partita/schedule/choose_order.h"
 #include "partita/search/evaluate.h"
 #include "partita/search/soap/walk.h"
-#include "partita/sim/choose_order.h"
 #include "partita/task_graph/first_come.h"
 #include "partita/task_graph/local_tasks.h"
 
@@ -82,13 +82,14 @@ OrderedPlan with_better_order(const Problem& problem, Plan plan, const TaskGraph
     return {std::move(plan), as_it_is.cost()};
   } catch (const Error& e) {
     if (!is_end(e)) throw;
-    return {fits_in_any && has_ops_beside(problem.graph, plan.ops) ? std::move(ordered) : std::move(plan), {}};
+    return {fits_in_any && has_inter_op_parallelism(problem.graph, plan.ops) ? std::move(ordered) : std::move(plan),
+            {}};
   }
 }
 
 void take_better_order(const Problem& problem, const Watch& watch, SearchResult& result) {
   if (!result.plan || !problem.in_time() || watch.ended() || !is_for_a_walk(problem)) return;
-  if (!has_ops_beside(problem.graph, result.plan->ops)) return;
+  if (!has_inter_op_parallelism(problem.graph, result.plan->ops)) return;
   const CostModel cost(problem.cluster);
   LocalTasks tasks(problem.graph, cost);
   const TaskGraph graph = local_task_graph(problem.graph, *result.plan, tasks);

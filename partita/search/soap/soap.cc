@@ -139,7 +139,7 @@ std::vector<std::vector<int64_t>> best_starts(Run& run) {
     run.walk.tell();
   }
   std::vector<std::vector<int64_t>> best;
-  for (const auto& [unfit, ns, i] : judged) best.push_back(starts[i]);
+  for (const auto& [out_of_memory, ns, i] : judged) best.push_back(starts[i]);
   return best;
 }
 

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/cost/alone.h"
+#include "partita/cost/isolated_costs.h"
 #include "partita/plan/rule_planner.h"
 
 namespace partita {
@@ -149,7 +149,7 @@ class Tables {
     if (fresh)
       found->second = kernels_ns(cost_, graph_, op, *laid.derived, mesh) +
                       times_.inner_ns(*op.bound, *laid.derived, mesh, bytes_of(inner_dtype(graph_, op)));
-    return graph_.acts(op) * found->second;
+    return graph_.firings(op) * found->second;
   }
 
   void add_unit(UnitChoices& choices, int u) {
@@ -185,7 +185,7 @@ class Tables {
   }
 
   // The kept layout that soap_plan() gives it. Empty: nobody reads it, and no op makes it.
-  std::optional<Side> home(TensorId t) {
+  std::optional<Side> kept_layout(TensorId t) {
     const Tensor& tensor = graph_.tensor(t);
     const TensorId keeper = tensor.replaces.valid() ? tensor.replaces : t;
     if (const auto pin = pins_.kept.find(keeper); pin != pins_.kept.end())
@@ -202,11 +202,11 @@ class Tables {
   }
 
   void add_tensor(TensorId t) {
-    const std::optional<Side> at = home(t);
+    const std::optional<Side> at = kept_layout(t);
     if (!at) return;
     const int64_t element_bytes = bytes_of(graph_.tensor(t).dtype);
     if (const OpId producer = graph_.tensor(t).producer; producer.valid())
-      add(made(t), *at, element_bytes, graph_.acts(graph_.op(producer)));
+      add(made(t), *at, element_bytes, graph_.firings(graph_.op(producer)));
     std::map<int, std::vector<Side>> needs;  // by unit, different ones
     for (const Reader& reader : read_by_[t.index()]) {
       Side need = side(reader.op, [&](const Laid& in) { return in.reads[static_cast<size_t>(reader.operand)]; });
@@ -220,17 +220,17 @@ class Tables {
       for (const Side& need : sides) add(*at, need, element_bytes, reads_a_step(graph_, t));
   }
 
-  // A conversion from one side's layout to the other's, `acts` times a step.
-  void add(const Side& from, const Side& to, int64_t element_bytes, int acts) {
+  // A conversion from one side's layout to the other's, `firings` times a step.
+  void add(const Side& from, const Side& to, int64_t element_bytes, int firings) {
     if (from.unit == to.unit || from.unit < 0 || to.unit < 0) {
       const int unit = std::max(from.unit, to.unit);
       if (unit < 0) return;
       std::vector<int64_t>& own = out_.own[static_cast<size_t>(unit)];
       for (size_t c = 0; c < own.size(); ++c)
-        own[c] += acts * one(from.layouts[from.unit < 0 ? 0 : c], to.layouts[to.unit < 0 ? 0 : c], element_bytes);
+        own[c] += firings * one(from.layouts[from.unit < 0 ? 0 : c], to.layouts[to.unit < 0 ? 0 : c], element_bytes);
       return;
     }
-    const Table table = table_of(from.layouts, to.layouts, element_bytes, acts, from.unit > to.unit);
+    const Table table = table_of(from.layouts, to.layouts, element_bytes, firings, from.unit > to.unit);
     if (!table) return;
     parts_[std::minmax(from.unit, to.unit)].push_back(table);
   }
@@ -245,9 +245,9 @@ class Tables {
   }
 
   // Null if all is free.
-  Table table_of(const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes, int acts,
+  Table table_of(const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes, int firings,
                  bool transposed) {
-    const auto [found, fresh] = tables_.try_emplace({from, to, element_bytes, acts, transposed});
+    const auto [found, fresh] = tables_.try_emplace({from, to, element_bytes, firings, transposed});
     if (!fresh) return found->second;
     std::vector<int> places(layouts_.size(), -1);  // by number
     std::vector<Layout> layouts;
@@ -271,7 +271,7 @@ class Tables {
       watch_.poll("while the times of conversions were tabulated");
       const std::vector<int64_t> of_row = times_.table(layouts, {row}, columns, scale);
       for (size_t k = 0; k < columns.size(); ++k)
-        ns[static_cast<size_t>(row)][static_cast<size_t>(columns[k])] = acts * of_row[k];
+        ns[static_cast<size_t>(row)][static_cast<size_t>(columns[k])] = firings * of_row[k];
     }
     std::vector<int64_t> table(from.size() * to.size(), 0);
     for (size_t f = 0; f < from.size(); ++f)

@@ -1,6 +1,6 @@
 // Computes a SOAP plan's cost as a sum over its units and pairs of units that share tensors: the cost that OptCNN
 // minimises (Jia, Lin, Qi, Aiken, ICML 2018, equation 1). Every term is an isolated cost, one after another
-// (cost/alone.h):
+// (cost/isolated_costs.h):
 //   own    kernels of forward and backward pass and update, each on its slowest device (t_C), and conversions inside
 //          the unit: what synchronises its weights (t_S)
 //   pair   conversions of what one unit makes, or keeps, for the ops of the other, both ways (t_X)

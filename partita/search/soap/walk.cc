@@ -73,7 +73,7 @@ SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
   const Over now = over();
   if (now.all_bytes == 0) return {true, true, 0};
   if (asked_ && memory_.fits && unsure_ < kMostUnsure &&
-      asked_->missing_bytes + now.most_bytes - asked_->over_bytes < 0)
+      asked_->deficit_bytes + now.most_bytes - asked_->over_bytes < 0)
     return {true, false, now.all_bytes};
   const std::optional<int64_t> missing = missing_of(numbers);
   if (missing) asked_ = {*missing, now.most_bytes};

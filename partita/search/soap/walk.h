@@ -87,7 +87,7 @@ class SoapWalk {
   };
   // The memory planner's last answer about a plan.
   struct Asked {
-    int64_t missing_bytes = 0;  // below 0: memory left
+    int64_t deficit_bytes = 0;  // below 0: memory left
     int64_t over_bytes = 0;     // Over::most_bytes
   };
   Over over() const;

@@ -1,0 +1,70 @@
+// What conversions and operations take when nothing else runs, for searches that cost a plan piece by piece. The
+// formulas are the simulator's (cost.h). Steps of a conversion run one after another. A simulated step of a plan
+// differs from the sum: what does not wait for each other overlaps, and what shares a link or a queue waits.
+//
+// Example: S(0) -> B of 64 MB on 2 devices is one all-gather; each sends its 32 MB in p-1 = 1 round. With links of
+// 8 GB/s and 5 us that takes 5 us + 4 ms.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "partita/cost/cost.h"
+#include "partita/cost/step_time.h"
+#include "partita/graph/graph.h"
+#include "partita/plan/resolve.h"
+#include "partita/sharding/boxing.h"
+
+namespace partita {
+
+// The same layout over as few factors an axis as it can be: layouts that place alike are then equal.
+Layout coarse(const Layout& layout);
+
+// Conversions in ns, with a memory. Two layouts are looked at once, and once for all shapes that differ in nothing but
+// the length of their evenly split axes. The path is convert()'s, which moves the fewest bytes, between layouts over as
+// few factors as they can be. Lowering may have to fetch instead where a reader sees an unevenly split axis in factors.
+// Not thread-safe.
+class ConversionTimes {
+ public:
+  explicit ConversionTimes(const Cluster& cluster);
+  int64_t ns(const Layout& from, const Layout& to, int64_t element_bytes);
+  // From each of `from` to each of `to`, places in `layouts`: row-major.
+  std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from,
+                             const std::vector<int>& to, int64_t element_bytes);
+  // A strategy's own inner steps, one after another.
+  int64_t inner_ns(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes);
+  // An input is loaded by its hosts, and moves to where it is kept; an output moves from there to its host.
+  int64_t load_ns(const Layout& kept_layout, int64_t element_bytes) const;
+  int64_t give_ns(const Layout& kept_layout, int64_t element_bytes) const;
+
+ private:
+  // For elements of one byte. Steps whose time is no single Duration are kept apart.
+  struct Time {
+    Duration line;
+    std::vector<std::shared_ptr<const StepTime>> steps;
+    int64_t ns(double scale) const;
+  };
+  int64_t with_hosts_ns(const Layout& from, const Layout& to, int64_t element_bytes) const;
+  const Time& time(int from, int to);
+  std::shared_ptr<const StepTime> step(int from, int to);
+
+  CostModel cost_;
+  Converter converter_;
+  std::unordered_map<uint64_t, Time> times_;  // by two of the converter's numbers
+  std::unordered_map<uint64_t, std::shared_ptr<const StepTime>> steps_;
+};
+
+// What a plan's parts take one after another: kernels, inner steps, conversions, inputs from their hosts, outputs to
+// theirs.
+int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& cluster);
+// The same for a plan that nothing else is done with. Bad input where a choice does not exist.
+int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster);
+
+// An op's kernels under a strategy: each run of stages takes as long as on the slowest device of the mesh.
+int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived,
+                   const Mesh& mesh);
+
+}  // namespace partita
