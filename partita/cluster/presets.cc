@@ -150,7 +150,7 @@ topology:
     - {name: cpu, count: {count}, type: core}
 )";
 
-std::string put(std::string text, std::string_view hole, std::string_view value) {
+std::string fill_hole(std::string text, std::string_view hole, std::string_view value) {
   for (size_t at; (at = text.find(hole)) != std::string::npos;) text.replace(at, hole.size(), value);
   return text;
 }
@@ -160,7 +160,7 @@ std::string wire(const std::string& a, const std::string& b, int gbytes_per_s) {
 }
 
 std::string flexflow_p100() {
-  std::string out = put(std::string(kFlexFlowP100), "{P100}", yaml_of(kP100));
+  std::string out = fill_hole(std::string(kFlexFlowP100), "{P100}", yaml_of(kP100));
   for (int node = 0; node < 4; ++node)
     for (int a = 0; a < 4; ++a)
       for (int b = a + 1; b < 4; ++b)
@@ -183,7 +183,8 @@ std::string hybrid_cube_mesh(const std::string& node) {
 
 // Fills the holes of a part of kDgx1.
 std::string dgx1_part(std::string_view part, std::string_view name, const Gpu& gpu) {
-  return put(put(put(std::string(part), "{name}", name), "{V100}", yaml_of(gpu)), "{library}", kVoltaLibrary);
+  return fill_hole(fill_hole(fill_hole(std::string(part), "{name}", name), "{V100}", yaml_of(gpu)), "{library}",
+                   kVoltaLibrary);
 }
 
 std::string dgx1(std::string_view name, const Gpu& gpu) { return dgx1_part(kDgx1, name, gpu) + hybrid_cube_mesh(""); }
@@ -210,9 +211,9 @@ const GpuNodes* nodes_named(std::string_view name) {
 
 // The presets that take no count.
 std::optional<std::string> fixed_preset(std::string_view name) {
-  if (name == "p2.8xlarge") return put(std::string(kP2), "{K80}", yaml_of(kK80));
+  if (name == "p2.8xlarge") return fill_hole(std::string(kP2), "{K80}", yaml_of(kK80));
   if (name == "flexflow-p100") return flexflow_p100();
-  if (name == "flexflow-k80") return put(std::string(kFlexFlowK80), "{K80}", yaml_of(kK80));
+  if (name == "flexflow-k80") return fill_hole(std::string(kFlexFlowK80), "{K80}", yaml_of(kK80));
   if (name == "dgx-1") return dgx1(name, kV100);
   if (name == "dgx-1-32gb") return dgx1(name, kV100Of32);
   if (name == "oneflow-v100") return oneflow_v100(name);
@@ -245,7 +246,7 @@ std::optional<std::string> preset_text(std::string_view reference) {
   }
   if (nodes) return yaml_of(*nodes, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");
-  return put(std::string(kLocal), "{count}", std::to_string(count));
+  return fill_hole(std::string(kLocal), "{count}", std::to_string(count));
 }
 
 std::optional<std::string> preset_of_size(std::string_view reference, int devices) {

@@ -39,13 +39,13 @@ void collect(Search& search, Ring& ring, std::vector<char>& used) {
   }
 }
 
-bool fits(const Search& search, const Ring& ring) {
+bool ring_fits(const Search& search, const Ring& ring) {
   for (size_t i = 0; i < ring.size(); ++i)
     if (search.wires[ring[i]][ring[(i + 1) % ring.size()]] == 0) return false;
   return true;
 }
 
-void take(Search& search, const Ring& ring, int count) {
+void take_ring(Search& search, const Ring& ring, int count) {
   for (size_t i = 0; i < ring.size(); ++i) search.wires[ring[i]][ring[(i + 1) % ring.size()]] -= count;
 }
 
@@ -54,12 +54,12 @@ void pack_rings(Search& search, size_t first) {
   if (search.chosen.size() > search.best.size()) search.best = search.chosen;
   for (size_t i = first; i < search.rings.size(); ++i) {
     if (search.best.size() >= search.bound || ++search.tries > kMostTries) return;
-    if (!fits(search, search.rings[i])) continue;
-    take(search, search.rings[i], 1);
+    if (!ring_fits(search, search.rings[i])) continue;
+    take_ring(search, search.rings[i], 1);
     search.chosen.push_back(static_cast<int>(i));
     pack_rings(search, i);
     search.chosen.pop_back();
-    take(search, search.rings[i], -1);
+    take_ring(search, search.rings[i], -1);
   }
 }
 

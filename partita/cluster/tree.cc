@@ -76,7 +76,8 @@ int add_host(Expansion& e, const YAML::Node& host, const std::string& name, cons
 }
 
 // Adds one place and all below it. `host_place`: the nearest host above.
-void expand(Expansion& e, const YAML::Node& node, const std::string& name, int parent, Wire wire, int host_place) {
+void expand_place(Expansion& e, const YAML::Node& node, const std::string& name, int parent, Wire wire,
+                  int host_place) {
   std::string what = name.empty() ? "topology" : fmt::format("level '{}'", name);
   Tree& tree = e.tree;
   const int at = static_cast<int>(tree.places.size());
@@ -107,7 +108,7 @@ void expand(Expansion& e, const YAML::Node& node, const std::string& name, int p
       if (tree.compute.size() + tree.hosts.size() > kMostDevices)
         e.r.fail_at(child, "more than {} devices; reduce a count", kMostDevices);
       std::string local = child["count"] ? base + std::to_string(i) : base;
-      expand(e, child, name.empty() ? local : fmt::format("{}.{}", name, local), at, inner, host_place);
+      expand_place(e, child, name.empty() ? local : fmt::format("{}.{}", name, local), at, inner, host_place);
     }
   }
 }
@@ -117,7 +118,7 @@ void expand(Expansion& e, const YAML::Node& node, const std::string& name, int p
 Tree read_tree(const Reader& r, const YAML::Node& topology, const std::map<std::string, Device>& types) {
   validate_level(r, topology, true);
   Expansion e{r, types, {}, {}};
-  expand(e, topology, "", -1, {}, -1);
+  expand_place(e, topology, "", -1, {}, -1);
   return std::move(e.tree);
 }
 

@@ -10,8 +10,8 @@ namespace partita {
 namespace {
 
 // The results of an op in its evaluation form; a result that evaluation does not have is not valid.
-std::vector<TensorId> evaluated(GraphBuilder& build, const Graph& forward, const Op& op,
-                                const std::vector<TensorId>& operands) {
+std::vector<TensorId> evaluate_op(GraphBuilder& build, const Graph& forward, const Op& op,
+                                  const std::vector<TensorId>& operands) {
   build.set_source(op.source);
   build.set_cell(op.time_step, op.cell);
   const OpDefinition* definition = forward.registry->find(op.definition);
@@ -66,7 +66,7 @@ Graph evaluation_graph(const Graph& forward) {
       for (TensorId id : op.results) now[id] = TensorId(), gone[id] = why;
       continue;
     }
-    const std::vector<TensorId> results = evaluated(build, forward, op, operands);
+    const std::vector<TensorId> results = evaluate_op(build, forward, op, operands);
     for (std::size_t r = 0; r < results.size(); ++r) now[op.results[r]] = results[r];
   }
   std::vector<TensorId> outputs;

@@ -10,7 +10,7 @@ namespace partita {
 namespace {
 
 // The graph without some ops and tensors; the rest reads none of them. Verified.
-Graph without(const Graph& graph, const std::vector<bool>& ops_gone, const std::vector<bool>& tensors_gone) {
+Graph remove_ops(const Graph& graph, const std::vector<bool>& ops_gone, const std::vector<bool>& tensors_gone) {
   Graph result;
   result.name = graph.name;
   result.registry = graph.registry;
@@ -81,7 +81,7 @@ Graph fold_constants(const Graph& graph) {
     t.sample_axis = -1;
     t.values = std::make_shared<const Values>(to_values(values, t.dtype));
   }
-  return without(result, folded, gone);
+  return remove_ops(result, folded, gone);
 }
 
 Graph drop_unread(const Graph& graph) {
@@ -98,7 +98,7 @@ Graph drop_unread(const Graph& graph) {
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i)
     if (graph.tensors[i].role == Role::kConstant && !needed[i]) tensors_gone[i] = true;
-  return without(graph, ops_gone, tensors_gone);
+  return remove_ops(graph, ops_gone, tensors_gone);
 }
 
 }  // namespace partita

@@ -47,7 +47,7 @@ std::vector<Token> tokens_of(std::string_view line) {
   return tokens;
 }
 
-double number(const std::string& text) {
+double parse_number(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (text.empty() || *end) fail("'{}' is not a number", text);
@@ -62,7 +62,7 @@ int64_t integer(const std::string& text) {
   return value;
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
+std::vector<std::string> split_text(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
   for (;;) {
@@ -77,7 +77,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 Shape parse_shape(const std::string& text) {
   Shape shape;
   if (!text.empty())
-    for (const std::string& extent : split(text, 'x')) shape.push_back(integer(extent));
+    for (const std::string& extent : split_text(text, 'x')) shape.push_back(integer(extent));
   return shape;
 }
 
@@ -115,11 +115,11 @@ Values parse_values(const std::string& text, DType dtype, const Shape& shape) {
   const std::size_t colon = text.find(':');
   const std::string form = text.substr(0, colon), body = colon == std::string::npos ? "" : text.substr(colon + 1);
   if (form == "splat") {
-    if (is_float(dtype)) values.real.assign(n, number(body));
+    if (is_float(dtype)) values.real.assign(n, parse_number(body));
     else values.integer.assign(n, integer(body));
   } else if (form == "list") {
-    for (const std::string& item : split(body, ';')) {
-      if (is_float(dtype)) values.real.push_back(number(item));
+    for (const std::string& item : split_text(body, ';')) {
+      if (is_float(dtype)) values.real.push_back(parse_number(item));
       else values.integer.push_back(integer(item));
     }
   } else if (form == "f32") {
@@ -197,8 +197,8 @@ class TextReader {
       if (key == "same") t.same_as = tensor_named(value);
       else if (key == "sample") t.sample_axis = static_cast<int>(integer(value));
       else if (key == "replaces") t.replaces = tensor_named(value);
-      else if (key == "bound") t.initial_bound = number(value);
-      else if (key == "fill") t.initial_fill = number(value);
+      else if (key == "bound") t.initial_bound = parse_number(value);
+      else if (key == "fill") t.initial_fill = parse_number(value);
       else if (key == "values") t.values = std::make_shared<const Values>(parse_values(value, t.dtype, t.shape));
       else fail("a tensor has no '{}'", key);
     }
@@ -221,7 +221,7 @@ class TextReader {
       expect("@");
       const std::string key = take();
       expect("=");
-      op.attributes[key] = number(take());
+      op.attributes[key] = parse_number(take());
     }
     expect("->");
     op.results.push_back(tensor_named(take()));

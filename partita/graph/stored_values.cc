@@ -94,7 +94,7 @@ void widen(std::string_view bytes, std::vector<Ours>& values) {
 }
 
 template <typename Stored, typename Ours>
-std::string narrow(const std::vector<Ours>& values) {
+std::string narrow_values(const std::vector<Ours>& values) {
   std::string bytes(values.size() * sizeof(Stored), '\0');
   for (std::size_t i = 0; i < values.size(); ++i) {
     Stored value;
@@ -158,17 +158,17 @@ Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
 std::string to_bytes(const Values& values) {
   switch (values.dtype) {
     case DType::kFloat32:
-      return narrow<float>(values.real);
+      return narrow_values<float>(values.real);
     case DType::kFloat64:
-      return narrow<double>(values.real);
+      return narrow_values<double>(values.real);
     case DType::kInt64:
-      return narrow<int64_t>(values.integer);
+      return narrow_values<int64_t>(values.integer);
     case DType::kBool:
-      return narrow<uint8_t>(values.integer);
+      return narrow_values<uint8_t>(values.integer);
     case DType::kFloat16:
-      return narrow<Float16>(values.real);
+      return narrow_values<Float16>(values.real);
     case DType::kBFloat16:
-      return narrow<BFloat16>(values.real);
+      return narrow_values<BFloat16>(values.real);
   }
   return {};
 }

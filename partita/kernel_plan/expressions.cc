@@ -129,7 +129,7 @@ Subscripts subscripts_of(const StageBuilder& b, const Expr& read, const Box& box
 }
 
 // Reads elements at computed offsets; `otherwise` if a subscript leaves the box.
-int gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherwise, DType type) {
+int compile_gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherwise, DType type) {
   const Part& part = *b.parts[read.tensor];
   Affine offset;
   for (size_t a = 0; a < s.forms.size(); ++a)
@@ -165,7 +165,7 @@ int compile_read(StageBuilder& b, const Expr& read) {
   const DType type = dtype_of_rank(type_rank(read, b.parts), holds ? part->dtype : b.real);
   if (is_empty(part->box)) return emit_constant(b, otherwise, type);
   Subscripts s = subscripts_of(b, read, part->box);
-  if (!s.strided) return gather(b, read, s, otherwise, type);
+  if (!s.strided) return compile_gather(b, read, s, otherwise, type);
   StageInstr i{Kind::kRead, part->dtype};
   i.tensor = read.tensor;
   i.padded = !std::all_of(s.inside.begin(), s.inside.end(), [](bool inside) { return inside; });

@@ -185,13 +185,13 @@ bool as_scatter(StageBuilder& b, const Expr& reduce) {
 // ---------------------------------------------------------------- matrix products
 
 // f1 * f2 * .., perhaps under guards: if(g, f1 * .., 0).
-void flatten(const Expr& e, std::vector<const Expr*>& factors, std::vector<const Expr*>& guards) {
+void flatten_product(const Expr& e, std::vector<const Expr*>& factors, std::vector<const Expr*>& guards) {
   if (e.kind == ExprKind::kBinary && e.function == "*") {
-    flatten(e.args[0], factors, guards);
-    flatten(e.args[1], factors, guards);
+    flatten_product(e.args[0], factors, guards);
+    flatten_product(e.args[1], factors, guards);
   } else if (e.kind == ExprKind::kIf && is_zero(e.args[2])) {
     guards.push_back(&e.args[0]);
-    flatten(e.args[1], factors, guards);
+    flatten_product(e.args[1], factors, guards);
   } else {
     factors.push_back(&e);
   }
@@ -260,7 +260,7 @@ bool as_product(StageBuilder& b, const Expr& reduce) {
   StageProgram& program = b.program;
   if (reduce.reducer != tdl::Reducer::kSum || program.dtype != b.real) return false;
   std::vector<const Expr*> factors, guards;
-  flatten(reduce.args[0], factors, guards);
+  flatten_product(reduce.args[0], factors, guards);
   if (factors.size() < 2) return false;
   const Sides s = sides_of(b, std::move(factors), std::move(guards));
   if (!are_matrices(program, s)) return false;

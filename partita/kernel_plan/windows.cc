@@ -71,7 +71,7 @@ Shape window_axes(const KernelRequest& r, int tensor, bool grouped, size_t chann
 }
 
 // Finds the held part of a tensor of this rank. False if that is nothing, or no box over the kernel's axes.
-bool find(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
+bool find_held(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
   const std::optional<Part>& held = r.held.parts[tensor];
   if (r.bound.tensors[tensor].shape.size() != rank || !held || is_empty(held->box)) return false;
   auto part = try_over_axes(*held, r.bound.tensors[tensor].factored, window_axes(r, tensor, grouped, channels));
@@ -80,7 +80,7 @@ bool find(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t 
   return true;
 }
 bool find_real(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
-  return find(r, tensor, rank, grouped, channels, to) && is_real(r, to);
+  return find_held(r, tensor, rank, grouped, channels, to) && is_real(r, to);
 }
 bool find_operand(const KernelRequest& r, int operand, const WindowPlan& plan, size_t channels, WindowTensor& to) {
   return operand < r.bound.operand_count && find_real(r, operand, 4, plan.grouped, channels, to);
@@ -270,7 +270,7 @@ std::optional<MaxPool> MaxPool::plan(const KernelRequest& r) {
   const int result = r.bound.stages[0].tensor, index = r.bound.stages[1].tensor;
   if (!find_operand(r, 0, plan, 1, plan.x) || !find_real(r, result, 4, false, 1, plan.result) ||
       plan.result.part.dtype != plan.x.part.dtype || !r.held.written[result] || !r.held.written[index] ||
-      !find(r, index, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64)
+      !find_held(r, index, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64)
     return std::nullopt;
   plan.n = range(r, "n"), plan.c = range(r, "c");
   plan.rows = row_axis(r, range(r, "y"), plan.x.part.box[2], range(r, "r"));
@@ -289,7 +289,7 @@ std::optional<MaxPoolGrad> MaxPoolGrad::plan(const KernelRequest& r) {
   if (!begun) return std::nullopt;
   MaxPoolGrad& plan = *begun;
   plan.grouped = false;
-  if (!find(r, 0, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64 ||
+  if (!find_held(r, 0, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64 ||
       !find_operand(r, 1, plan, 1, plan.g) || !find_real(r, r.bound.stages[0].tensor, 4, false, 1, plan.result))
     return std::nullopt;
   const Box box = intersect(plan.g.part.box, plan.index.part.box);

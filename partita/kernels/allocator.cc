@@ -18,7 +18,7 @@ namespace {
 std::atomic<int64_t> live{0}, peak{0};
 thread_local ScratchScope* scope = nullptr;
 
-void count(int64_t change) { raise_to(peak, live.fetch_add(change) + change); }
+void count_bytes(int64_t change) { raise_to(peak, live.fetch_add(change) + change); }
 
 // Outside scratch, the bytes before a block hold its size.
 void* allocate_outside(std::size_t bytes) {
@@ -26,7 +26,7 @@ void* allocate_outside(std::size_t bytes) {
                                    static_cast<std::size_t>(scratch_size(static_cast<int64_t>(bytes)) + kScratchAlign));
   if (!block) throw std::bad_alloc();
   std::memcpy(block, &bytes, sizeof bytes);
-  count(static_cast<int64_t>(bytes));
+  count_bytes(static_cast<int64_t>(bytes));
   return static_cast<std::byte*>(block) + kScratchAlign;
 }
 
@@ -35,7 +35,7 @@ void release(void* pointer) {
   std::byte* block = static_cast<std::byte*>(pointer) - kScratchAlign;
   std::size_t bytes;
   std::memcpy(&bytes, block, sizeof bytes);
-  count(-static_cast<int64_t>(bytes));
+  count_bytes(-static_cast<int64_t>(bytes));
   std::free(block);
 }
 

@@ -64,11 +64,11 @@ Sample sample_of(const WindowPlan& plan, const WindowTensor& t, const std::vecto
   if (!memory.defined()) memory = new_tensor(plan.real, {plan.block * channels.size() * rows.size() * columns.size()});
   return {stored, memory.slice(0, 0, stored.numel()).view(stored.sizes())};
 }
-at::Tensor read(const Sample& sample) {
+at::Tensor read_sample(const Sample& sample) {
   if (!sample.values.is_same(sample.stored)) sample.values.copy_(sample.stored);
   return sample.values;
 }
-void write(const Sample& sample) {
+void write_sample(const Sample& sample) {
   if (!sample.values.is_same(sample.stored)) sample.stored.copy_(sample.values);
 }
 
@@ -103,7 +103,8 @@ void convolve(const WindowPlan& plan, const std::vector<Held>& held) {
     bias = in_compute_dtype(held_of(plan.b, held), {plan.q, plan.o}, plan.real, b_copy).tensor({plan.q, plan.o});
   each_block(plan, [&](int64_t n, Interval groups) {
     const Sample result = sample_of(plan, plan.result, held, n, groups, plan.o, plan.rows.out, plan.columns.out, copy);
-    const Planes<Real> x(read(sample_of(plan, plan.x, held, n, groups, plan.c, plan.rows.at, plan.columns.at, x_copy)));
+    const Planes<Real> x(
+        read_sample(sample_of(plan, plan.x, held, n, groups, plan.c, plan.rows.at, plan.columns.at, x_copy)));
     const Planes<Real> out(result.values);
     at::Tensor values = result.values;
     if (!bias.defined()) values.fill_(0);
@@ -117,7 +118,7 @@ void convolve(const WindowPlan& plan, const std::vector<Held>& held) {
                      add_scaled(to, out.column, from, x.column * plan.columns.stride, factor, count);
                    });
         });
-    write(result);
+    write_sample(result);
   });
 }
 
@@ -129,7 +130,7 @@ void convolve_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   each_block(plan, [&](int64_t n, Interval groups) {
     const Sample result = sample_of(plan, plan.result, held, n, groups, plan.c, plan.rows.at, plan.columns.at, copy);
     const Planes<Real> g(
-        read(sample_of(plan, plan.g, held, n, groups, plan.o, plan.rows.out, plan.columns.out, g_copy)));
+        read_sample(sample_of(plan, plan.g, held, n, groups, plan.o, plan.rows.out, plan.columns.out, g_copy)));
     const Planes<Real> out(result.values);
     at::Tensor(result.values).fill_(0);
     for (int64_t q = groups.lo; q < groups.hi; ++q)
@@ -141,7 +142,7 @@ void convolve_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
                      add_scaled(to, out.column * plan.columns.stride, from, g.column, factor, count);
                    });
         });
-    write(result);
+    write_sample(result);
   });
 }
 
@@ -157,8 +158,9 @@ void convolve_weight_grad(const WindowPlan& plan, const std::vector<Held>& held)
   Real* const sums = row.data_ptr<Real>();
   each_block(plan, [&](int64_t n, Interval groups) {
     const Planes<Real> g(
-        read(sample_of(plan, plan.g, held, n, groups, plan.o, plan.rows.out, plan.columns.out, g_copy)));
-    const Planes<Real> x(read(sample_of(plan, plan.x, held, n, groups, plan.c, plan.rows.at, plan.columns.at, x_copy)));
+        read_sample(sample_of(plan, plan.g, held, n, groups, plan.o, plan.rows.out, plan.columns.out, g_copy)));
+    const Planes<Real> x(
+        read_sample(sample_of(plan, plan.x, held, n, groups, plan.c, plan.rows.at, plan.columns.at, x_copy)));
     for (int64_t q = groups.lo; q < groups.hi; ++q)
       for (int64_t o = 0; o < plan.o.size(); ++o)
         each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {

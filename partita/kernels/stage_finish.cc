@@ -11,7 +11,7 @@ using Finish = StageProgram::Finish;
 namespace {
 
 // Writes, or combines with earlier blocks' results.
-void store(const StageRun& run, at::Tensor value, bool first) {
+void store_result(const StageRun& run, at::Tensor value, bool first) {
   if (is_flipped(run.prepared.lhs, run.prepared.out_strides) && value.dim() > 0)
     value = value.flip(negative_dims(run.prepared.out_strides));
   at::Tensor out = out_tensor(run);
@@ -24,9 +24,9 @@ void store(const StageRun& run, at::Tensor value, bool first) {
 }
 
 // The value reduced over `dims`, one after another if the reducer needs that. `sizes` are the value's.
-at::Tensor reduced(const StageProgram& program, at::Tensor value, Shape sizes, const std::vector<int64_t>& dims) {
+at::Tensor reduce_value(const StageProgram& program, at::Tensor value, Shape sizes, const std::vector<int64_t>& dims) {
   if (program.reducer == tdl::Reducer::kProd && dims.size() > 1) {
-    for (int64_t d : dims) value = reduced(program, value, value.sizes().vec(), {d});
+    for (int64_t d : dims) value = reduce_value(program, value, value.sizes().vec(), {d});
     return value;
   }
   for (int64_t d : dims) sizes[d] = 1;
@@ -45,15 +45,15 @@ void reduce(StageRun& run, bool first) {
     sizes[d] = run.block[d];
     dims.push_back(static_cast<int64_t>(d));
   }
-  if (dims.empty()) return store(run, value, first);
+  if (dims.empty()) return store_result(run, value, first);
   value = value.expand(sizes);
   if (program.direct && first) {
     at::Tensor out = out_tensor(run);
     return reduce_into(out, program.reducer, value, dims);
   }
-  value = reduced(program, std::move(value), sizes, dims);
+  value = reduce_value(program, std::move(value), sizes, dims);
   if (program.dtype != DType::kInt64 && run.out.part.dtype == DType::kInt64) value.clamp_(-kLargestInt, kLargestInt);
-  store(run, value, first);
+  store_result(run, value, first);
 }
 
 // ---------------------------------------------------------------- scatters
@@ -184,7 +184,7 @@ void multiply(StageRun& run, bool first) {
   run.values[program.b].reset();
   at::Tensor value = result.as_strided(full, strides);
   hide(run, value);
-  store(run, value, first);
+  store_result(run, value, first);
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ void multiply(StageRun& run, bool first) {
 void finish_block(StageRun& run, bool first) {
   switch (run.program.finish) {
     case Finish::kStore:
-      if (!run.program.direct) store(run, run.values[run.program.a], true);
+      if (!run.program.direct) store_result(run, run.values[run.program.a], true);
       break;
     case Finish::kReduce:
       reduce(run, first);

@@ -13,7 +13,7 @@ using Kind = StageInstr::Kind;
 namespace {
 
 // The place of an instruction's value: over an argument that ends here, into the result itself, or somewhere new.
-at::Tensor place(const StageRun& run, size_t i) {
+at::Tensor value_place(const StageRun& run, size_t i) {
   const StageProgram& program = run.program;
   const StageInstr& instr = program.code[i];
   if (program.direct && program.finish == StageProgram::Finish::kStore && static_cast<int>(i) == program.a)
@@ -32,7 +32,7 @@ at::Tensor grid(const StageRun& run, const StageInstr& instr) {
 }
 
 // The elements of a padded read's hull, in memory of their own.
-at::Tensor padded(const StageRun& run, const StageInstr& instr, const Box& hull) {
+at::Tensor padded_read(const StageRun& run, const StageInstr& instr, const Box& hull) {
   const Held& source = run.held[instr.tensor];
   at::Tensor padding = new_tensor(instr.dtype, extents(hull));
   padding.fill_(instr.number);
@@ -52,7 +52,7 @@ int64_t first_element(const StageRun& run, const StageInstr& read, const Shape& 
   return offset;
 }
 
-at::Tensor read(StageRun& run, size_t i) {
+at::Tensor read_value(StageRun& run, size_t i) {
   const StageInstr& instr = run.program.code[i];
   const Shape sizes = block_sizes(run, instr.dims);
   at::Tensor value;
@@ -62,7 +62,7 @@ at::Tensor read(StageRun& run, size_t i) {
     const Box hull = read_hull(instr, run.program.dims, run.box);
     const Shape axis_strides = dense_strides(extents(hull));
     padded_strides = read_strides(instr, run.program.dims, axis_strides);
-    value = padded(run, instr, hull)
+    value = padded_read(run, instr, hull)
                 .as_strided(sizes, absolute_strides(strides), first_element(run, instr, strides, hull, axis_strides));
   } else {
     const Held& source = run.held[instr.tensor];
@@ -73,7 +73,7 @@ at::Tensor read(StageRun& run, size_t i) {
   return run.flipped[i] ? value.flip(negative_dims(strides)) : value;
 }
 
-at::Tensor gather(const StageRun& run, const StageInstr& instr) {
+at::Tensor gather_value(const StageRun& run, const StageInstr& instr) {
   const Held& source = run.held[instr.tensor];
   int64_t span = 1;
   for (size_t a = 0; a < source.part.box.size(); ++a) span += (source.part.box[a].size() - 1) * source.part.strides[a];
@@ -84,7 +84,7 @@ at::Tensor gather(const StageRun& run, const StageInstr& instr) {
 
 // rng(seed, element), rng(seed, step, element) or rng(seed, stream, step, element) (base/rng.h). The call's seed is
 // added to the formula's; its stream and step replace those that the formula leaves out.
-at::Tensor random(const StageRun& run, const StageInstr& instr) {
+at::Tensor random_value(const StageRun& run, const StageInstr& instr) {
   const Shape sizes = block_sizes(run, instr.dims);
   at::Tensor value = new_tensor(instr.dtype, sizes);
   std::vector<at::Tensor> keys;
@@ -107,7 +107,7 @@ at::Tensor random(const StageRun& run, const StageInstr& instr) {
   return value;
 }
 
-void compute(const StageRun& run, size_t i, at::Tensor& out) {
+void compute_value(const StageRun& run, size_t i, at::Tensor& out) {
   const StageInstr& instr = run.program.code[i];
   const auto arg = [&](size_t k) -> const at::Tensor& { return run.values[instr.args[k]]; };
   switch (instr.kind) {
@@ -144,17 +144,17 @@ void evaluate_instruction(StageRun& run, size_t i) {
       value = grid(run, instr);
       break;
     case Kind::kRead:
-      value = read(run, i);
+      value = read_value(run, i);
       break;
     case Kind::kGather:
-      value = gather(run, instr);
+      value = gather_value(run, instr);
       break;
     case Kind::kRng:
-      value = random(run, instr);
+      value = random_value(run, instr);
       break;
     default: {
-      at::Tensor out = place(run, i);
-      compute(run, i, out);
+      at::Tensor out = value_place(run, i);
+      compute_value(run, i, out);
       value = out;
     }
   }

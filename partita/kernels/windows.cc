@@ -22,7 +22,7 @@ Held in_compute_dtype(const Held& held, const Box& box, DType real, at::Tensor& 
 namespace {
 
 // The part of a tensor in a box, at group q and sample n if it has such axes.
-at::Tensor part_of(const Held& held, Box box, bool grouped, size_t group_axis, int64_t q) {
+at::Tensor box_of_held(const Held& held, Box box, bool grouped, size_t group_axis, int64_t q) {
   if (grouped) box.insert(box.begin() + static_cast<std::ptrdiff_t>(group_axis), Interval{q, q + 1});
   at::Tensor t = held.tensor(box);
   return grouped ? t.select(static_cast<int64_t>(group_axis), 0) : t;
@@ -30,8 +30,8 @@ at::Tensor part_of(const Held& held, Box box, bool grouped, size_t group_axis, i
 
 // Elements of an input [.., rows, columns] (which begins at rows.at.lo, columns.at.lo) under element (r, t) of the
 // windows outs_r x outs_t.
-at::Tensor under(const at::Tensor& input, const WindowPlan& plan, Interval outs_r, int64_t r, Interval outs_t,
-                 int64_t t) {
+at::Tensor under_window(const at::Tensor& input, const WindowPlan& plan, Interval outs_r, int64_t r, Interval outs_t,
+                        int64_t t) {
   const int64_t row = plan.rows.input(outs_r.lo, r) - plan.rows.at.lo,
                 column = plan.columns.input(outs_t.lo, t) - plan.columns.at.lo;
   return input.slice(-2, row, row + (outs_r.size() - 1) * plan.rows.stride + 1, plan.rows.stride)
@@ -39,7 +39,7 @@ at::Tensor under(const at::Tensor& input, const WindowPlan& plan, Interval outs_
 }
 
 // The windows' elements of the result [.., rows, columns], which begins at `rows`, `columns`.
-at::Tensor among(const at::Tensor& result, Interval rows, Interval outs_r, Interval columns, Interval outs_t) {
+at::Tensor among_windows(const at::Tensor& result, Interval rows, Interval outs_r, Interval columns, Interval outs_t) {
   return result.slice(-2, outs_r.lo - rows.lo, outs_r.hi - rows.lo)
       .slice(-1, outs_t.lo - columns.lo, outs_t.hi - columns.lo);
 }
@@ -47,7 +47,7 @@ at::Tensor among(const at::Tensor& result, Interval rows, Interval outs_r, Inter
 // Sample n of the input of a convolution, in group q: [c, rows, columns].
 at::Tensor input_of(const WindowPlan& plan, const std::vector<Held>& held, int64_t n, int64_t q) {
   const Box box{{n, n + 1}, plan.c, plan.rows.at, plan.columns.at};
-  return part_of(held_of(plan.x, held), box, plan.grouped, 1, q).select(0, 0);
+  return box_of_held(held_of(plan.x, held), box, plan.grouped, 1, q).select(0, 0);
 }
 
 // [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 outside x. They lie at
@@ -60,7 +60,7 @@ at::Tensor columns_of(const at::Tensor& memory, const at::Tensor& x, const Windo
     at::Tensor to = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
     if (outs_r.size() != rows.size() || outs_t.size() != all.size()) to.fill_(0);
     if (outs_r.empty() || outs_t.empty()) return;
-    among(to, rows, outs_r, all, outs_t).copy_(under(x, plan, outs_r, r, outs_t, t));
+    among_windows(to, rows, outs_r, all, outs_t).copy_(under_window(x, plan, outs_r, r, outs_t, t));
   });
   return columns;
 }
@@ -73,7 +73,7 @@ Box with_groups(Box box, const WindowPlan& plan, size_t axis) {
 int64_t window_size(const WindowPlan& plan) { return plan.rows.window.size() * plan.columns.window.size(); }
 
 // Axes of t as a matrix, from its first element: rows lie `row_stride` apart, their elements adjacent.
-at::Tensor matrix(const at::Tensor& t, int64_t rows, int64_t columns, int64_t row_stride) {
+at::Tensor matrix_view(const at::Tensor& t, int64_t rows, int64_t columns, int64_t row_stride) {
   return t.as_strided({rows, columns}, {rows == 1 ? columns : std::max(row_stride, columns), 1}, t.storage_offset());
 }
 
@@ -93,21 +93,21 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
       const at::Tensor x = input_of(plan, held, n, q);
       const at::Tensor w =
-          part_of(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+          box_of_held(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
       const at::Tensor out =
-          part_of(held_of(plan.result, held), {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q)
+          box_of_held(held_of(plan.result, held), {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q)
               .select(0, 0);
       at::Tensor b;
-      if (plan.b.tensor >= 0) b = part_of(held_of(plan.b, held), {plan.o}, plan.grouped, 0, q);
+      if (plan.b.tensor >= 0) b = box_of_held(held_of(plan.b, held), {plan.o}, plan.grouped, 0, q);
       if (b_copy.defined()) b = b_copy.copy_(b);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
         const at::Tensor columns = columns_of(memory, x, plan, rows);
         const int64_t pixels = rows.size() * all.size();
-        at::Tensor result = among(out, plan.rows.out, rows, all, all);
+        at::Tensor result = among_windows(out, plan.rows.out, rows, all, all);
         at::Tensor block = wide ? copy.slice(0, 0, plan.o.size() * pixels).view({plan.o.size(), pixels})
-                                : matrix(result, plan.o.size(), pixels, out.stride(0));
-        at::mm_out(block, matrix(w, plan.o.size(), depth, w.stride(0)), columns.view({depth, pixels}));
+                                : matrix_view(result, plan.o.size(), pixels, out.stride(0));
+        at::mm_out(block, matrix_view(w, plan.o.size(), depth, w.stride(0)), columns.view({depth, pixels}));
         if (b.defined()) block.add_(b.view({-1, 1}));
         if (wide) result.copy_(block.view({plan.o.size(), rows.size(), all.size()}));
       }
@@ -127,28 +127,29 @@ void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held)
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
       at::Tensor g =
-          part_of(held_of(plan.g, held), {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q)
+          box_of_held(held_of(plan.g, held), {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q)
               .select(0, 0);
       if (g_copy.defined()) g = g_copy.copy_(g);
       for (int64_t c = plan.c.lo; c < plan.c.hi; c += plan.block) {
         const Interval channels{c, std::min(c + plan.block, plan.c.hi)};
         const at::Tensor w =
-            part_of(weights, {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+            box_of_held(weights, {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
         at::Tensor columns = memory.slice(0, 0, channels.size() * window * pixels);
         at::Tensor flat = columns.view({channels.size() * window, pixels});
-        at::mm_out(flat, matrix(w, plan.o.size(), channels.size() * window, w.stride(0)).t(),
-                   matrix(g, plan.o.size(), pixels, g.stride(0)));
+        at::mm_out(flat, matrix_view(w, plan.o.size(), channels.size() * window, w.stride(0)).t(),
+                   matrix_view(g, plan.o.size(), pixels, g.stride(0)));
         columns = columns.view({channels.size(), plan.rows.window.size(), plan.columns.window.size(),
                                 plan.rows.out.size(), plan.columns.out.size()});
-        at::Tensor result = part_of(held_of(plan.result, held), {{n, n + 1}, channels, plan.rows.at, plan.columns.at},
-                                    plan.grouped, 1, q)
+        at::Tensor result = box_of_held(held_of(plan.result, held),
+                                        {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
                                 .select(0, 0);
         at::Tensor out = wide ? copy.slice(0, 0, result.numel()).view(result.sizes()) : result;
         out.fill_(0);
         each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
           if (outs_r.empty() || outs_t.empty()) return;
           const at::Tensor from = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
-          under(out, plan, outs_r, r, outs_t, t).add_(among(from, plan.rows.out, outs_r, plan.columns.out, outs_t));
+          under_window(out, plan, outs_r, r, outs_t, t)
+              .add_(among_windows(from, plan.rows.out, outs_r, plan.columns.out, outs_t));
         });
         if (wide) result.copy_(out);
       }
@@ -163,23 +164,23 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
   const bool wide = plan.result.part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size(), depth});
   for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-    const at::Tensor whole = part_of(held_of(plan.result, held),
-                                     {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
-    at::Tensor out = wide ? copy : matrix(whole, plan.o.size(), depth, whole.stride(0));
+    const at::Tensor whole = box_of_held(held_of(plan.result, held),
+                                         {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+    at::Tensor out = wide ? copy : matrix_view(whole, plan.o.size(), depth, whole.stride(0));
     bool first = true;
     for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
       const at::Tensor x = input_of(plan, held, n, q);
       const at::Tensor g =
-          part_of(held_of(plan.g, held), {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+          box_of_held(held_of(plan.g, held), {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
         const at::Tensor columns = columns_of(memory, x, plan, rows);
         const int64_t pixels = rows.size() * all.size();
-        at::Tensor part = among(g, plan.rows.out, rows, all, all);
+        at::Tensor part = among_windows(g, plan.rows.out, rows, all, all);
         if (g_copy.defined())
           part =
               g_copy.slice(0, 0, plan.o.size() * pixels).view(part.sizes()).copy_(part).view({plan.o.size(), pixels});
-        else part = matrix(part, plan.o.size(), pixels, g.stride(0));
+        else part = matrix_view(part, plan.o.size(), pixels, g.stride(0));
         const at::Tensor transposed = columns.view({depth, pixels}).t();
         if (first) at::mm_out(out, part, transposed);
         else at::addmm_out(out, out, part, transposed);
@@ -203,11 +204,12 @@ void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
     index.fill_(0);
     each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
       if (outs_r.empty() || outs_t.empty()) return;
-      const at::Tensor here = under(x, plan, outs_r, r, outs_t, t);
-      at::Tensor so_far = among(largest, plan.rows.out, outs_r, plan.columns.out, outs_t);
+      const at::Tensor here = under_window(x, plan, outs_r, r, outs_t, t);
+      at::Tensor so_far = among_windows(largest, plan.rows.out, outs_r, plan.columns.out, outs_t);
       at::Tensor larger = memory.slice(0, 0, here.numel()).view(here.sizes());
       at::gt_out(larger, here, so_far);
-      among(index, plan.rows.out, outs_r, plan.columns.out, outs_t).masked_fill_(larger, r * plan.window_columns + t);
+      among_windows(index, plan.rows.out, outs_r, plan.columns.out, outs_t)
+          .masked_fill_(larger, r * plan.window_columns + t);
       at::maximum_out(so_far, so_far, here);
     });
   }
@@ -229,13 +231,14 @@ void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held) {
     out.fill_(0);
     each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
       if (outs_r.empty() || outs_t.empty()) return;
-      at::Tensor part = among(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
+      at::Tensor part = among_windows(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
       at::Tensor won = masks.slice(0, 0, part.numel()).view(part.sizes()),
                  gradient = gradients.slice(0, 0, part.numel()).view(part.sizes());
-      at::eq_out(won, among(index, plan.rows.out, outs_r, plan.columns.out, outs_t), r * plan.window_columns + t);
+      at::eq_out(won, among_windows(index, plan.rows.out, outs_r, plan.columns.out, outs_t),
+                 r * plan.window_columns + t);
       if (copied) part = gradient.copy_(part);
       at::where_out(gradient, won, part, zero);
-      under(out, plan, outs_r, r, outs_t, t).add_(gradient);
+      under_window(out, plan, outs_r, r, outs_t, t).add_(gradient);
     });
     if (wide) result.copy_(out);
   }

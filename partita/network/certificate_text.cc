@@ -25,7 +25,7 @@ void print_list(const std::vector<Number>& numbers, std::string& out) {
   out += ']';
 }
 
-void print(const Certificate& c, std::string& out) {
+void print_to(const Certificate& c, std::string& out) {
   auto at = std::back_inserter(out);
   fmt::format_to(at, "\"bound\": {}", c.bound ? "\"" + to_string(*c.bound) + "\"" : "null");
   auto list = [&](const char* open, const auto& items, auto&& print) {
@@ -53,7 +53,7 @@ void print(const Certificate& c, std::string& out) {
     list("},\n \"parts\": [", c.parts, [&](const Certificate::Part& part) {
       list("\n  {\"variables\": [", part.copies, [&](const auto& copy) { print_list(copy, out); });
       out += ", \"proof\": {";
-      print(part.proof, out);
+      print_to(part.proof, out);
       out += "}}";
     });
     return;
@@ -102,7 +102,7 @@ std::string print_certificate(const Certificate& c) {
   std::string out;
   out.reserve(kDigits * message_values(c));
   out += "{\"schema_version\": 1, ";
-  print(c, out);
+  print_to(c, out);
   return out + "}\n";
 }
 

@@ -40,7 +40,7 @@ std::vector<size_t> rank_of(const std::vector<int>& order, size_t variables) {
   fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
 }
 
-void put(Elimination& e, Summed table) {
+void put_table(Elimination& e, Summed table) {
   if ((e.entries += table.costs.size()) > kMostEntries) fail_too_many();
   for (Wide c : table.costs)
     if (c != kNone && (c > kMost || c < -kMost)) fail_too_large();
@@ -75,7 +75,7 @@ void put_variable(Elimination& e, int v, const std::vector<Wide>& unary) {
     if (unary[x] > kMost) fail_too_large();
     own.costs.push_back(unary[x]);
   }
-  put(e, std::move(own));
+  put_table(e, std::move(own));
 }
 
 void put_factor(Elimination& e, const Factor& factor, int64_t scale) {
@@ -92,7 +92,7 @@ void put_factor(Elimination& e, const Factor& factor, int64_t scale) {
     table.costs.push_back(cost ? checked_product(scale, *cost) : kNone);
     if (cost && table.costs.back() > kMost) fail_too_large();
   });
-  put(e, std::move(table));
+  put_table(e, std::move(table));
 }
 
 // [table][place in `scope`], in tables whose last variable is v.
@@ -132,7 +132,7 @@ void eliminate(Elimination& e, int v) {
     }
     made.costs.push_back(least);
   });
-  put(e, std::move(made));
+  put_table(e, std::move(made));
 }
 
 }  // namespace

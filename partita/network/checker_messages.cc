@@ -40,7 +40,8 @@ void add_single(const Factor& factor, int64_t scale, const Allowed& allowed, std
 }
 
 // Adds uses at the multipliers' prices.
-void price(const Network& network, const std::vector<Certificate::Multiplier>& multipliers, Reparametrised& out) {
+void add_priced_uses(const Network& network, const std::vector<Certificate::Multiplier>& multipliers,
+                     Reparametrised& out) {
   if (!network.limit) fail("the certificate has multipliers, but the problem has no limit");
   std::vector<std::pair<int64_t, Wide>> sums;  // (time, the sum of all multipliers until then and then)
   Wide sum = 0;
@@ -78,7 +79,7 @@ Reparametrised reparametrise(const CheckedNetwork& j, const Certificate::Leaf& l
   for (const Factor& factor : j.factors)
     if (singles == Singles::kAdded && factor.variables.size() == 1)
       add_single(factor, leaf.scale, allowed, out.unary[factor.variables[0]]);
-  if (!leaf.multipliers.empty()) price(j.network, leaf.multipliers, out);
+  if (!leaf.multipliers.empty()) add_priced_uses(j.network, leaf.multipliers, out);
   return out;
 }
 

@@ -24,7 +24,7 @@ void nothing_left(CheckedNetwork& j) {
   for (auto& row : j.left) std::fill(row.begin(), row.end(), 0);
 }
 
-Sweep begin(const CheckedNetwork& j, const Certificate::Leaf& leaf, Wide claimed) {
+Sweep begin_sweep(const CheckedNetwork& j, const Certificate::Leaf& leaf, Wide claimed) {
   Reparametrised now = reparametrise(j, leaf, j.left, Singles::kAdded);
   Sweep s;
   s.scale = leaf.scale;
@@ -72,7 +72,7 @@ std::optional<Wide> least_beside(const CheckedNetwork& j, const Factor& factor, 
 }
 
 // Gives v, the variable at `end`, the certain cost of a pair for each of its values. Values without a partner go.
-void gather(CheckedNetwork& j, size_t f, size_t end, int v, Sweep& s) {
+void receive_from_pair(CheckedNetwork& j, size_t f, size_t end, int v, Sweep& s) {
   constexpr Wide kMost = Wide{1} << 120;  // of a message
   std::vector<Wide>&own = s.messages[f][end], &unary = s.unary[v];
   const std::vector<Wide>& other = s.messages[f][1 - end];
@@ -90,7 +90,7 @@ void gather(CheckedNetwork& j, size_t f, size_t end, int v, Sweep& s) {
 }
 
 // Hands an equal share of all that v has to each pair on the far side.
-void hand_on(const CheckedNetwork& j, int v, const std::vector<size_t>& far, Wide shares, Sweep& s) {
+void send_on(const CheckedNetwork& j, int v, const std::vector<size_t>& far, Wide shares, Sweep& s) {
   std::vector<Wide>& unary = s.unary[v];
   std::vector<Wide> share;
   for (Wide cost : unary) share.push_back(cost / shares);
@@ -107,7 +107,7 @@ void hand_on(const CheckedNetwork& j, int v, const std::vector<size_t>& far, Wid
 
 // Visits a variable. It receives the certain costs of the pairs that the sweep comes from, loses values that cost the
 // claim, and hands the rest on. False if no value is left.
-bool visit(CheckedNetwork& j, int v, bool upwards, Sweep& s) {
+bool visit_variable(CheckedNetwork& j, int v, bool upwards, Sweep& s) {
   std::vector<Wide>& unary = s.unary[v];
   std::vector<char>& there = j.left[v];
   std::vector<size_t> far;
@@ -123,7 +123,7 @@ bool visit(CheckedNetwork& j, int v, bool upwards, Sweep& s) {
       continue;
     }
     near_count += 1;
-    gather(j, f, end, v, s);
+    receive_from_pair(j, f, end, v, s);
     s.total = checked_difference(s.total, std::exchange(s.least[f], 0));
   }
   const std::optional<Wide> lowest = least_cost(unary, there);
@@ -133,24 +133,24 @@ bool visit(CheckedNetwork& j, int v, bool upwards, Sweep& s) {
     if (there[x] && checked_sum(s.total, checked_difference(unary[x], *lowest)) > s.needed)
       there[x] = 0, j.beaten[v][x] = 1;
   if (!least_cost(unary, there)) return false;
-  hand_on(j, v, far, std::max({near_count, static_cast<Wide>(far.size()), Wide{1}}), s);
+  send_on(j, v, far, std::max({near_count, static_cast<Wide>(far.size()), Wide{1}}), s);
   s.total = checked_sum(s.total, checked_difference(*least_cost(unary, there), *lowest));
   return true;
 }
 
-void sweep(CheckedNetwork& j, const Certificate::Leaf& leaf, Wide claimed) {
+void apply_sweep(CheckedNetwork& j, const Certificate::Leaf& leaf, Wide claimed) {
   if (leaf.scale < 1) fail("the certificate's scale is {}; it must be positive", leaf.scale);
   if (!leaf.decisions.empty() || !leaf.order.empty()) fail("the certificate has a step with decisions or an order");
   const Allowed before = j.left;
   if (!narrow_allowed(j, j.left)) return nothing_left(j);
   for (size_t v = 0; v < j.left.size(); ++v)  // no solution takes these
     for (size_t x = 0; x < j.left[v].size(); ++x) j.beaten[v][x] |= before[v][x] && !j.left[v][x];
-  Sweep s = begin(j, leaf, claimed);
+  Sweep s = begin_sweep(j, leaf, claimed);
   const int variables = j.network.variables();
   for (int v = 0; v < variables; ++v)
-    if (!visit(j, v, true, s)) return nothing_left(j);
+    if (!visit_variable(j, v, true, s)) return nothing_left(j);
   for (int v = variables; v-- > 0;)
-    if (!visit(j, v, false, s)) return nothing_left(j);
+    if (!visit_variable(j, v, false, s)) return nothing_left(j);
 }
 
 // ------------------------------------------------------------------ substitutions
@@ -218,7 +218,7 @@ std::optional<Wide> least_difference(const CheckedNetwork& j, const Factor& fact
   return least;
 }
 
-void substitute(CheckedNetwork& j, const Certificate::Substitution& d, const Uses& uses) {
+void apply_substitution(CheckedNetwork& j, const Certificate::Substitution& d, const Uses& uses) {
   const auto& [v, x, y] = d;
   const Network& n = j.network;
   if (v < 0 || v >= n.variables())
@@ -239,9 +239,9 @@ void substitute(CheckedNetwork& j, const Certificate::Substitution& d, const Use
 }  // namespace
 
 void apply_step(CheckedNetwork& checked, const Certificate::Step& step, Wide claimed) {
-  sweep(checked, step.sweep, claimed);
+  apply_sweep(checked, step.sweep, claimed);
   const Uses uses = uses_of(checked);
-  for (const Certificate::Substitution& d : step.dominated) substitute(checked, d, uses);
+  for (const Certificate::Substitution& d : step.dominated) apply_substitution(checked, d, uses);
 }
 
 }  // namespace partita::solver

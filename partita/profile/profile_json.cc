@@ -16,7 +16,7 @@ constexpr int kSchemaVersion = 1;
 
 double rounded(double x) { return std::round(x * 1e4) / 1e4; }
 
-void put(Json& json, const Measured& time) {
+void put_times(Json& json, const Measured& time) {
   json["us"] = rounded(time.us);
   json["spread_us"] = rounded(time.spread_us);
   json["runs"] = time.runs;
@@ -35,7 +35,7 @@ Json curve_json(const CurveId& id, const Curve& line) {
   Json points = Json::array();
   for (const Curve::Point& point : line.points) {
     Json p = {{"bytes", point.bytes}};
-    put(p, point.time);
+    put_times(p, point.time);
     points.push_back(p);
   }
   json["points"] = points;
@@ -169,7 +169,7 @@ nlohmann::ordered_json kernel_json(const MeasuredKernel& kernel) {
   json["operands"] = operands;
   json["flops"] = kernel.flops;
   json["bytes"] = kernel.bytes;
-  if (kernel.time.runs > 0) put(json, kernel.time);
+  if (kernel.time.runs > 0) put_times(json, kernel.time);
   if (!kernel.how.empty()) json["how"] = kernel.how;
   return json;
 }

@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-Shape joined(const std::vector<Shape>& radices) {
+Shape joined_radices(const std::vector<Shape>& radices) {
   Shape all;
   for (const Shape& r : radices) all.insert(all.end(), r.begin(), r.end());
   return all;
@@ -76,7 +76,7 @@ std::vector<Box> product_of(const std::vector<std::vector<Part>>& parts, Append 
 
 }  // namespace
 
-Shape Layout::factored_shape() const { return joined(radices); }
+Shape Layout::factored_shape() const { return joined_radices(radices); }
 
 std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices, const std::vector<Shape>& fine) {
   if (is_empty(box)) return {};
@@ -96,7 +96,7 @@ std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices
 }
 
 std::optional<Box> over_radices(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to) {
-  return from == to ? box : regrouped(box, joined(from), joined(to));
+  return from == to ? box : regrouped(box, joined_radices(from), joined_radices(to));
 }
 
 std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices) {

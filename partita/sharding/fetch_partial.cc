@@ -54,7 +54,7 @@ Groups groups_of(const Fetch& fetch) {
 }
 
 // Divides the wanted boxes into disjoint ones, each inside or outside every box of either side; in order.
-std::vector<Box> cells(const Fetch& fetch, const std::vector<Wanting>& wanted) {
+std::vector<Box> disjoint_cells(const Fetch& fetch, const std::vector<Wanting>& wanted) {
   std::vector<Box> fragments;
   for (const Wanting& w : wanted)
     for (const Box& box : w.boxes) {
@@ -133,7 +133,7 @@ void take_into_partials(Fetch& fetch) {
         ensure(false, "a partial group of {} has different boxes", to_string(fetch.to));
   if (std::find(fetch.wanted.begin(), fetch.wanted.end(), 1) == fetch.wanted.end()) return;
   const Groups groups = groups_of(fetch);
-  for (const Box& cell : cells(fetch, groups.wanted)) take_cell(fetch, groups, cell);
+  for (const Box& cell : disjoint_cells(fetch, groups.wanted)) take_cell(fetch, groups, cell);
 }
 
 }  // namespace partita::boxing

@@ -99,7 +99,7 @@ int64_t common_by_position(const Boxes& a, const Boxes& b) {
 
 // A lower bound on paths from a partial layout to the end. All parts but one of each wanted element move to where they
 // are summed up. The sum moves from there to everyone who wants it, one of whom may have had a part.
-Cost least(const Guided& guided, const Layout& at) {
+Cost least_cost_from(const Guided& guided, const Layout& at) {
   const Wanted& wanted = guided.wanted;
   const Layout& end = guided.end.layout;
   const int64_t parts = partial_member_count(at);
@@ -179,11 +179,11 @@ std::vector<NamedLayout> finer_than_end(const Guided& guided, const Layout& star
 
 // Adds a layout that a path of this cost reaches, as a node; of two paths to one name the cheaper is kept. Expanded
 // nodes stay as they are.
-void add(Guided& guided, const NamedLayout& at, const Cost& cost, int before) {
+void add_node(Guided& guided, const NamedLayout& at, const Cost& cost, int before) {
   const bool partial = has_partial_values(at.layout);
   const Cost end = last_step_cost(at, guided.end, guided.counter);
   // From a layout without partial values the straight way to the end is the cheapest.
-  const Node node{at, cost, plus(cost, partial ? least(guided, at.layout) : end), before, !partial};
+  const Node node{at, cost, plus(cost, partial ? least_cost_from(guided, at.layout) : end), before, !partial};
   std::vector<Node>& nodes = guided.nodes;
   const size_t i = at.name ? guided.place.try_emplace(*at.name, nodes.size()).first->second : nodes.size();
   if (i == nodes.size()) nodes.push_back(node);
@@ -192,43 +192,43 @@ void add(Guided& guided, const NamedLayout& at, const Cost& cost, int before) {
   if (const Cost all = plus(cost, end); all < guided.best) guided.best = all, guided.last = static_cast<int>(i);
 }
 
-void go(Guided& guided, int u, const NamedLayout& next) {
+void go_to(Guided& guided, int u, const NamedLayout& next) {
   const Node& from = guided.nodes[u];
   const Cost cost = plus(from.cost, step_cost(from.at, next, guided.counter));
-  if (cost.elements != kUnreachable && cost < guided.best) add(guided, next, cost, u);
+  if (cost.elements != kUnreachable && cost < guided.best) add_node(guided, next, cost, u);
 }
 
-void go(Guided& guided, int u, const NdSbp& name) {
+void go_to(Guided& guided, int u, const NdSbp& name) {
   const Layout& at = guided.nodes[u].at.layout;
-  go(guided, u, {make_layout(at.mesh, name, at.radices), name});
+  go_to(guided, u, {make_layout(at.mesh, name, at.radices), name});
 }
 
 // Expands a layout without a name: it is made whole, or its parts are cut in place.
 void expand_unnamed(Guided& guided, int u, const std::vector<Sbp>& splits) {
   const NamedLayout at = guided.nodes[u].at;
   const NamedLayout whole = with_whole_values(at);
-  add(guided, whole, plus(guided.nodes[u].cost, step_cost(at, whole, guided.counter)), u);
+  add_node(guided, whole, plus(guided.nodes[u].cost, step_cost(at, whole, guided.counter)), u);
   std::vector<std::vector<Sbp>> choices;
   for (size_t a = 0; a < at.layout.kinds.size(); ++a) {
     const tdl::Kind kind = at.layout.kinds[a];
     choices.push_back({kind ? Sbp::partial(*kind) : Sbp::broadcast()});
     if (!kind && at.layout.mesh.extents[a] > 1) choices[a].insert(choices[a].end(), splits.begin(), splits.end());
   }
-  for_each_choice(choices, [&](const NdSbp& name) { go(guided, u, name); });
+  for_each_choice(choices, [&](const NdSbp& name) { go_to(guided, u, name); });
 }
 
-void expand(Guided& guided, int u) {
+void expand_node(Guided& guided, int u) {
   const NamedLayout here = guided.nodes[u].at;  // a copy: nodes are added
   const Layout& at = here.layout;
   const std::vector<Sbp> splits = all_splits(at);
-  for (const NamedLayout& finer : guided.finer) go(guided, u, finer);
+  for (const NamedLayout& finer : guided.finer) go_to(guided, u, finer);
   if (!here.name) return expand_unnamed(guided, u, splits);
   const NdSbp& name = *here.name;
   auto changed = [&](auto which, const Sbp& sbp) {
     NdSbp next = name;
     for (size_t a = 0; a < next.size(); ++a)
       if (at.mesh.extents[a] > 1 && which(a)) next[a] = sbp;
-    if (next != name) go(guided, u, next);
+    if (next != name) go_to(guided, u, next);
   };
   auto partial = [&](size_t a) { return at.kinds[a].has_value(); };
   for (const Sbp& split : splits) changed(partial, split);
@@ -258,13 +258,13 @@ int next_to_expand(const Guided& guided) {
 Path guided_path(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter) {
   constexpr int kExpanded = 200;
   Guided guided{to, counter, wanted_of(to.layout), {}, {}, {}, {}, 0};
-  add(guided, from, {0, 0, 0, 0}, -1);
+  add_node(guided, from, {0, 0, 0, 0}, -1);
   guided.finer = finer_than_end(guided, from.layout);
   for (int expanded = 0; expanded < kExpanded; ++expanded) {
     const int u = next_to_expand(guided);
     if (u < 0) break;
     guided.nodes[u].done = true;
-    expand(guided, u);
+    expand_node(guided, u);
   }
   Path path;
   path.cost = guided.best;

@@ -34,7 +34,7 @@ std::vector<std::vector<Box>> boxes_by_position(const Layout& l, const std::vect
 namespace {
 
 // Sorts the boxes' beginnings along the axis with most different ones, the first among equals.
-void index(Holders& holders) {
+void index_beginnings(Holders& holders) {
   const std::vector<Holders::Held>& held = holders.held;
   size_t most = 0;
   std::vector<int64_t> distinct;
@@ -71,7 +71,7 @@ std::vector<Holders> holders_of(const Layout& l, const std::vector<std::vector<B
       if (fresh) held.push_back({box, {}});
       held[place->second].positions.push_back(p);
     }
-  for (Holders& holders : all) index(holders);
+  for (Holders& holders : all) index_beginnings(holders);
   return all;
 }
 

@@ -86,7 +86,7 @@ bool fits_at(const Layout& layout, const Shape& shape, const Choice& choice, con
   return same || (empty && is_empty(box));
 }
 
-bool fits(const Layout& layout, const Shape& shape, const Choice& choice) {
+bool choice_fits(const Layout& layout, const Shape& shape, const Choice& choice) {
   const std::vector<int> parts = parts_of(layout, choice, shape.size());
   if (layout.boxes.any_empty()) {
     for (int p = 0; p < layout.mesh.positions(); ++p)
@@ -112,7 +112,7 @@ std::optional<Choice> first_that_fits(const Layout& layout, const Shape& shape) 
     if (possible[a].empty()) return std::nullopt;
     choice[a] = possible[a][0];
   }
-  while (!fits(layout, shape, choice)) {
+  while (!choice_fits(layout, shape, choice)) {
     int a = axes - 1;
     for (; a >= 0; --a) {
       if (layout.kinds[a]) continue;

@@ -64,7 +64,7 @@ struct Compiling {
 // ------------------------------------------------------------------ pair tables
 
 // Queues tables to be made, which takes long: threads share them, the largest first.
-void later(Compiling& c, size_t table, int first, int second, Sources sources) {
+void make_table_later(Compiling& c, size_t table, int first, int second, Sources sources) {
   c.missing.push_back({table, c.n.domain(first), c.n.domain(second), std::move(sources)});
 }
 
@@ -124,7 +124,7 @@ void add_joint(Compiling& c, const std::vector<int>& variables, const Table& tab
 }
 
 // Adds pairs of a factor's variables and the variable that stands for it.
-void tie(Compiling& c, const Model::Joint& j) {
+void tie_joint(Compiling& c, const Model::Joint& j) {
   for (size_t i = 0; i < j.variables.size(); ++i) {
     const int rows = c.n.domain(j.variables[i]), columns = static_cast<int>(j.tuples.size());
     std::vector<double> costs(static_cast<size_t>(rows) * columns, kInfinity);
@@ -157,7 +157,7 @@ void add_pairs(Compiling& c, const Parallel& pairs, const PairTables* made) {
     auto [it, fresh] = known.emplace(std::pair(c.n.domain(a), key), static_cast<int>(c.m.tables.size()));
     if (fresh) {
       c.m.tables.push_back(made_of(made, sources, c.n.domain(a), c.n.domain(b)));
-      if (!c.m.tables.back()) later(c, c.m.tables.size() - 1, a, b, sources);
+      if (!c.m.tables.back()) make_table_later(c, c.m.tables.size() - 1, a, b, sources);
     }
     c.m.pairs.push_back({a, b, it->second, 1});
   }
@@ -176,13 +176,13 @@ void add_apart(Compiling& c, const Canonical& e, double times, bool is_own, Apar
   if (!is_own) {
     c.m.pairs.push_back({first, second, static_cast<int>(c.m.tables.size()), times});
     c.m.tables.emplace_back();
-    return later(c, c.m.tables.size() - 1, first, second, {{e.table.get(), false}});
+    return make_table_later(c, c.m.tables.size() - 1, first, second, {{e.table.get(), false}});
   }
   const std::pair key(e.table.get(), c.n.domain(first));
   const auto [at, fresh] = apart.number.try_emplace(key, static_cast<int>(c.m.tables.size()));
   if (fresh) {
     c.m.tables.push_back(apart.known[key]);
-    if (!c.m.tables.back()) later(c, c.m.tables.size() - 1, first, second, {{e.table.get(), false}});
+    if (!c.m.tables.back()) make_table_later(c, c.m.tables.size() - 1, first, second, {{e.table.get(), false}});
   }
   c.m.pairs.push_back({first, second, at->second, times});
 }
@@ -250,7 +250,7 @@ void compile_uses(Compiling& c) {
 }
 
 Model finished(Compiling& c) {
-  for (const Model::Joint& j : c.m.joints) tie(c, j);
+  for (const Model::Joint& j : c.m.joints) tie_joint(c, j);
   finish_pairs(c);
   compile_uses(c);
   return std::move(c.m);

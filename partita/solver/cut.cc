@@ -72,7 +72,8 @@ std::pair<int, std::vector<int64_t>> given_end(const Network::Edge& edge, int fo
 
 // Splits an edge across two parts: all its cost goes to one end or the other, so that nothing is then less than 0. It
 // begins with the dual's messages at one end.
-Messages split(const Network::Edge& edge, int folded_edge, const std::vector<Table>& costs, const LiftedDual& dual) {
+Messages split_edge(const Network::Edge& edge, int folded_edge, const std::vector<Table>& costs,
+                    const LiftedDual& dual) {
   const std::array<size_t, 2> sizes = {costs[edge.variables[0]].size(), costs[edge.variables[1]].size()};
   auto cost_at = [&](int end, size_t own, size_t other) {
     return (*edge.table)[end == 0 ? own * sizes[1] + other : other * sizes[1] + own];
@@ -119,7 +120,7 @@ std::map<Kind, Messages> split_kinds(Cutting& c, Wide& least) {
     const auto& counts = folded.at(messages->first);
     const auto most = std::max_element(counts.begin(), counts.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    messages->second = split(edge, most->first, c.n.costs, c.dual);
+    messages->second = split_edge(edge, most->first, c.n.costs, c.dual);
   }
   return out;
 }

@@ -38,7 +38,7 @@ EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
 }
 
 // Sums from forbidden costs on are forbidden too.
-void add(const Table& costs, int64_t times, Table& to) {
+void add_costs(const Table& costs, int64_t times, Table& to) {
   for (size_t x = 0; x < costs.size(); ++x) {
     const Wide sum = to[x] + Wide{times} * costs[x];
     to[x] = to[x] >= kForbidden || costs[x] >= kForbidden || sum >= kForbidden
@@ -55,7 +55,7 @@ class Sums {
     auto& [of, sum] = known_[{table.get(), times}];
     if (sum) return sum;
     Table all(table->size(), 0);
-    add(*table, times, all);
+    add_costs(*table, times, all);
     of = table;
     return sum = std::make_shared<const Table>(std::move(all));
   }
@@ -117,7 +117,7 @@ Folding::Folded Folding::folded() const {
   for (int v = 0; v < n_->variables(); ++v) {
     Table& costs = out.costs[class_of_[v]];
     costs.resize(n_->costs[v].size(), 0);
-    add(n_->costs[v], 1, costs);
+    add_costs(n_->costs[v], 1, costs);
   }
   Sums sums;
   for (size_t kind = 0; kind < first.size(); ++kind) {

@@ -186,16 +186,16 @@ std::optional<Wide> bound_of_all(const Cut& cut, const std::vector<Solved>& solv
 }
 
 // The share of the gap of a part that was cut apart again; 0 for others.
-double lacks(const Part& part, const Solved& solved) {
+double share_of_gap(const Part& part, const Solved& solved) {
   if (!solved.apart) return 0;
   return static_cast<double>(part.variables.size()) * static_cast<double>(solved.result.cost - *solved.result.bound);
 }
 
 // The first of the parts with the largest share of the gap.
-size_t worst_of(const std::vector<Part>& parts, const std::vector<Solved>& solved) {
+size_t index_of_worst(const std::vector<Part>& parts, const std::vector<Solved>& solved) {
   size_t worst = 0;
   for (size_t i = 1; i < parts.size(); ++i)
-    if (lacks(parts[i], solved[i]) > lacks(parts[worst], solved[worst])) worst = i;
+    if (share_of_gap(parts[i], solved[i]) > share_of_gap(parts[worst], solved[worst])) worst = i;
   return worst;
 }
 
@@ -224,10 +224,10 @@ SolvedApart solve_piece(const Context& context, const Piece& piece, const std::v
     out.together = put_together(parts, solved, piece.network, solution);
     const auto cost = static_cast<double>(evaluate(piece.network, out.together ? *out.together : solution).cost),
                gap = cost - static_cast<double>(*out.bound);
-    const size_t worst = worst_of(parts, solved);
+    const size_t worst = index_of_worst(parts, solved);
     Solved& again = solved[worst];
-    if (gap <= enough * std::abs(cost) || !again.apart || lacks(parts[worst], again) < kParts.little_lacks * gap ||
-        is_out_of_time(options))
+    if (gap <= enough * std::abs(cost) || !again.apart ||
+        share_of_gap(parts[worst], again) < kParts.little_lacks * gap || is_out_of_time(options))
       break;
     again.result = solve_in_one(parts[worst].network, *again.result.solution,
                                 context.dual.of_part(parts[worst].network, parts[worst].edges), options, context.made);

@@ -32,7 +32,7 @@ std::vector<Certificate::Substitution> Reduction::dominated() const {
 namespace {
 
 // Gives an eliminated variable the best value beside its neighbours' values.
-void undo(const Reducing& r, const ReductionStep& s, Assignment& x) {
+void undo_step(const Reducing& r, const ReductionStep& s, Assignment& x) {
   if (s.kind != Kind::kDegreeOne && s.kind != Kind::kDegreeTwo) return;
   const int v = s.variable;
   Wide best = 0;
@@ -60,7 +60,7 @@ Assignment Reduction::lifted(const Assignment& of_reduced) const {
   if (in.is_same()) return of_reduced;
   Assignment x(in.hand.n.variables(), 0);
   for (size_t r = 0; r < of_reduced.size(); ++r) x[in.left.original[r]] = in.left.kept_values[r][of_reduced[r]];
-  for (size_t i = in.hand.steps.size(); i-- > 0;) undo(in.hand, in.hand.steps[i], x);
+  for (size_t i = in.hand.steps.size(); i-- > 0;) undo_step(in.hand, in.hand.steps[i], x);
   return x;
 }
 

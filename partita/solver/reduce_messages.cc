@@ -91,7 +91,7 @@ void undo_single(const Reducing& r, const ReductionStep& s, int64_t scale, const
   end(r, ends, s.first, other) = transformed(r, r.side(s.first, other), own, scale, there);
 }
 
-void undo(const Reducing& r, const ReductionStep& s, int64_t scale, There& there, std::vector<Ends>& ends) {
+void undo_step(const Reducing& r, const ReductionStep& s, int64_t scale, There& there, std::vector<Ends>& ends) {
   if (s.kind == Kind::kDominance) return undo_dominance(r, s, scale, there, ends);
   if (s.kind == Kind::kDegreeTwo) return undo_degree_two(r, s, scale, there, ends);
   undo_single(r, s, scale, there, ends);
@@ -142,7 +142,7 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
     leaf.decisions = solver::lifted(of_reduced.decisions, hand, inside_->left);
     std::vector<Ends> ends = ends_of_reduced(of_reduced, hand, inside_->left, leaf);
     There there = there_at_the_end(hand);
-    for (size_t i = hand.steps.size(); i-- > 0;) undo(hand, hand.steps[i], leaf.scale, there, ends);
+    for (size_t i = hand.steps.size(); i-- > 0;) undo_step(hand, hand.steps[i], leaf.scale, there, ends);
     for (size_t e = 0; e < ends.size(); ++e)
       if (!ends[e].a.empty() || !ends[e].b.empty())
         leaf.messages.push_back({{hand.edges[e].a, hand.edges[e].b}, {std::move(ends[e].a), std::move(ends[e].b)}});

@@ -47,7 +47,7 @@ void remove(Work& w, int e) {
 // ------------------------------------------------------------------ fixed, degree one, degree two
 
 // Adds to each value's own costs, if none becomes too large.
-bool give(Reducing& r, int to, const Table& added) {
+bool give_costs(Reducing& r, int to, const Table& added) {
   for (size_t y = 0; y < added.size(); ++y) {
     if (!r.is_live(to, static_cast<int>(y)) || added[y] >= kForbidden) continue;
     if (const Wide sum = Wide{r.unary[to][y]} + added[y]; sum > kLargestCost || sum < -kLargestCost) return false;
@@ -67,7 +67,7 @@ void fix(Work& w, int v, int e) {
   const Side s = r.side(e, v);
   Table added;
   for (int z = 0; z < r.n.domain(s.other); ++z) added.push_back(s.at(x, z));
-  if (!give(r, s.other, added)) return;
+  if (!give_costs(r, s.other, added)) return;
   r.steps.push_back({Kind::kFixed, v, e, -1, -1, {x}, {}});
   ++r.counts["fixed"];
   remove(w, e);
@@ -80,7 +80,7 @@ void take_degree_one(Work& w, int v) {
   for (int z = 0; z < r.n.domain(s.other); ++z)
     for (int x = 0; x < r.n.domain(v); ++x)
       if (r.is_live(v, x) && s.at(x, z) < kForbidden) added[z] = std::min(added[z], r.unary[v][x] + s.at(x, z));
-  if (!give(r, s.other, added)) return;
+  if (!give_costs(r, s.other, added)) return;
   r.steps.push_back({Kind::kDegreeOne, v, s.edge, -1, -1, r.unary[v], {}});
   ++r.counts["degree_one"];
   r.eliminated[v] = 1;
@@ -180,7 +180,7 @@ bool uses_no_more(const Reducing& r, int v, int y, int x) {
 }
 
 // Compares a value with every other that is cheaper beside one sample of partners, while there is work left.
-bool dominate(Work& w, int v) {
+bool dominate_values(Work& w, int v) {
   Reducing& r = w.r;
   if (w.left < 0) return false;
   const int values = r.n.domain(v);
@@ -211,7 +211,7 @@ bool dominate(Work& w, int v) {
 void look_at(Work& w, int v, Reduction::Rules rules) {
   Reducing& r = w.r;
   if (rules == Reduction::Rules::kAll) simplify(w, v);
-  if (r.eliminated[v] || r.live(v) == 1 || !dominate(w, v)) return;
+  if (r.eliminated[v] || r.live(v) == 1 || !dominate_values(w, v)) return;
   w.touch(v);
   for (int e : r.incident[v]) w.touch(r.edges[e].a == v ? r.edges[e].b : r.edges[e].a);
 }

@@ -21,7 +21,7 @@ bool is_close_enough(const RoundState& r) {
              r.options.gap * std::abs(static_cast<double>(r.best.cost));
 }
 
-void count(RoundState& r) {
+void add_counters(RoundState& r) {
   auto& counters = r.result.counters;
   counters["rounds"] = static_cast<double>(r.round);
   counters["parts"] = static_cast<double>(r.branch->parts());
@@ -83,7 +83,7 @@ Result in_rounds(RoundState& r) {
     if (r.ended) break;
     ++r.round;
   }
-  count(r);
+  add_counters(r);
   conclude(r);
   return finished(r);
 }

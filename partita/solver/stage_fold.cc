@@ -72,7 +72,7 @@ void make_passes(Foldings& f) {
 }
 
 // Searches a solution of the folding, from the one before or the start.
-void search(Foldings& f) {
+void search_folding(Foldings& f) {
   SolveState& s = f.s;
   Options& inside = f.inside;
   if (f.is_large && !s.folded) inside.deadline = share_of_time(s.options, kFold.share_of_time_of_very_large);
@@ -108,7 +108,7 @@ bool look_at(Foldings& f) {
   make_passes(f);
   if (f.ended()) return false;
   if (!f.better) return true;
-  search(f);
+  search_folding(f);
   return !f.ended() && !f.narrows && !(f.depth >= kFold.deep_of_very_large && f.is_too_large());
 }
 

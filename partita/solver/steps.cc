@@ -88,7 +88,7 @@ void Proof::keep(const Stays& stays) {
 }
 
 // Takes the best mixture of the solution and the dual's choice, if that is better.
-bool improve(Proof& p, Assignment choice) {
+bool improve_solution(Proof& p, Assignment choice) {
   choice.resize(static_cast<size_t>(p.network.variables()));
   const auto made = fuse_assignments(p.rest.network(), {p.rest.lowered(*p.result.solution), std::move(choice)});
   if (!made) return false;
@@ -101,7 +101,7 @@ bool improve(Proof& p, Assignment choice) {
 }
 
 // Everything that is left costs `bound`, and everything that was left out costs enough.
-void report(Proof& p, double bound) {
+void report_bound(Proof& p, double bound) {
   if (!p.options.progress || Clock::now() - p.reported < std::chrono::seconds(1) || !std::isfinite(bound)) return;
   p.reported = Clock::now();
   p.options.progress({p.result.cost, static_cast<Wide>(std::floor(std::min(bound, p.enough()))),
@@ -140,11 +140,11 @@ void make_window(Proof& p, Sweep& s) {
   const double before = std::exchange(p.bound, s.dual.pass());
   s.rise = p.bound - before;
   s.state = s.dual.state();
-  if (s.fuses) s.fuses = improve(p, s.dual.rounded());
+  if (s.fuses) s.fuses = improve_solution(p, s.dual.rounded());
   const double margin = s.rounding.at(s.state.all_prices());
   s.left = values_within_cost(p.enough() + 1 + margin, s.dual.least_costs(p.bound));
   s.share = static_cast<double>(sweep_entries(s.model, s.left)) / static_cast<double>(s.model.sweep);
-  report(p, p.bound - margin);
+  report_bound(p, p.bound - margin);
 }
 
 // Whether nothing costs enough after this many windows over the whole, or as much work: the gap is not small, and does
@@ -176,7 +176,7 @@ bool make_windows(Proof& p, Sweep& s) {
 
 // Makes passes until half of the table entries, or as many as ever will, cost enough, and leaves them out. False if
 // that is next to nothing.
-bool sweep(Proof& p) {
+bool take_sweep(Proof& p) {
   Sweep s(p);
   if (s.model.sweep == 0) return false;
   if (p.whole == 0) p.whole = s.model.sweep;
@@ -197,7 +197,7 @@ bool sweep(Proof& p) {
 // ------------------------------------------------------------------ after a sweep
 
 // Applies dominance, if little enough is left for it to finish.
-void dominate(Proof& p) {
+void take_dominance(Proof& p) {
   if (count_table_entries(p.rest.network()) > kSteps.dominance_entries) return;
   std::vector<std::vector<char>> gone;
   for (const std::vector<int>& values : p.kept) gone.emplace_back(values.size(), 0);
@@ -293,15 +293,15 @@ void take_steps(Proof& p, const std::optional<Wide>& known) {
   for (int step = 0; step < kSteps.most && !p.stop(); ++step) {
     const auto plan = plan_to_prove(p.rest.network(), p.options.elimination_bytes);
     const bool sweeps_first = !plan || !is_quick(p, *plan);
-    bool less = sweeps_first && sweep(p);
+    bool less = sweeps_first && take_sweep(p);
     if (!less) {
       if (plan) eliminate_rest(p, *plan);
       p.aimed_too_low = p.result.bound && std::isfinite(p.aim) && static_cast<double>(*p.result.bound) >= p.aim;
       if (is_closed(p.result, p.options.gap) || p.aimed_too_low) break;
-      less = (!sweeps_first && sweep(p)) || (aim_lower(p, known) && sweep(p));
+      less = (!sweeps_first && take_sweep(p)) || (aim_lower(p, known) && take_sweep(p));
     }
     if (!less) break;
-    dominate(p);
+    take_dominance(p);
   }
   if (p.result.certificate.leaves.empty()) p.result.certificate = {};
   p.result.status = p.result.bound == p.result.cost ? Status::kOptimal : Status::kFeasible;

@@ -18,7 +18,7 @@ __extension__ using Wide = __int128;
 constexpr int64_t kFarthest = int64_t{1} << 61;  // ends of intervals stay within
 constexpr int64_t kLargest = int64_t{1} << 50;   // numbers in a form; larger ones are left to the evaluator
 
-bool fits(const Affine& a, int64_t factor = 1) {
+bool fits_form(const Affine& a, int64_t factor = 1) {
   auto within = [&](int64_t x) {
     return static_cast<Wide>(x) * factor <= kLargest && static_cast<Wide>(x) * factor >= -kLargest;
   };
@@ -237,12 +237,12 @@ std::optional<Affine> affine_of(const Expr& e, NotAffine* why) {
   if (!b) return b;
   if (op == "+" || op == "-") {
     Affine sum = op == "+" ? *a + *b : *a - *b;
-    return fits(sum) ? std::optional(std::move(sum)) : none(NotAffine::kOther);
+    return fits_form(sum) ? std::optional(std::move(sum)) : none(NotAffine::kOther);
   }
   if (op == "*") {
     if (!a->terms.empty() && !b->terms.empty()) return none(NotAffine::kProduct);
     if (a->terms.empty()) std::swap(a, b);
-    return fits(*a, b->constant) ? std::optional(scaled(*a, b->constant)) : none(NotAffine::kOther);
+    return fits_form(*a, b->constant) ? std::optional(scaled(*a, b->constant)) : none(NotAffine::kOther);
   }
   if (!b->terms.empty() || b->constant <= 0) return none(NotAffine::kDivisor);
   return op == "//" ? floor_div(*a, b->constant) : modulo(*a, b->constant);

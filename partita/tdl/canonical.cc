@@ -31,9 +31,9 @@ bool chains(const std::string& f) {
 bool commutes(const std::string& f) { return chains(f) || f == "==" || f == "!="; }
 
 // Flattens (a + b) + c into its three terms.
-void flatten(const Expr& e, const std::string& f, std::vector<const Expr*>& terms) {
+void flatten_terms(const Expr& e, const std::string& f, std::vector<const Expr*>& terms) {
   if (e.kind == ExprKind::kBinary && e.function == f && chains(f)) {
-    for (const Expr& a : e.args) flatten(a, f, terms);
+    for (const Expr& a : e.args) flatten_terms(a, f, terms);
   } else {
     terms.push_back(&e);
   }
@@ -42,7 +42,7 @@ void flatten(const Expr& e, const std::string& f, std::vector<const Expr*>& term
 std::vector<const Expr*> children(const Expr& e) {
   std::vector<const Expr*> list;
   if (e.kind == ExprKind::kBinary && chains(e.function)) {
-    flatten(e, e.function, list);
+    flatten_terms(e, e.function, list);
   } else {
     for (const Expr& a : e.args) list.push_back(&a);
   }
@@ -362,7 +362,7 @@ std::optional<Expr> plain_comparison(const Expr& e) {
 }
 
 // Writes index arithmetic as sums of terms, comparisons in one direction, and nested guards as one.
-Expr plain(Expr e) {
+Expr plain_expression(Expr e) {
   const bool operation = e.kind == ExprKind::kBinary || e.kind == ExprKind::kUnary;
   if (operation)
     if (const auto form = affine_of(e)) return sum_of(*form);
@@ -372,7 +372,7 @@ Expr plain(Expr e) {
     std::swap(e.args[0], e.args[1]);
     e.function = e.function == ">" ? "<" : "<=";
   }
-  for (Expr& a : e.args) a = plain(std::move(a));
+  for (Expr& a : e.args) a = plain_expression(std::move(a));
   if (e.kind == ExprKind::kIf && is_number(e.args[2], 0) && e.args[1].kind == ExprKind::kIf &&
       is_number(e.args[1].args[2], 0)) {
     Expr inner = std::move(e.args[1]);
@@ -430,7 +430,7 @@ std::string canonical(const Bound& bound) {
       for (Affine& a : stage.lhs) a = units.form(a);
       stage.body = units.expr(std::move(stage.body));
     }
-    stage.body = plain(std::move(stage.body));
+    stage.body = plain_expression(std::move(stage.body));
   }
   std::string shapes;
   for (int t = 0; t < plain_bound.operand_count; ++t)

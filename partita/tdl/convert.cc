@@ -129,7 +129,7 @@ Subscripts subscripts(const Binding& b, const Syntax& owner, const std::vector<S
   return result;
 }
 
-Expr read(const Binding& b, const Syntax& s, bool in_opaque) {
+Expr convert_read(const Binding& b, const Syntax& s, bool in_opaque) {
   const int tensor = b.bound.find_tensor(s.name);
   if (tensor < 0) {
     const bool later = std::any_of(b.definition.stages.begin(), b.definition.stages.end(),
@@ -231,7 +231,7 @@ Expr convert_expression(const Binding& b, const Syntax& s) {
       return make_number(static_cast<double>(shape[axis]));
     }
     case Syntax::Kind::kAccess:
-      return read(b, s, false);
+      return convert_read(b, s, false);
     case Syntax::Kind::kUnary:
     case Syntax::Kind::kBinary: {
       std::vector<Expr> args;
@@ -252,7 +252,7 @@ Expr convert_expression(const Binding& b, const Syntax& s) {
       return call(b, s);
     case Syntax::Kind::kOpaque: {
       Expr e = make_expr(ExprKind::kOpaque, s.name, {});
-      for (const Syntax& slice : s.args) e.args.push_back(read(b, slice, true));
+      for (const Syntax& slice : s.args) e.args.push_back(convert_read(b, slice, true));
       e.subscripts = subscripts(b, s, s.names, nullptr).forms;
       return e;
     }

@@ -174,7 +174,7 @@ Narrowing narrowing_of(const Expr& guard, int index) {
 }
 
 // Narrows `range` of `index` to values for which the guard holds at a point of the other indices.
-void narrow(const Narrowing& by, int index, Point& at, Interval& range) {
+void narrow_to_guard(const Narrowing& by, int index, Point& at, Interval& range) {
   const auto& [of, c] = by;
   const Expr& guard = *of;
   at[index] = 0;
@@ -222,7 +222,7 @@ class PointCounter {
     if (level == levels_.size()) return 1;
     const Level& l = levels_[level];
     Interval range = ranges_[l.index];
-    for (const Narrowing& n : l.narrowing) narrow(n, l.index, at_, range);
+    for (const Narrowing& n : l.narrowing) narrow_to_guard(n, l.index, at_, range);
     if (level + 1 == levels_.size() && l.tested.empty()) return static_cast<double>(range.size());
     double n = 0;
     for (int64_t x = range.lo; x < range.hi; ++x) {

@@ -39,7 +39,7 @@ constexpr IntegerFunction kInteger[] = {
 };
 
 template <typename Row>
-const Row* find(std::span<const Row> rows, std::string_view name) {
+const Row* find_row(std::span<const Row> rows, std::string_view name) {
   for (const Row& row : rows)
     if (row.name == name) return &row;
   return nullptr;
@@ -48,7 +48,7 @@ const Row* find(std::span<const Row> rows, std::string_view name) {
 }  // namespace
 
 std::span<const RealFunction> real_functions() { return kReal; }
-const RealFunction* find_real_function(std::string_view name) { return find(real_functions(), name); }
+const RealFunction* find_real_function(std::string_view name) { return find_row(real_functions(), name); }
 bool is_monotone(std::string_view f) {
   if (f == "exp" || f == "tanh" || f == "sigmoid" || f == "erf") return true;
   const RealFunction* real = find_real_function(f);
@@ -56,7 +56,7 @@ bool is_monotone(std::string_view f) {
 }
 
 std::span<const IntegerFunction> integer_functions() { return kInteger; }
-const IntegerFunction* find_integer_function(std::string_view name) { return find(integer_functions(), name); }
+const IntegerFunction* find_integer_function(std::string_view name) { return find_row(integer_functions(), name); }
 
 bool is_call_of_two(std::string_view f) { return f == "max" || f == "min" || find_integer_function(f); }
 

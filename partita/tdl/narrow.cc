@@ -6,7 +6,7 @@ namespace partita::tdl {
 namespace {
 
 // Marks axes of `tensor` that are accessed at this index.
-void mark(const std::vector<Affine>& subscripts, int index, std::vector<bool>& axes) {
+void mark_axes(const std::vector<Affine>& subscripts, int index, std::vector<bool>& axes) {
   for (std::size_t a = 0; a < subscripts.size() && a < axes.size(); ++a)
     if (subscripts[a].plain_index() == index) axes[a] = true;
 }
@@ -30,9 +30,10 @@ Bound narrowed(const Bound& bound, int index, int64_t extent) {
   std::vector<std::vector<bool>> axes;
   for (const BoundTensor& tensor : bound.tensors) axes.emplace_back(tensor.factored.size(), false);
   for (const Stage& stage : bound.stages) {
-    mark(stage.lhs, index, axes[static_cast<std::size_t>(stage.tensor)]);
-    for_each_read(stage.body,
-                  [&](const Expr& read) { mark(read.subscripts, index, axes[static_cast<std::size_t>(read.tensor)]); });
+    mark_axes(stage.lhs, index, axes[static_cast<std::size_t>(stage.tensor)]);
+    for_each_read(stage.body, [&](const Expr& read) {
+      mark_axes(read.subscripts, index, axes[static_cast<std::size_t>(read.tensor)]);
+    });
   }
   for (std::size_t t = 0; t < part.tensors.size(); ++t) shorten(part.tensors[t], axes[t], extent);
   return part;

@@ -47,7 +47,7 @@ int64_t multiply(int64_t a, int64_t b) {
 int64_t floor_mod(int64_t a, int64_t b) { return b == -1 ? 0 : a - b * floor_div(a, b); }
 
 double largest(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); }
-double least(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }
+double least_or_nan(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }
 
 template <typename T>
 bool compared(char letter, T x, T y) {
@@ -215,7 +215,7 @@ double binary(char letter, double x, double y) {
     case 'M':
       return largest(x, y);
     default:
-      return least(x, y);
+      return least_or_nan(x, y);
   }
 }
 

@@ -149,7 +149,7 @@ AxisStrategy strategy_of(const Bound& bound, const std::vector<int>& split, cons
   return s;
 }
 
-int count(const std::vector<Kind>& partial) {
+int count_partial(const std::vector<Kind>& partial) {
   return static_cast<int>(std::count_if(partial.begin(), partial.end(), [](Kind k) { return k.has_value(); }));
 }
 
@@ -177,7 +177,7 @@ void add_split(const Analysis& analysis, const std::vector<int>& split, std::vec
     const std::vector<Kind> partial = queue[i];
     const AxisKinds kinds = kinds_on_axis(analysis, split, partial);
     if (kinds.exists) {
-      Offer offer{kinds.conversions, count(partial), partial};
+      Offer offer{kinds.conversions, count_partial(partial), partial};
       if (i == 0) plain = offer;
       if (!best || std::pair(offer.conversions, offer.size) < std::pair(best->conversions, best->size)) best = offer;
       if (kinds.conversions == 0) continue;
@@ -213,7 +213,7 @@ void add_partial(const Analysis& analysis, Reducer r, std::vector<AxisStrategy>&
     return p;
   };
   std::sort(closed.begin(), closed.end(), [&](const auto& a, const auto& b) {
-    return std::pair(count(a), positions(a)) < std::pair(count(b), positions(b));
+    return std::pair(count_partial(a), positions(a)) < std::pair(count_partial(b), positions(b));
   });
   std::vector<std::vector<size_t>> kept;
   for (const auto& partial : closed) {
