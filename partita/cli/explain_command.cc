@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int kMemoryPlans = 8;  // cheaper alternatives whose memory is planned
-// Operations times devices, about: beyond these the memory of typical devices is planned.
+// Operations times devices, about: beyond these the memory of representatives is planned.
 constexpr int64_t kTasksOfAll = 10'000;
 
 }  // namespace

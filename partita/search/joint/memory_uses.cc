@@ -63,7 +63,7 @@ Amounts amounts_of(const TensorSpace& space, int last, int64_t element_bytes) {
   constexpr int64_t kUnknown = -1;
   std::vector<int64_t> bytes;  // by layout
   for (const Layout& layout : space.layouts) bytes.push_back(layout.elements(last) * element_bytes);
-  std::vector<std::vector<int64_t>> beside(space.layouts.size());  // [home][copy], as they are asked for
+  std::vector<std::vector<int64_t>> beside(space.layouts.size());  // [kept layout][copy], filled on demand
   auto taken_by = [&](int kept_layout, int copy) {
     std::vector<int64_t>& row = beside[kept_layout];
     if (row.empty()) row.resize(space.layouts.size(), kUnknown);

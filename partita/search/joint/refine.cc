@@ -151,7 +151,7 @@ class MissingBytes {
   const Watch watch_;
   const bool in_doubt_;
   solver::Assignment solution_;
-  std::future<int64_t> found_;  // of that solution, unless it was asked for
+  std::future<int64_t> found_;  // of that solution, unless requested
 };
 
 }  // namespace

@@ -298,7 +298,7 @@ SoapPiece SoapParts::Memory::piece(const SoapShared& of, int64_t a, int64_t b) {
   return piece;
 }
 
-// ---------------------------------------------------------------- what is asked for
+// ---------------------------------------------------------------- accessors
 
 SoapParts::SoapParts(const Problem& problem, const CostModel& cost, const SoapSpace& space)
     : memory_(std::make_unique<Memory>(problem, cost, space)) {}

@@ -279,15 +279,15 @@ void wander(Run& run, double part) {
 bool descend(Run& run) {
   if (!run.walk.fits()) return false;
   const size_t units = run.space.units.size();
-  size_t as_they_are = 0;  // units in turn without a shorter move
-  for (size_t u = 0; as_they_are < units; u = (u + 1) % units) {
+  size_t without_gain = 0;  // units in turn without a shorter move
+  for (size_t u = 0; without_gain < units; u = (u + 1) % units) {
     bool shorter = false;
     for (int64_t c = 0; c < run.space.sets[u].size(); ++c) {
       if (run.ended()) return false;
       shorter |= run.walk.try_change({{static_cast<int>(u), c}}, run.walk.ns() - 1);
       run.walk.tell();
     }
-    as_they_are = shorter ? 0 : as_they_are + 1;
+    without_gain = shorter ? 0 : without_gain + 1;
   }
   return true;
 }
