@@ -89,7 +89,7 @@ class LocalTasks {
 
   // Fragments of tensors are made anew at the next request. Those that others hold stay.
   void forget_tensors();
-  // Memory of all remembered fragments takes about `bytes`. If that is too much, all can be forgotten but these ops,
+  // Returns about the bytes of all remembered fragments. If that is too much, all can be forgotten but these ops,
   // and all tensors' fragments that nobody else holds.
   int64_t bytes() const;
   void forget_others(const std::vector<const OpFragment*>& ops);
