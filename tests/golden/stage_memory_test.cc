@@ -35,7 +35,7 @@ void look_at(const Planned& plan, const std::string& text) {
   std::vector<int> stage_of_op;
   for (const OpChoice& choice : plan.plan.ops) stage_of_op.push_back(choice.stage);
   const std::vector<StageFigures> stages = plan.breakdown().stages;
-  const auto memory = stretch_memory(plan.training, plan.plan, stage_of_op, static_cast<int>(stages.size()));
+  const auto memory = layer_block_memory(plan.training, plan.plan, stage_of_op, static_cast<int>(stages.size()));
   for (size_t s = 0; s < stages.size(); ++s) {
     const auto said = static_cast<double>(bytes_of(memory[s], stages[s].in_flight));
     const double part = said / static_cast<double>(stages[s].peak_memory_bytes);

@@ -183,7 +183,7 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
   const Plan one = inner(rank_of(cluster, ranks));
   const StageCuts cuts = stage_cuts(graph, one, cluster, pipelining);
   const auto plan_of = [&](const StageCut& cut) {
-    Plan plan = staged_plan(graph, one, stages_of(cuts.stretches, cut), ranks, cluster);
+    Plan plan = staged_plan(graph, one, stages_of(cuts.blocks, cut), ranks, cluster);
     if (ranks > 1) plan.pipeline = pipeline;
     return pinned(std::move(plan), problem.pins);
   };

@@ -48,9 +48,10 @@ std::vector<int64_t> op_times(const Graph& graph, const Plan& one, const CostMod
   return ns;
 }
 
-// By rank and stretch: the ns of forward and backward pass in a step. Ranks with devices of the same types share them.
-std::vector<std::vector<double>> stretch_times(const Graph& graph, const Plan& one, const Cluster& cluster,
-                                               const LayerBlocks& stretches, int ranks) {
+// By rank and layer block: the ns of forward and backward pass in a step. Ranks with devices of the same types share
+// them.
+std::vector<std::vector<double>> layer_block_times(const Graph& graph, const Plan& one, const Cluster& cluster,
+                                                   const LayerBlocks& blocks, int ranks) {
   const CostModel cost(cluster);
   const RankDevices devices(cluster, ranks);
   DerivationCache cache;
@@ -60,24 +61,24 @@ std::vector<std::vector<double>> stretch_times(const Graph& graph, const Plan& o
     std::vector<std::string> types;
     for (int d = rank * devices.each; d < (rank + 1) * devices.each; ++d)
       types.push_back(cluster.device(devices.devices[static_cast<size_t>(d)]).model);
-    const auto [at, fresh] = known.try_emplace(std::move(types), static_cast<size_t>(stretches.cuts), 0.0);
+    const auto [at, fresh] = known.try_emplace(std::move(types), static_cast<size_t>(blocks.cuts), 0.0);
     if (fresh) {
       const std::vector<int64_t> op_ns = op_times(graph, one, cost, devices, rank, cache);
       for (size_t i = 0; i < graph.ops.size(); ++i)
         if (graph.ops[i].phase != Phase::kUpdate)
-          at->second[static_cast<size_t>(stretches.of_op[i])] += static_cast<double>(op_ns[i]);
+          at->second[static_cast<size_t>(blocks.of_op[i])] += static_cast<double>(op_ns[i]);
     }
     times.push_back(at->second);
   }
   return times;
 }
 
-// The estimated memory of runs of stretches as a stage of their rank. A rank has several virtual stages, each a part of
-// its memory and of its micro-batches in flight. The estimate is up to a tenth below the planner's: so much is left
+// The estimated memory of runs of layer blocks as a stage of their rank. A rank has several virtual stages, each a part
+// of its memory and of its micro-batches in flight. The estimate is up to a tenth below the planner's: so much is left
 // free.
 class StageNeeds {
  public:
-  StageNeeds(const std::vector<StretchMemory>& memory, const Pipelining& pipelining, const Cluster& cluster)
+  StageNeeds(const std::vector<LayerBlockMemory>& memory, const Pipelining& pipelining, const Cluster& cluster)
       : ends_(memory.size() + 1), pipelining_(pipelining) {
     const RankDevices ranks(cluster, pipelining.ranks);
     for (int rank = 0; rank < pipelining.ranks; ++rank) {
@@ -95,7 +96,7 @@ class StageNeeds {
   // The share of the memory of its rank's smallest device.
   double operator()(int stage, int begin, int end) const {
     const int v = pipelining_.virtual_stages, rank = stage % pipelining_.ranks, all = in_flight(pipelining_, rank);
-    const StretchMemory& run = runs_[static_cast<size_t>(begin) * ends_ + static_cast<size_t>(end)];
+    const LayerBlockMemory& run = runs_[static_cast<size_t>(begin) * ends_ + static_cast<size_t>(end)];
     return static_cast<double>(bytes_of(run, (all + v - 1) / v)) /
            static_cast<double>(limits_[static_cast<size_t>(rank)]);
   }
@@ -111,7 +112,7 @@ class StageNeeds {
 
  private:
   size_t ends_;
-  std::vector<StretchMemory> runs_;  // by begin and end
+  std::vector<LayerBlockMemory> runs_;  // by begin and end
   Pipelining pipelining_;
   std::vector<int64_t> limits_;  // by rank
 };
@@ -127,13 +128,13 @@ StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster
   constexpr double kLess = 1.01;
   const int stages = pipelining.chunks();
   StageCuts out{layer_blocks_of(graph, stages), {}, {}};
-  if (out.stretches.cuts < stages)
+  if (out.blocks.cuts < stages)
     throw DoesNotApply(fmt::format(
         "pipeline: '{}' has {} layers, which can be cut into {} parts, fewer than {} stages; choose fewer stages, or a "
         "smaller virtual=V",
-        graph.name, out.stretches.layers, out.stretches.cuts, stages));
-  const auto times = stretch_times(graph, one, cluster, out.stretches, pipelining.ranks);
-  const StageNeeds needs(stretch_memory(graph, one, out.stretches.of_op, out.stretches.cuts), pipelining, cluster);
+        graph.name, out.blocks.layers, out.blocks.cuts, stages));
+  const auto times = layer_block_times(graph, one, cluster, out.blocks, pipelining.ranks);
+  const StageNeeds needs(layer_block_memory(graph, one, out.blocks.of_op, out.blocks.cuts), pipelining, cluster);
   double limit = std::numeric_limits<double>::infinity();
   for (;;) {
     StageCut cut =
@@ -146,15 +147,15 @@ StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster
   return out;
 }
 
-std::vector<int> stages_of(const LayerBlocks& stretches, const StageCut& cut) {
-  std::vector<int> stage = stretches.of_op;
+std::vector<int> stages_of(const LayerBlocks& blocks, const StageCut& cut) {
+  std::vector<int> stage = blocks.of_op;
   for (int& of : stage) of = cut[static_cast<size_t>(of)];
   return stage;
 }
 
 namespace {
 
-// By stage but the last, the first stretch behind it.
+// By stage but the last, the first layer block behind it.
 std::vector<int> ends_of(const StageCut& cut) {
   std::vector<int> ends;
   for (size_t i = 1; i < cut.size(); ++i)
@@ -163,17 +164,18 @@ std::vector<int> ends_of(const StageCut& cut) {
 }
 
 // None: a stage would be empty.
-std::optional<StageCut> cut_at(const std::vector<int>& ends, int stretches) {
+std::optional<StageCut> cut_at(const std::vector<int>& ends, int blocks) {
   StageCut cut;
   for (size_t stage = 0; stage <= ends.size(); ++stage) {
-    const int end = stage < ends.size() ? ends[stage] : stretches;
-    if (end <= static_cast<int>(cut.size()) || end > stretches) return std::nullopt;
+    const int end = stage < ends.size() ? ends[stage] : blocks;
+    if (end <= static_cast<int>(cut.size()) || end > blocks) return std::nullopt;
     cut.resize(static_cast<size_t>(end), static_cast<int>(stage));
   }
   return cut;
 }
 
-// Cuts in which one stage ends a stretch earlier or later. With `apart` another one does too, so many stages behind it.
+// Cuts in which one stage ends a layer block earlier or later. With `apart` another one does too, so many stages behind
+// it.
 std::vector<StageCut> neighbours(const StageCut& cut, size_t apart = 0) {
   const std::vector<int> ends = ends_of(cut);
   std::vector<StageCut> out;
@@ -188,16 +190,16 @@ std::vector<StageCut> neighbours(const StageCut& cut, size_t apart = 0) {
   return out;
 }
 
-// All cuts of so many stretches; empty if they are more than `most`.
-std::vector<StageCut> all_cuts(int stretches, int stages, int64_t most) {
+// All cuts of so many layer blocks; empty if they are more than `most`.
+std::vector<StageCut> all_cuts(int blocks, int stages, int64_t most) {
   std::vector<StageCut> out;
   std::vector<int> ends;
   for (int stage = 1; stage < stages; ++stage) ends.push_back(stage);
   for (;;) {
     if (static_cast<int64_t>(out.size()) >= most) return {};
-    out.push_back(cut_at(ends, stretches).value());
+    out.push_back(cut_at(ends, blocks).value());
     size_t i = ends.size();  // the last end that can be later, those behind it as early as can be
-    while (i > 0 && ends[i - 1] + static_cast<int>(ends.size() - i) + 1 >= stretches) --i;
+    while (i > 0 && ends[i - 1] + static_cast<int>(ends.size() - i) + 1 >= blocks) --i;
     if (i == 0) return out;
     ++ends[i - 1];
     for (; i < ends.size(); ++i) ends[i] = ends[i - 1] + 1;
@@ -258,7 +260,7 @@ StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const CutE
   if (effort.most < kFew || (cuts.cuts.size() == 1 && neighbours(by_estimate).empty())) return by_estimate;
   Compared compared(effort, evaluator);
   for (const size_t i : from_the_middle(estimated, cuts.cuts.size())) compared.add(cuts.cuts[i]);
-  for (const StageCut& cut : all_cuts(cuts.stretches.cuts, by_estimate.back() + 1, effort.most)) compared.add(cut);
+  for (const StageCut& cut : all_cuts(cuts.blocks.cuts, by_estimate.back() + 1, effort.most)) compared.add(cut);
   compared.climb();
   const auto& by_step = compared.by_step();
   const auto is_far = [&](size_t i, int64_t ns) {

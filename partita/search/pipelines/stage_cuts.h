@@ -25,11 +25,11 @@ struct RankDevices {
   Mesh on(const Mesh& mesh, int rank) const;
 };
 
-// By stretch (stages.h), its stage. Stage c is on rank c mod ranks.
+// By layer block (stages.h), its stage. Stage c is on rank c mod ranks.
 using StageCut = std::vector<int>;
 
 struct StageCuts {
-  LayerBlocks stretches;
+  LayerBlocks blocks;
   // The evenest cut of all, then each time the evenest that needs less memory than the one before: by an estimate, at
   // least a hundredth less on the device with the largest deficit. They do not depend on the devices' memory, if all
   // have the same.
@@ -38,12 +38,12 @@ struct StageCuts {
   // Returns the first cut that fits by the estimate, or the one that needs least.
   size_t estimated() const;
 };
-// Returns the cuts. `one`: the plan for one rank's devices. Does not apply if the model has fewer stretches than there
-// are stages.
+// Returns the cuts. `one`: the plan for one rank's devices. Does not apply if the model has fewer layer blocks than
+// there are stages.
 StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster, const Pipelining& pipelining);
 
 // Returns each op's stage.
-std::vector<int> stages_of(const LayerBlocks& stretches, const StageCut& cut);
+std::vector<int> stages_of(const LayerBlocks& blocks, const StageCut& cut);
 
 // Evaluates a cut's plan; none: it cannot be simulated.
 struct CutEvaluator {

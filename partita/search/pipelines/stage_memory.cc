@@ -57,14 +57,14 @@ class Shares {
 
 class Needs {
  public:
-  Needs(const Graph& graph, const Plan& plan, const std::vector<int>& of_op, int stretches)
+  Needs(const Graph& graph, const Plan& plan, const std::vector<int>& of_op, int blocks)
       : graph_(graph),
         plan_(plan),
         of_op_(of_op),
         shares_(graph, plan),
         weight_(weights(graph)),
-        out_(static_cast<size_t>(stretches)),
-        changes_(static_cast<size_t>(stretches)) {
+        out_(static_cast<size_t>(blocks)),
+        changes_(static_cast<size_t>(blocks)) {
     const std::vector<std::vector<Reader>> read_by = readers(graph);
     for (size_t t = 0; t < graph.tensors.size(); ++t) {
       if (graph.tensors[t].replaces.valid()) continue;  // it shares the buffer of the tensor it replaces
@@ -82,10 +82,10 @@ class Needs {
       for (const auto& [place, change] : changes_[s]) out_[s].most = std::max(out_[s].most, now += change);
     }
   }
-  const std::vector<StretchMemory>& result() const { return out_; }
+  const std::vector<LayerBlockMemory>& result() const { return out_; }
 
  private:
-  size_t stretch(OpId op) const { return static_cast<size_t>(of_op_[op.index()]); }
+  size_t block_of(OpId op) const { return static_cast<size_t>(of_op_[op.index()]); }
 
   bool is_once(TensorId id, bool updated_from) const {
     const Tensor& tensor = graph_.tensor(id);
@@ -100,27 +100,27 @@ class Needs {
   void add_once(TensorId id, const std::vector<Reader>& read_by, const std::vector<Reader>& in_step) {
     const OpId producer = graph_.tensor(id).producer;
     if (!producer.valid() && read_by.empty()) return;
-    const size_t own = stretch(producer.valid() ? producer : read_by[0].op);
+    const size_t own = block_of(producer.valid() ? producer : read_by[0].op);
     out_[own].once += shares_.of(id);
     size_t last = own;
-    for (const Reader& r : in_step) last = std::max(last, stretch(r.op));
+    for (const Reader& r : in_step) last = std::max(last, block_of(r.op));
     const bool trained = weight_[id.index()] && (!producer.valid() || graph_.op(producer).phase == Phase::kForward);
     if (trained && last > own) out_[last].once += 2 * shares_.of(id);
   }
 
-  // Adds a tensor of a micro-batch: there from its making or first read in a stretch, to its last read.
+  // Adds a tensor of a micro-batch: there from its making or first read in a layer block, to its last read.
   void add_part(TensorId id, const std::vector<Reader>& read_by) {
     const OpId producer = graph_.tensor(id).producer;
-    std::map<size_t, std::pair<int, int>> there;  // by stretch
+    std::map<size_t, std::pair<int, int>> there;  // by layer block
     if (producer.valid() && graph_.op(producer).phase != Phase::kUpdate)
-      there[stretch(producer)] = {producer.value, producer.value};
-    std::map<size_t, std::set<int64_t>> wanted;  // by stretch: a copy for each region that its readers need
+      there[block_of(producer)] = {producer.value, producer.value};
+    std::map<size_t, std::set<int64_t>> wanted;  // by layer block: a copy for each region that its readers need
     std::set<size_t> kept_by;
     for (const Reader& r : read_by) {
-      wanted[stretch(r.op)].insert(shares_.of(r, id));
-      const auto at = there.try_emplace(stretch(r.op), r.op.value, r.op.value).first;
+      wanted[block_of(r.op)].insert(shares_.of(r, id));
+      const auto at = there.try_emplace(block_of(r.op), r.op.value, r.op.value).first;
       at->second.second = std::max(at->second.second, r.op.value);
-      if (graph_.op(r.op).phase == Phase::kBackward) kept_by.insert(stretch(r.op));
+      if (graph_.op(r.op).phase == Phase::kBackward) kept_by.insert(block_of(r.op));
     }
     const int64_t bytes = shares_.of(id);
     for (const auto& [s, ends] : there) {
@@ -131,7 +131,7 @@ class Needs {
     if (!forward || kept_by.empty()) return;
     out_[*kept_by.begin()].kept += bytes;
     for (const size_t s : kept_by) {
-      if (producer.valid() && s == stretch(producer)) continue;
+      if (producer.valid() && s == block_of(producer)) continue;
       out_[s].brought += std::accumulate(wanted[s].begin(), wanted[s].end(), int64_t{0});
       if (s == *kept_by.begin()) out_[s].brought -= *wanted[s].rbegin();
     }
@@ -140,15 +140,15 @@ class Needs {
   // Adds the bytes that readers see beyond the kept shard, such as gathered weights: while they run, or all the time.
   void add_conversions(TensorId id, const std::vector<Reader>& read_by, bool once) {
     const int64_t kept_layout = shares_.of(id);
-    std::map<size_t, int64_t> gathered;  // by stretch, for the step
+    std::map<size_t, int64_t> gathered;  // by layer block, for the step
     for (const Reader& r : read_by) {
       const int64_t read = shares_.of(r, id);
       if (read <= kept_layout) continue;
       if (once && !plan_.resharded.contains(id)) {
-        gathered[stretch(r.op)] = std::max(gathered[stretch(r.op)], read);
+        gathered[block_of(r.op)] = std::max(gathered[block_of(r.op)], read);
       } else {
-        changes_[stretch(r.op)][2 * r.op.value] += read;
-        changes_[stretch(r.op)][2 * r.op.value + 1] -= read;
+        changes_[block_of(r.op)][2 * r.op.value] += read;
+        changes_[block_of(r.op)][2 * r.op.value + 1] -= read;
       }
     }
     for (const auto& [s, bytes] : gathered) out_[s].once += bytes;
@@ -159,22 +159,22 @@ class Needs {
   const std::vector<int>& of_op_;
   const Shares shares_;
   const std::vector<bool> weight_;  // by tensor: a parameter, or made of parameters alone
-  std::vector<StretchMemory> out_;
-  std::vector<std::map<int, int64_t>> changes_;  // by stretch: at 2i before op i runs, at 2i + 1 after it
+  std::vector<LayerBlockMemory> out_;
+  std::vector<std::map<int, int64_t>> changes_;  // by layer block: at 2i before op i runs, at 2i + 1 after it
 };
 
 }  // namespace
 
-std::vector<StretchMemory> stretch_memory(const Graph& graph, const Plan& plan, const std::vector<int>& of_op,
-                                          int stretches) {
-  return Needs(graph, plan, of_op, stretches).result();
+std::vector<LayerBlockMemory> layer_block_memory(const Graph& graph, const Plan& plan, const std::vector<int>& of_op,
+                                                 int blocks) {
+  return Needs(graph, plan, of_op, blocks).result();
 }
 
-StretchMemory join_memory(const StretchMemory& first, const StretchMemory& then) {
+LayerBlockMemory join_memory(const LayerBlockMemory& first, const LayerBlockMemory& then) {
   return {first.once + then.once, first.kept + then.kept, std::max(first.most, first.kept + then.most), first.brought};
 }
 
-int64_t bytes_of(const StretchMemory& memory, int in_flight) {
+int64_t bytes_of(const LayerBlockMemory& memory, int in_flight) {
   return memory.once + (in_flight - 1) * (memory.brought + memory.kept) + memory.most;
 }
 

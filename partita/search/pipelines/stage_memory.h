@@ -12,22 +12,24 @@
 
 namespace partita {
 
-// By stretch of the model (stages.h), bytes on a mesh's first device.
-struct StretchMemory {
+// By layer block of the model (stages.h), bytes on a mesh's first device.
+struct LayerBlockMemory {
   int64_t once = 0;  // there for the whole step: parameters, states, sums of gradients, casts of weights
   int64_t kept = 0;  // left by the forward pass of a micro-batch for its backward pass
-  int64_t most = 0;  // of a micro-batch, the most at one time while this stretch runs, with its own `kept`
-  // Bytes that another stretch keeps too: a second copy, for the backward pass of the first stretch of a run.
+  int64_t most = 0;  // of a micro-batch, the most at one time while this layer block runs, with its own `kept`
+  // Bytes that another layer block keeps too: a second copy, for the backward pass of the first layer block of a run.
   int64_t brought = 0;
 };
-// Returns the memory by stretch. `plan` has choices for each op on one rank's devices; `of_op`: by op, its stretch.
-std::vector<StretchMemory> stretch_memory(const Graph& graph, const Plan& plan, const std::vector<int>& of_op,
-                                          int stretches);
+// Returns the memory by layer block. `plan` has choices for each op on one rank's devices; `of_op`: by op, its layer
+// block.
+std::vector<LayerBlockMemory> layer_block_memory(const Graph& graph, const Plan& plan, const std::vector<int>& of_op,
+                                                 int blocks);
 
-// Joins the memory of two runs of stretches, one behind the other: the second runs while the first's `kept` is there.
-StretchMemory join_memory(const StretchMemory& first, const StretchMemory& then);
+// Joins the memory of two runs of layer blocks, one behind the other: the second runs while the first's `kept` is
+// there.
+LayerBlockMemory join_memory(const LayerBlockMemory& first, const LayerBlockMemory& then);
 // Returns the bytes with so many micro-batches in flight: `once`, `brought` and `kept` for each but the last, and
 // `most` for that one.
-int64_t bytes_of(const StretchMemory& memory, int in_flight);
+int64_t bytes_of(const LayerBlockMemory& memory, int in_flight);
 
 }  // namespace partita

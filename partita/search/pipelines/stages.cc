@@ -42,7 +42,7 @@ std::vector<bool> crossed_by_one(const Graph& graph) {
   return one;
 }
 
-// Places where stretches begin, ascending, 0 the first.
+// Places where layer blocks begin, ascending, 0 the first.
 std::vector<int> beginnings(const Graph& graph, const std::vector<Repeat>& repeats, bool halves) {
   const std::vector<bool> one = halves ? crossed_by_one(graph) : std::vector<bool>();
   std::set<int> places{0};
@@ -57,7 +57,7 @@ std::vector<int> beginnings(const Graph& graph, const std::vector<Repeat>& repea
   return {places.begin(), places.end()};
 }
 
-// By op, its stretch. An op that no input reaches, such as a cast of weights, is with its first reader.
+// By op, its layer block. An op that no input reaches, such as a cast of weights, is with its first reader.
 std::vector<int> by_place(const Graph& graph, const std::vector<int>& begins) {
   const std::vector<bool> fed = behind(graph, Role::kInput);
   const std::vector<std::vector<Reader>> read_by = readers(graph);

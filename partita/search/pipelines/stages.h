@@ -11,8 +11,8 @@
 
 namespace partita {
 
-// By op, the stretch of the model that it belongs to, from 0 in the order of the forward pass. The stretches are the
-// copies of repeated layers (graph/repeats.h), and the ops before, between and behind them. If those are fewer than
+// By op, the layer block of the model that it belongs to, from 0 in the order of the forward pass. The layer blocks are
+// the copies of repeated layers (graph/repeats.h), and the ops before, between and behind them. If those are fewer than
 // `least` layers, each copy is cut where one activation alone goes on, as between attention and feed-forward. If most
 // of a model does not repeat, they are the layers of layers_of() (graph/layers.h). A backward op stands with its
 // forward op, an update with its parameter, an op that no input reaches with its first reader.

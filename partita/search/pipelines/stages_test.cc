@@ -117,11 +117,11 @@ TEST(EvenParts, AreEvenByTheCostsOfTheirOwnRanks) {
 
 // The example of stage_memory.h.
 TEST(StageMemory, OfTwoLayersWithThreeInFlight) {
-  const StretchMemory layer{.once = 10, .kept = 6, .most = 8};
-  const StretchMemory two = join_memory(layer, layer);
+  const LayerBlockMemory layer{.once = 10, .kept = 6, .most = 8};
+  const LayerBlockMemory two = join_memory(layer, layer);
   EXPECT_EQ(bytes_of(two, 3), 58);
-  EXPECT_EQ(bytes_of(join_memory(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 1), 11 + 10);
-  EXPECT_EQ(bytes_of(join_memory(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 2),
+  EXPECT_EQ(bytes_of(join_memory(LayerBlockMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 1), 11 + 10);
+  EXPECT_EQ(bytes_of(join_memory(LayerBlockMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 2),
             11 + 10 + 11);
 }
 
