@@ -50,13 +50,13 @@ std::vector<Options> every_value(const SearchEntry& entry, const std::vector<std
 }  // namespace
 
 std::vector<Options> options_for_auto(const SearchEntry& entry, const Cluster& cluster) {
-  return every_value(entry, entry.begins_auto.every, cluster);
+  return every_value(entry, entry.offers.initial.every, cluster);
 }
 
 std::vector<Options> further_options(const SearchEntry& entry, const Problem& problem) {
-  if (!entry.begins_auto.further) return {};
-  std::vector<std::string> of = entry.begins_auto.every;
-  const std::vector<std::string> further = entry.begins_auto.further(problem);
+  if (!entry.offers.initial.further) return {};
+  std::vector<std::string> of = entry.offers.initial.every;
+  const std::vector<std::string> further = entry.offers.initial.further(problem);
   of.insert(of.end(), further.begin(), further.end());
   const std::vector<Options> asked = options_for_auto(entry, problem.cluster);
   std::vector<Options> options = every_value(entry, of, problem.cluster);

@@ -9,7 +9,7 @@
 //             .summary = "everything on the first device or on all",
 //             .options = {{"devices", {"all", "N"}}},
 //             .search = search,  // a Searcher of the file
-//             .begins_auto = {.work = rule_work, .every = {"devices"}}};
+//             .offers = {.initial = {.work = rule_work, .every = {"devices"}}}};
 //   }
 //
 // `partita searches`, the command line, `auto` and the tests of all searches take it from the list.
@@ -18,26 +18,18 @@
 #include <string>
 #include <vector>
 
+#include "partita/search/auto_offer.h"
 #include "partita/search/search.h"
 
 namespace partita {
 
-// How `auto` begins with a search.
-struct AutoBegin {
-  double (*work)(const Problem&) = nullptr;  // estimated seconds; null: auto does not begin with it
-  std::vector<std::string> every = {};  // options of which auto tries every value; "N": every divisor of the devices
-  bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether auto runs it on this problem; null: always
-  // For a rule: options of which every value is tried beside those of `every` when steps are compared
-  // (SearchResult::fastest_rule); null: none.
-  std::vector<std::string> (*further)(const Problem&) = nullptr;
-};
-// Estimates for AutoBegin::work (s). A rule weighs some strategies of each op. A search by cuts weighs all that divide
-// an op, and the conversions between ops. Measured on one machine; only their order matters.
+// Estimates for InitialPlans::work (s). A rule weighs some strategies of each op. A search by cuts weighs all that
+// divide an op, and the conversions between ops. Measured on one machine; only their order matters.
 double rule_work(const Problem& problem);
 double groups_work(const Problem& problem);  // for rules that divide layers too
 double placed_work(const Problem& problem);  // for plans that differ on every device, and take longer to evaluate
 double cuts_work(const Problem& problem);
-// For AutoBegin::quick of searches that leave devices idle: idle devices cost no bytes.
+// For InitialPlans::applies of searches that leave devices idle: idle devices cost no bytes.
 bool counts_time(const Problem& problem, const Budget& budget);
 
 // How the plans of a search share a step's batch: among equal replicas, each of so many stages.
@@ -53,7 +45,7 @@ struct SearchEntry {
   std::map<std::string, std::vector<std::string>> options = {};
   std::map<std::string, std::string> aliases = {};  // further names -> their options: "fsdp" is zero with "stage=3"
   Searcher* search = nullptr;
-  AutoBegin begins_auto = {};
+  AutoOffer offers = {};
   Sharing (*sharing)(const Problem&) = nullptr;  // null: the plan alone says it
   double seconds = 0;        // least time even for a small model, if nothing limits it; 0: no least time
   bool rule = false;         // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
@@ -68,9 +60,9 @@ struct SearchEntry {
 };
 
 std::map<std::string, std::string> default_options(const SearchEntry& entry);
-// Returns every combination of the options that AutoBegin::every names, with defaults for the others.
+// Returns every combination of the options that InitialPlans::every names, with defaults for the others.
 std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster);
-// Returns every combination of those that AutoBegin::further names too, without options_for_auto().
+// Returns every combination of those that InitialPlans::further names too, without options_for_auto().
 std::vector<std::map<std::string, std::string>> further_options(const SearchEntry& entry, const Problem& problem);
 
 // Whether an option's value is a whole number from 1 to 999999.

@@ -1,6 +1,8 @@
 // Evaluates plans by a problem's objective.
 #include "partita/search/evaluate.h"
 
+#include <algorithm>
+
 #include "partita/base/units.h"
 
 namespace partita {
@@ -18,6 +20,18 @@ PlanEvaluation evaluate_in_time(const Problem& problem, const Plan& plan, const 
 
 int64_t memory_deficit(const Problem& problem, const Plan& plan, const Watch& watch) {
   return *evaluate_memory(problem.graph, plan, problem.cluster, watch).memory_deficit;
+}
+
+bool holds_any_plan(const Problem& problem) {
+  constexpr double kTimes = 16;
+  double bytes = 0;
+  for (const Tensor& t : problem.graph.tensors) bytes += static_cast<double>(t.bytes());
+  for (const Op& op : problem.graph.ops)
+    for (TensorId t : op.operands) bytes += static_cast<double>(problem.graph.tensor(t).bytes());
+  bytes *= kTimes * problem.cluster.compute_count;
+  const auto begin = problem.cluster.devices.begin();
+  return std::all_of(begin, begin + problem.cluster.compute_count,
+                     [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
 }
 
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) {

@@ -1,4 +1,4 @@
-// Converts objectives to text and back, and starts the clock of a budget.
+// Converts objectives to text and back, starts the clock of a budget, and copies the initial plan that is given.
 #include "partita/search/search.h"
 
 #include <algorithm>
@@ -22,6 +22,25 @@ Watch Budget::watch() const {
   return {Watch::Clock::now() + std::chrono::duration_cast<Watch::Clock::duration>(
                                     std::chrono::duration<double>(std::min(*seconds, kForever))),
           stop};
+}
+
+namespace {
+
+bool keeps(const Pins& pins, const Plan& plan) {
+  return std::all_of(pins.ops.begin(), pins.ops.end(),
+                     [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
+         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) {
+           return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second;
+         });
+}
+
+}  // namespace
+
+std::optional<Plan> initial_plan(const Problem& problem) {
+  if (!problem.from || !keeps(problem.pins, *problem.from)) return std::nullopt;
+  Plan plan = *problem.from;
+  plan.paper_cost.reset();
+  return plan;
 }
 
 }  // namespace partita

@@ -82,6 +82,10 @@ struct Budget {
   Watch watch() const;  // call it when the search begins
 };
 
+// A copy of Problem::from without its paper_cost, which is another search's. None: there is no such plan, or it does
+// not keep the pins.
+std::optional<Plan> initial_plan(const Problem& problem);
+
 // The cost on the cluster, by the simulator, of a way of training that no Plan can express.
 struct Estimate {
   int64_t batch = 0;  // samples a step, all devices together
@@ -122,6 +126,7 @@ struct SearchResult {
   // From searches by the local task graph (partita/task_graph/local_tasks.h): the plan's step by its own, and a lower
   // bound for every plan of the space, if known (partita/search/soap/bound.h).
   std::optional<int64_t> local_ns, local_lower_bound_ns;
+  std::string local_lower_bound_note;  // the one of `notes` that says this bound
 };
 
 // Throws Error if the budget ends without a plan, or the problem cannot be one of this search.

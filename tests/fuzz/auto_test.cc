@@ -1,5 +1,5 @@
-// `auto` beside every other search, judged by the checker, or by the simulator where the objective is time: never
-// dearer, within the same memory.
+// `auto` beside every other search, by the bytes that the checker counts or by the simulated step: it never costs more,
+// within the same memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include "partita/schedule/choose_order.h"
 #include "partita/schedule/lower.h"
 #include "partita/schedule/representatives.h"
-#include "partita/search/all/candidates.h"
+#include "partita/search/all/fastest_rule.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
 #include "partita/search/joint/refine.h"
@@ -39,7 +39,7 @@ std::vector<SearchChoice> others(const Problem& problem) {
   std::vector<SearchChoice> all;
   for (const SearchEntry& entry : searches())
     if (entry.name == "soybean" || entry.name == "exact" ||
-        (entry.begins_auto.work && (!entry.begins_auto.quick || entry.begins_auto.quick(problem, {}))))
+        (entry.offers.initial.work && (!entry.offers.initial.applies || entry.offers.initial.applies(problem, {}))))
       for (const auto& options : options_for_auto(entry, problem.cluster)) all.push_back({&entry, options});
   return all;
 }
@@ -321,7 +321,7 @@ TEST(Auto, NamesTheFastestRule) {
   ASSERT_TRUE(found.fastest_rule);
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const SearchEntry& entry : searches()) {
-    if (!entry.rule || !entry.begins_auto.work || entry.begins_auto.quick) continue;
+    if (!entry.rule || !entry.offers.initial.work || entry.offers.initial.applies) continue;
     std::vector<std::map<std::string, std::string>> tried = options_for_auto(entry, cluster);
     for (auto& options : further_options(entry, {graph, cluster})) tried.push_back(std::move(options));
     for (const auto& options : tried) {

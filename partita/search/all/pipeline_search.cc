@@ -74,7 +74,7 @@ SearchEntry pipeline_search() {
                   {"virtual", {"auto", "N"}},
                   {"inner", {"data-parallel", "megatron", "model-parallel", "soybean", "tofu", "zero", "exact"}}},
       .search = search,
-      .begins_auto = {.work = rule_work, .every = {"stages"}, .quick = keeps_stages_busy},
+      .offers = {.initial = {.work = rule_work, .every = {"stages"}, .applies = keeps_stages_busy}},
       .sharing = sharing};
 }
 

@@ -84,7 +84,7 @@ SearchEntry data_parallel_search() {
           .source = "rule",
           .summary = "every op that sees samples is split along them, parameters are whole everywhere",
           .search = by_rule<data_parallel_plan>,
-          .begins_auto = {.work = rule_work},
+          .offers = {.is_fallback = true, .initial = {.work = rule_work}},
           .sharing = of_all,
           .rule = true};
 }
@@ -104,7 +104,7 @@ SearchEntry megatron_search() {
                       {"zero", {"0", "1", "2", "3"}},
                       {"gather", {"pass", "step"}}},
           .search = by_megatron,
-          .begins_auto = {.work = groups_work, .every = {"tensor"}, .further = further_of_megatron},
+          .offers = {.initial = {.work = groups_work, .every = {"tensor"}, .further = further_of_megatron}},
           .sharing = of_megatron,
           .rule = true};
 }
@@ -114,7 +114,7 @@ SearchEntry model_parallel_search() {
           .source = "SoyBean section 4.1",
           .summary = "every parameter is split along its contracted dimension",
           .search = by_rule<model_parallel_plan>,
-          .begins_auto = {.work = groups_work},
+          .offers = {.initial = {.work = groups_work}},
           .sharing = of_one,
           .rule = true};
 }
@@ -124,7 +124,7 @@ SearchEntry owt_search() {
           .source = "Krizhevsky 2014",
           .summary = "one weird trick: convolutions are split along samples, fully connected layers along their units",
           .search = by_rule<owt_plan>,
-          .begins_auto = {.work = groups_work},
+          .offers = {.initial = {.work = groups_work}},
           .sharing = of_all,
           .rule = true};
 }
@@ -134,7 +134,8 @@ SearchEntry single_search() {
           .source = "rule",
           .summary = "everything on the first device",
           .search = by_rule<single_plan>,
-          .begins_auto = {.work = rule_work, .quick = counts_time},
+          .offers = {.takes_over = [](const Problem& problem) { return problem.cluster.compute_count == 1; },
+                     .initial = {.work = rule_work, .applies = counts_time}},
           .sharing = of_one,
           .rule = true};
 }
@@ -148,7 +149,7 @@ SearchEntry zero_search() {
           .options = {{"stage", {"1", "2", "3"}}, {"tensor", {"1", "N"}}, {"gather", {"pass", "step"}}},
           .aliases = {{"fsdp", "stage=3"}},
           .search = by_zero,
-          .begins_auto = {.work = rule_work, .every = {"stage"}, .further = further_of_zero},
+          .offers = {.initial = {.work = rule_work, .every = {"stage"}, .further = further_of_zero}},
           .sharing = of_tensor_groups,
           .rule = true};
 }

@@ -27,7 +27,7 @@ SearchEntry allrow_greedy_search() {
           .source = "Tofu section 7.3",
           .summary = "every tensor is split along its first dimension, then every op as is best for it",
           .search = search,
-          .begins_auto = {.work = cuts_work}};
+          .offers = {.initial = {.work = cuts_work}}};
 }
 
 }  // namespace partita

@@ -20,7 +20,7 @@ SearchEntry equal_chop_search() {
           .source = "Tofu section 7.3",
           .summary = "Tofu's program in one step: every tensor is split along one dimension only",
           .search = search,
-          .begins_auto = {.work = cuts_work}};
+          .offers = {.initial = {.work = cuts_work}}};
 }
 
 }  // namespace partita

@@ -47,7 +47,7 @@ SearchEntry icml18_search() {
               "dynamic program over layers in one step, along several dimensions, without output reduction, as "
               "Tofu section 7.3 compares",
           .search = search,
-          .begins_auto = {.work = cuts_work}};
+          .offers = {.initial = {.work = cuts_work}}};
 }
 
 }  // namespace partita

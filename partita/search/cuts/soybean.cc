@@ -201,7 +201,7 @@ SearchEntry soybean_search() {
           .summary = "one-cut tiling program and k-cuts recursion, slowest link first",
           .options = {{"tilings", {"paper", "all"}}},
           .search = search,
-          .begins_auto = {.work = cuts_work, .every = {"tilings"}, .quick = soybean_is_quick}};
+          .offers = {.initial = {.work = cuts_work, .every = {"tilings"}, .applies = soybean_is_quick}}};
 }
 
 bool soybean_is_quick(const Problem& problem, const Budget& budget) {

@@ -35,7 +35,7 @@ SearchEntry spartan_search() {
           .source = "Tofu section 7.3",
           .summary = "largest tensor first, along its best dimension, then the ops around it",
           .search = search,
-          .begins_auto = {.work = cuts_work}};
+          .offers = {.initial = {.work = cuts_work}}};
 }
 
 }  // namespace partita

@@ -98,7 +98,7 @@ SearchEntry tofu_search() {
               "tensor stays whole that can be split",
           .options = {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}},
           .search = search,
-          .begins_auto = {.work = cuts_work}};
+          .offers = {.initial = {.work = cuts_work}}};
 }
 
 }  // namespace partita

@@ -51,7 +51,7 @@ SearchEntry layer_placement_search() {
               "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device",
           .options = {{"assign", {"round-robin", "contiguous"}}},
           .search = search,
-          .begins_auto = {.work = placed_work, .every = {"assign"}, .quick = counts_time},
+          .offers = {.initial = {.work = placed_work, .every = {"assign"}, .applies = counts_time}},
           .sharing = [](const Problem&) { return Sharing{}; }};
 }
 

@@ -11,13 +11,13 @@
 #include "partita/device_placement/improve.h"
 #include "partita/device_placement/memory.h"
 #include "partita/device_placement/units.h"
+#include "partita/search/device_placement/placed_graph.h"
 #include "partita/search/device_placement/placed_plan.h"
 #include "partita/search/device_placement/placement_best.h"
 #include "partita/search/device_placement/placement_passes.h"
 #include "partita/search/device_placement/placements.h"
 #include "partita/search/entry.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/joint/refine.h"
 
 namespace partita {
 
@@ -244,12 +244,12 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
 
 // The plan of --from itself, if it fits and keeps the pins.
 std::optional<Tried> plan_begun_with(const Problem& problem) {
-  if (!problem.from || !keeps(problem.pins, *problem.from)) return std::nullopt;
+  std::optional<Plan> from = initial_plan(problem);
+  if (!from) return std::nullopt;
   Tried tried;
-  tried.evaluation = evaluate_in_time(problem, *problem.from);
+  tried.evaluation = evaluate_in_time(problem, *from);
   if (!tried.fits()) return std::nullopt;
-  tried.result.plan = *problem.from;
-  tried.result.plan->paper_cost.reset();  // another search's
+  tried.result.plan = std::move(from);
   tried.result.notes.push_back(
       fmt::format("nothing shorter was found than the {} of the plan that it began with", ms(tried.step_ns())));
   return tried;
@@ -415,6 +415,10 @@ SearchEntry placement_search() {
               "whole operations: placements and schedules of all rules, improved on coarser and coarser graphs "
               "and on the step itself",
           .search = search,
+          .offers = {.takes_over = [](const Problem& problem) { return has_device_types(problem.graph); },
+                     .share = {.of_time = 0.2, .applies = can_be_placed, .bounds = places_whole_ops},
+                     .about = "whole ops on devices",
+                     .steps_in_time = 4000},
           .sharing = [](const Problem&) { return Sharing{}; },
           .warm = true,
           .whole_batch = true,

@@ -27,6 +27,7 @@ namespace partita {
 namespace {
 
 constexpr int64_t kDefaultSteps = 200;          // of the solver, if no budget is given
+constexpr int64_t kStepsInTime = 50;            // for `auto` with Objective::kTime: the network's cost is not the step
 constexpr int kAxes = 2;                        // of the mesh, at most, if no number is given
 constexpr int64_t kEntries = int64_t{1} << 28;  // of all edges' tables, on more than two axes
 constexpr double kLookGap = 1e-4;               // a solution so near to its bound is tried for fit
@@ -282,8 +283,8 @@ SearchResult solved(const Problem& problem, const Budget& budget, Rng& rng) {
 }
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
-  if (!problem.from || !keeps(problem.pins, *problem.from) || memory_deficit(problem, *problem.from) > 0)
-    return solved(problem, budget, rng);
+  const std::optional<Plan> from = initial_plan(problem);
+  if (!from || memory_deficit(problem, *from) > 0) return solved(problem, budget, rng);
   SearchResult result;
   try {
     result = solved(problem, budget, rng);
@@ -291,14 +292,13 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
     if (!is_end(error)) throw;
     result.notes.push_back(error.what());
   }
-  const int64_t cost = cost_of(problem, *problem.from);
+  const int64_t cost = cost_of(problem, *from);
   if (result.plan && cost_of(problem, *result.plan) <= cost) return result;
-  result.plan = *problem.from;
-  result.plan->paper_cost.reset();  // another search's
+  result.plan = from;
   result.notes.push_back(
       fmt::format("nothing cheaper was found than the {} of the plan that it began with", cost_text(problem, cost)));
   auto& bound = problem.in_time() ? result.lower_bound_serial_ns : result.lower_bound_comm_bytes;
-  if (bound.value_or(0) > (problem.in_time() ? serial_ns(problem.graph, *problem.from, problem.cluster) : cost)) {
+  if (bound.value_or(0) > (problem.in_time() ? serial_ns(problem.graph, *from, problem.cluster) : cost)) {
     bound.reset();
     result.notes.push_back("that plan lies outside of the space, and the lower bound does not hold for it");
   }
@@ -315,6 +315,10 @@ SearchEntry exact_search() {
               "lower bound; over more than two axes slow",
           .options = {{"axes", {"2", "N"}}, {"mesh", {"axes", "PxQ"}}},
           .search = search,
+          .offers = {.joint = {.is_offered = true, .bytes_work = 1},
+                     .refiner = axis_refiner(),
+                     .about = "the joint problem",
+                     .steps_in_time = kStepsInTime},
           .warm = true,
           .proves = true};
 }

@@ -18,6 +18,10 @@ namespace {
 
 constexpr int64_t kTensorValues = 2048;  // of a neighbourhood, in bytes: a good solution counts there, not the bound
 constexpr int kLoosenings = 3;           // how often a limit that no solution keeps is raised again, half of the way
+// For `auto`.
+constexpr int64_t kRounds = 20;  // of the solver, for a neighbourhood
+constexpr double kGap = 1e-4;
+constexpr int64_t kEntries = 100'000'000;  // of the neighbourhoods' tables, if no time is given
 
 // Per axis of the coarse mesh, the extents of its own axes.
 std::vector<std::vector<int>> factors_of(const Mesh& mesh) {
@@ -101,30 +105,6 @@ std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
     for (size_t b = a + 1; b < axes; ++b) out[1].push_back({a, b});
   return out;
 }
-
-}  // namespace
-
-bool keeps(const Pins& pins, const Plan& plan) {
-  return std::all_of(pins.ops.begin(), pins.ops.end(),
-                     [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
-         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) {
-           return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second;
-         });
-}
-
-bool holds_any_plan(const Problem& problem) {
-  constexpr double kTimes = 16;
-  double bytes = 0;
-  for (const Tensor& t : problem.graph.tensors) bytes += static_cast<double>(t.bytes());
-  for (const Op& op : problem.graph.ops)
-    for (TensorId t : op.operands) bytes += static_cast<double>(problem.graph.tensor(t).bytes());
-  bytes *= kTimes * problem.cluster.compute_count;
-  const auto begin = problem.cluster.devices.begin();
-  return std::all_of(begin, begin + problem.cluster.compute_count,
-                     [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
-}
-
-namespace {
 
 // Plans the memory of a solution, while another is being proved.
 class MissingBytes {
@@ -270,6 +250,22 @@ Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const 
     if (!is_end(error)) throw;
   }
   return out;
+}
+
+Refiner axis_refiner() {
+  return {.applies = [](const Plan& plan, const Cluster& cluster) { return refined(plan, cluster).has_value(); },
+          .refine =
+              [](const ToRefine& r, Rng& rng) {
+                solver::Options solving;
+                solving.seed = rng.next();
+                solving.stop = r.watch.stop;
+                solving.deadline = r.watch.deadline;
+                solving.max_steps = kRounds;
+                solving.gap = kGap;
+                solving.certify = false;
+                return refine(r.problem, r.plan, r.cost, r.others, solving, r.tell,
+                              r.watch.deadline ? std::numeric_limits<int64_t>::max() : kEntries);
+              }};
 }
 
 }  // namespace partita

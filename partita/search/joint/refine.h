@@ -12,17 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "partita/search/auto_offer.h"
 #include "partita/search/joint/joint.h"
 #include "partita/search/search.h"
 #include "partita/solver/solver.h"
 
 namespace partita {
-
-// Whether the plan keeps the pins.
-bool keeps(const Pins& pins, const Plan& plan);
-// Whether every device could hold all tensors whole, for every reader and from every device, many times over. The
-// memory planner takes a second for thousands of operations.
-bool holds_any_plan(const Problem& problem);
 
 constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
 
@@ -51,12 +46,6 @@ struct Refined {
 // Empty for plans on several meshes, or on some of the devices.
 std::optional<Refined> refined(const Plan& plan, const Cluster& cluster);
 
-struct Refinement {
-  std::optional<Plan> plan;  // none: nothing cheaper that fits was found, or the plan cannot be refined
-  int64_t cost = 0;          // of the plan (cost_of)
-  int neighbourhoods = 0;    // number of neighbourhoods solved
-  int64_t entries = 0;       // in their networks' tables, together
-};
 // Refines a plan to a cheaper one that fits. On each mesh axis in turn, next on each two of three or four, all ops may
 // change at once, until none brings a gain. Every op may take a strategy that divides its work there, or that the plan
 // or one of `others` on the same refined mesh has. No op becomes replicated along another axis: that moves fewer bytes,
@@ -66,5 +55,8 @@ struct Refinement {
 Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const std::vector<Plan>& others,
                   const solver::Options& solving, const std::function<void(const Refinement&)>& tell = nullptr,
                   int64_t most_entries = std::numeric_limits<int64_t>::max());
+
+// The same as an offer to `auto`, with its numbers.
+Refiner axis_refiner();
 
 }  // namespace partita

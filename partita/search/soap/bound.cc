@@ -497,7 +497,9 @@ SoapBound asked_bound(const Problem& problem, const SoapSpace& space, const Cost
 void add_bound(const SoapBound& bound, int64_t best_ns, SearchResult& result) {
   if (bound.seconds == 0 || best_ns == INT64_MAX) return;
   result.notes.push_back(to_string(bound, best_ns));
-  if (bound.ns > 0) result.local_lower_bound_ns = bound.ns;
+  if (bound.ns <= 0) return;
+  result.local_lower_bound_ns = bound.ns;
+  result.local_lower_bound_note = result.notes.back();
 }
 
 namespace {

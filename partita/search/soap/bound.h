@@ -76,7 +76,7 @@ SoapBound soap_bound(const Problem& problem, const SoapSpace& space, const CostM
 // Reads a search's option `bound`. "quick" takes up to a tenth of the time left, and gives none if that is too little;
 // "full" takes the time it needs; "no" gives none.
 SoapBound asked_bound(const Problem& problem, const SoapSpace& space, const CostModel& cost, const Watch& watch);
-// Adds a note, and sets SearchResult::local_lower_bound_ns.
+// Adds a note, and sets SearchResult::local_lower_bound_ns and its note.
 void add_bound(const SoapBound& bound, int64_t best_ns, SearchResult& result);
 
 // Builds the network for the bound's weights anew, with all that units share, and returns the ns that its certificate

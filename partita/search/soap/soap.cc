@@ -484,6 +484,7 @@ SearchEntry soap_search() {
                       {"exact", {"no", "yes"}},
                       {"granularity", {"unit", "op"}}},
           .search = search,
+          .offers = {.share = {.of_time = 0.3, .applies = is_for_a_walk}, .about = "ops on different devices"},
           .whole_batch = true,
           .measure = Objective::kTime};
 }

@@ -6,7 +6,6 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/search/evaluate.h"
-#include "partita/search/joint/refine.h"
 #include "partita/search/soap/op_order.h"
 
 namespace partita {
