@@ -338,10 +338,8 @@ void add_idle_devices(Json& json, const Planned& p) {
 
 // The objective of the plan's search: a search by time has that one whatever the request.
 std::string objective_of(const Planned& p) {
-  const std::string name = p.plan.search.substr(0, p.plan.search.find('?'));
-  for (const SearchEntry& entry : searches())
-    if (entry.name == name && entry.measure == Objective::kTime) return text_of(Objective::kTime);
-  return p.plan.objective;
+  const SearchEntry* entry = find_search(p.plan.search.substr(0, p.plan.search.find('?')));
+  return entry && entry->measure == Objective::kTime ? text_of(Objective::kTime) : p.plan.objective;
 }
 
 }  // namespace

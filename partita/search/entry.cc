@@ -16,6 +16,8 @@ double cuts_work(const Problem& problem) {
 }
 bool counts_time(const Problem& problem, const Budget&) { return problem.in_time(); }
 
+Sharing one_replica(const Problem&) { return {}; }
+
 std::map<std::string, std::string> default_options(const SearchEntry& entry) {
   std::map<std::string, std::string> options;
   for (const auto& [option, values] : entry.options) options[option] = values[0];

@@ -272,8 +272,10 @@ TEST(BatchNormGroups, AreNamedByTheSearch) {
   };
   EXPECT_EQ(error("replica", "megatron"),
             "--batch-norm-groups replica: say how many devices one has with megatron?tensor=N, or give a number");
-  EXPECT_EQ(error("replica", "single"),
-            "--batch-norm-groups replica: 'single' has no replicas; take another search, or give a number");
+  for (const std::string search : {"single", "model-parallel", "layer-placement", "placement", "baechi-metf", "pesto"})
+    EXPECT_EQ(error("replica", search),
+              fmt::format("--batch-norm-groups replica: '{}' has no replicas; take another search, or give a number",
+                          search));
   EXPECT_EQ(error("some", "single"), "--batch-norm-groups takes a positive number, replica or micro, not 'some'");
   EXPECT_EQ(error_of([] { planned({.model = "zoo:mlp", .groups = "2"}); }),
             "--batch-norm-groups: model 'mlp' has no batch norm");

@@ -53,7 +53,6 @@ std::vector<std::string> further_of_megatron(const Problem& problem) {
 std::vector<std::string> further_of_zero(const Problem&) { return {"tensor"}; }
 
 Sharing of_all(const Problem& problem) { return {.replicas = problem.cluster.compute_count}; }
-Sharing of_one(const Problem&) { return {}; }
 Sharing of_tensor_groups(const Problem& problem) {
   return {.replicas = std::max(1, problem.cluster.compute_count / number(problem, "tensor"))};
 }
@@ -115,7 +114,7 @@ SearchEntry model_parallel_search() {
           .summary = "every parameter is split along its contracted dimension",
           .search = by_rule<model_parallel_plan>,
           .offers = {.initial = {.work = groups_work}},
-          .sharing = of_one,
+          .sharing = one_replica,
           .rule = true};
 }
 
@@ -136,7 +135,7 @@ SearchEntry single_search() {
           .search = by_rule<single_plan>,
           .offers = {.takes_over = [](const Problem& problem) { return problem.cluster.compute_count == 1; },
                      .initial = {.work = rule_work, .applies = counts_time}},
-          .sharing = of_one,
+          .sharing = one_replica,
           .rule = true};
 }
 

@@ -34,11 +34,9 @@ std::string values_text(std::vector<std::string> values) {
 }
 
 const SearchEntry& entry_named(const std::string& name) {
+  if (const SearchEntry* entry = find_search(name)) return *entry;
   std::vector<std::string> known;
-  for (const SearchEntry& entry : searches()) {
-    if (entry.name == name) return entry;
-    known.push_back(entry.name);
-  }
+  for (const SearchEntry& entry : searches()) known.push_back(entry.name);
   for (const auto& [alias, whole] : search_aliases()) known.push_back(alias);
   usage("unknown search '{}'; there are: {}", name, fmt::join(known, ", "));
 }

@@ -44,4 +44,10 @@ const std::vector<SearchEntry>& searches() {
   return kSearches;
 }
 
+const SearchEntry* find_search(std::string_view name) {
+  for (const SearchEntry& entry : searches())
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
 }  // namespace partita

@@ -52,7 +52,7 @@ SearchEntry layer_placement_search() {
           .options = {{"assign", {"round-robin", "contiguous"}}},
           .search = search,
           .offers = {.initial = {.work = placed_work, .every = {"assign"}, .applies = counts_time}},
-          .sharing = [](const Problem&) { return Sharing{}; }};
+          .sharing = one_replica};
 }
 
 }  // namespace partita

@@ -186,7 +186,7 @@ SearchEntry pesto_search() {
                       {"order", {"framework", "critical", "own"}},
                       {"seconds", {"60", "N"}}},
           .search = search,
-          .sharing = [](const Problem&) { return Sharing{}; },
+          .sharing = one_replica,
           .seconds = 60,
           .whole_batch = true,
           .places = true,

@@ -419,7 +419,7 @@ SearchEntry placement_search() {
                      .share = {.of_time = 0.2, .applies = can_be_placed, .bounds = places_whole_ops},
                      .about = "whole ops on devices",
                      .steps_in_time = 4000},
-          .sharing = [](const Problem&) { return Sharing{}; },
+          .sharing = one_replica,
           .warm = true,
           .whole_batch = true,
           .places = true,

@@ -311,7 +311,7 @@ SearchEntry expert_placement_search() {
           .summary = "whole operations: layers one after another on devices, branches of cells over devices",
           .options = {{"order", {"critical", "framework"}}},
           .search = expert,
-          .sharing = [](const Problem&) { return Sharing{}; },
+          .sharing = one_replica,
           .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
@@ -323,7 +323,7 @@ SearchEntry baechi_mtopo_search() {
           .summary = "whole operations: devices filled one after another in the order of the graph",
           .options = {{"order", {"framework", "critical"}}},
           .search = mtopo,
-          .sharing = [](const Problem&) { return Sharing{}; },
+          .sharing = one_replica,
           .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
@@ -335,7 +335,7 @@ SearchEntry baechi_metf_search() {
           .summary = "whole operations: the one that can start first, where it can, while memory lasts",
           .options = {{"order", {"framework", "critical", "own"}}},
           .search = metf,
-          .sharing = [](const Problem&) { return Sharing{}; },
+          .sharing = one_replica,
           .whole_batch = true,
           .places = true,
           .measure = Objective::kTime};
@@ -349,7 +349,7 @@ SearchEntry baechi_msct_search() {
               "linear program finds",
           .options = {{"order", {"framework", "critical", "own"}}},
           .search = msct,
-          .sharing = [](const Problem&) { return Sharing{}; },
+          .sharing = one_replica,
           .seconds = kProgramSeconds,
           .whole_batch = true,
           .places = true,
