@@ -9,9 +9,9 @@
 #include "partita/base/units.h"
 #include "partita/physical/in_place.h"
 #include "partita/physical/kept_gradients.h"
-#include "partita/search/estimates/replicas.h"
 #include "partita/physical/lower_local.h"
 #include "partita/physical/passes.h"
+#include "partita/search/estimates/replicas.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {

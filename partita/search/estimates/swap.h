@@ -5,8 +5,8 @@
 // step in the steady run begins with a in memory: op 0 runs, a is dropped (the host has it), b is copied in for op 1
 // and dropped, a is copied in for op 2.
 #pragma once
-#include "partita/search/entry.h"
 #include "partita/physical/physical.h"
+#include "partita/search/entry.h"
 #include "partita/search/estimates/swap_schedule.h"
 
 namespace partita {
