@@ -11,16 +11,9 @@ namespace partita {
 namespace {
 
 // The time to cross if no device runs both; otherwise 0.
-int64_t crossing_ns(const PlacementProblem& p, const PlacedOp& from, const PlacedOp& to, const PlacedValue& value) {
-  if (!value.moves()) return 0;
-  int64_t least = INT64_MAX;
-  for (size_t a = 0; a < from.ns.size(); ++a)
-    for (size_t b = 0; b < to.ns.size(); ++b) {
-      if (from.ns[a] <= 0 || to.ns[b] <= 0) continue;
-      if (a == b) return 0;
-      if (p.ways[a][b].queue >= 0) least = std::min(least, p.transfer_ns(p.ways[a][b], value.bytes));
-    }
-  return least == INT64_MAX ? 0 : least;
+int64_t sure_crossing_ns(const PlacementProblem& p, const PlacedOp& from, const PlacedOp& to,
+                         const PlacedValue& value) {
+  return value.moves() && !share_a_device(from, to) ? least_crossing_ns(p, from, to, value.bytes) : 0;
 }
 
 // The smallest limit that leaves a choice, found by bisection. Each limit that leaves none proves that steps are
@@ -84,7 +77,7 @@ PlacementBounds placement_bounds(const PlacementProblem& p) {
     for (int v : op.reads) {
       const PlacedValue& value = p.values[static_cast<size_t>(v)];
       const auto producer = static_cast<size_t>(value.producer);
-      start = std::max(start, end[producer] + crossing_ns(p, p.ops[producer], op, value));
+      start = std::max(start, end[producer] + sure_crossing_ns(p, p.ops[producer], op, value));
     }
     end[o] = start + least_ns(op);
     bounds.path_ns = std::max(bounds.path_ns, end[o]);

@@ -24,21 +24,6 @@ struct Edge {
   bool chooses = false;  // whether it may be spared
 };
 
-bool shares_device(const PlacedOp& a, const PlacedOp& b) {
-  for (size_t d = 0; d < a.ns.size(); ++d)
-    if (a.ns[d] > 0 && b.ns[d] > 0) return true;
-  return false;
-}
-
-int64_t crossing_ns(const PlacementProblem& p, const PlacedOp& from, const PlacedOp& to, int64_t bytes) {
-  int64_t least = INT64_MAX;
-  for (size_t a = 0; a < from.ns.size(); ++a)
-    for (size_t b = 0; b < to.ns.size(); ++b)
-      if (a != b && from.ns[a] > 0 && to.ns[b] > 0 && p.ways[a][b].queue >= 0)
-        least = std::min(least, p.transfer_ns(p.ways[a][b], bytes));
-  return least == INT64_MAX ? 0 : least;
-}
-
 std::vector<Edge> edges_of(const PlacementProblem& p) {
   std::map<std::pair<int, int>, Edge> edges;
   for (const PlacedValue& value : p.values)
@@ -47,9 +32,9 @@ std::vector<Edge> edges_of(const PlacementProblem& p) {
       edge.from = value.producer, edge.to = reader;
       const PlacedOp &from = p.ops[static_cast<size_t>(edge.from)], &to = p.ops[static_cast<size_t>(edge.to)];
       if (!value.moves() || (from.group >= 0 && from.group == to.group)) continue;
-      const int64_t cost = crossing_ns(p, from, to, value.bytes);
+      const int64_t cost = least_crossing_ns(p, from, to, value.bytes);
       edge.cost += cost;
-      edge.chooses = cost > 0 && shares_device(from, to);
+      edge.chooses = cost > 0 && share_a_device(from, to);
     }
   std::vector<Edge> found;
   for (const auto& [ends, edge] : edges) found.push_back(edge);

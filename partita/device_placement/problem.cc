@@ -17,6 +17,21 @@ int64_t PlacementProblem::transfer_ns(const Way& way, int64_t bytes) const {
   return std::max<int64_t>(1, std::llround(least));
 }
 
+bool share_a_device(const PlacedOp& a, const PlacedOp& b) {
+  for (size_t d = 0; d < a.ns.size(); ++d)
+    if (a.ns[d] > 0 && b.ns[d] > 0) return true;
+  return false;
+}
+
+int64_t least_crossing_ns(const PlacementProblem& p, const PlacedOp& from, const PlacedOp& to, int64_t bytes) {
+  int64_t least = INT64_MAX;
+  for (size_t a = 0; a < from.ns.size(); ++a)
+    for (size_t b = 0; b < to.ns.size(); ++b)
+      if (a != b && from.ns[a] > 0 && to.ns[b] > 0 && p.ways[a][b].queue >= 0)
+        least = std::min(least, p.transfer_ns(p.ways[a][b], bytes));
+  return least == INT64_MAX ? 0 : least;
+}
+
 int64_t least_ns(const PlacedOp& op) {
   int64_t least = INT64_MAX;
   for (int64_t ns : op.ns)

@@ -109,6 +109,14 @@ ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& ca
 
 }  // namespace
 
+std::vector<ResolvedOp> resolve_ops(const Graph& graph, const Plan& plan) {
+  DerivationCache cache;
+  std::vector<ResolvedOp> ops;
+  ops.reserve(graph.ops.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) ops.push_back(resolved_op(graph.ops[i], plan.ops[i], cache));
+  return ops;
+}
+
 Resolved with_fewer_micro_batches(Resolved resolved, int micro_batches) {
   for (ResolvedConversion& c : resolved.conversions)
     if (c.firings > 1) c.firings = micro_batches;
@@ -144,9 +152,7 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   out.pipeline = plan.pipeline;
   out.bucket_bytes = plan.bucket_bytes;
   out.device_mask = device_mask;
-  DerivationCache cache;
-  out.ops.reserve(graph.ops.size());
-  for (size_t i = 0; i < graph.ops.size(); ++i) out.ops.push_back(resolved_op(graph.ops[i], plan.ops[i], cache));
+  out.ops = resolve_ops(graph, plan);
   std::vector<const OpLayouts*> layouts;
   for (const ResolvedOp& op : out.ops) layouts.push_back(&op.layouts);
   for (const Op& op : graph.ops) out.operand_conversion.emplace_back(op.operands.size(), -1);

@@ -69,6 +69,10 @@ int conversion_firings(const Graph& graph, const Plan& plan, TensorId id, const 
 // The same for readers of a tensor that is not refetched.
 int reads_a_step(const Graph& graph, TensorId id);
 
+// Derives every op of a plan and lays out its tensors: the first step of resolve(). Throws bad input, naming the op, if
+// a strategy does not exist.
+std::vector<ResolvedOp> resolve_ops(const Graph& graph, const Plan& plan);
+
 // Throws bad input, naming op or tensor and the rule, where a choice does not exist. check_choices() (plan/check.h) has
 // accepted the plan. Only the parts of the devices in `device_mask` are listed in the steps; bytes are those of all.
 Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const DeviceMask& device_mask = nullptr);

@@ -125,7 +125,7 @@ TrainReport expect_serial(const Planned& planned, uint64_t seed) {
 // Runs a schedule with kernels that are late, and compares its order with the plan's and its numbers with one device's.
 void expect_kept(Planned& planned, const Problem& problem, const PlacedGraph& placed, const PlacedSchedule& schedule,
                  uint64_t seed) {
-  ASSERT_EQ(pipelining_error(placed.problem, schedule), "");
+  ASSERT_EQ(schedule_error(placed.problem, schedule), "");
   Runner runner;
   planned.plan = plan_of(problem, placed, schedule, true, "drawn");
   EXPECT_EQ(parse_plan(print(planned.plan, planned.training), planned.training), planned.plan);

@@ -13,6 +13,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/npz.h"
+#include "partita/schedule/lower.h"
 #include "partita/train/dataset.h"
 #include "partita/train/forward.h"
 #include "tests/e2e/runs.h"

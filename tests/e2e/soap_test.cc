@@ -78,7 +78,7 @@ std::vector<SoapConfiguration> drawn(const Model& model, Draw from, Rng& rng, Ta
     lists.insert(c.devices);
     unsorted |= !std::ranges::is_sorted(c.devices);
   }
-  tally.background += lists.size() > 1;
+  tally.elsewhere += lists.size() > 1;
   tally.unsorted += unsorted;
   return out;
 }
@@ -124,10 +124,10 @@ void expect_random_plans_are_serial(int plans) {
                   static_cast<Draw>(i / 6 % 3), (i + i / 6) % 2 == 1, rng, tally);
   std::printf(
       "%d plans, %d on several meshes, %d with lists that do not ascend, %d uneven degrees, meshes of %s devices\n",
-      tally.plans, tally.background, tally.unsorted, tally.uneven,
+      tally.plans, tally.elsewhere, tally.unsorted, tally.uneven,
       fmt::format("{}", fmt::join(tally.sizes, ", ")).c_str());
   EXPECT_EQ(tally.split.size(), 3u);
-  EXPECT_EQ(tally.background, plans);
+  EXPECT_EQ(tally.elsewhere, plans);
   EXPECT_GT(4 * tally.unsorted, plans);
   EXPECT_GT(tally.uneven, 0);
 }

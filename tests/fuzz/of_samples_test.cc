@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
+#include "partita/graph/gradients.h"
 #include "partita/search/cuts/coarsen.h"
 #include "small_zoo.h"
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "partita/physical/uses.h"
 #include "planned.h"
 
 namespace partita {

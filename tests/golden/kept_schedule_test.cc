@@ -45,7 +45,7 @@ Made on_two_devices(const std::string& model = "zoo:mlp?layers=3,width=8,batch=4
     rank[o] = static_cast<int>(o);
   }
   const PlacedSchedule schedule = first_come(p, device, rank);
-  EXPECT_EQ(pipelining_error(p, schedule), "");
+  EXPECT_EQ(schedule_error(p, schedule), "");
   made.plan = plan_of(problem, placed, schedule, true, "drawn");
   return made;
 }

@@ -11,6 +11,7 @@
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
 #include "partita/pipeline.h"
+#include "partita/schedule/lower.h"
 #include "partita/schedule/representatives.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"

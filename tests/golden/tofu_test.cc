@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
+#include "partita/graph/gradients.h"
 #include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"

@@ -198,15 +198,10 @@ Plan Cuts::plan(const CutState& state) const {
 
 void Cuts::leave_sums(Plan& plan) const {
   if (graph_.micro_batches() == 1) return;
-  DerivationCache derivations;
   Converter converter(problem_.cluster);
-  std::vector<OpLayouts> of_op;
-  for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    const auto derived = derivations.get(graph_.ops[i].bound, mesh_.extents, plan.ops[i].strategies);
-    of_op.push_back(layouts_of(*graph_.ops[i].bound, *derived, mesh_));
-  }
+  const std::vector<ResolvedOp> ops = resolve_ops(graph_, plan);
   std::vector<const OpLayouts*> layouts;
-  for (const OpLayouts& l : of_op) layouts.push_back(&l);
+  for (const ResolvedOp& op : ops) layouts.push_back(&op.layouts);
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     const TensorId id(t);
     if (!graph_.tensor(id).accumulated || problem_.pins.kept.contains(id)) continue;

@@ -29,20 +29,18 @@ Mesh RankDevices::on(const Mesh& mesh, int rank) const {
 namespace {
 
 // By op of a plan for one rank: its ns in a step on the devices of this rank.
-std::vector<int64_t> op_times(const Graph& graph, const Plan& one, const CostModel& cost, const RankDevices& ranks,
-                              int rank, DerivationCache& cache) {
+std::vector<int64_t> op_times(const Graph& graph, const std::vector<ResolvedOp>& ops, const CostModel& cost,
+                              const RankDevices& ranks, int rank) {
   // Layers repeat: remembered by derived strategies (one for all ops of one formula and sizes), devices and dtypes.
   std::map<std::tuple<const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>, int64_t> known;
   std::vector<int64_t> ns;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const OpChoice& choice = one.ops[i];
-    const auto derived = cache.get(graph.ops[i].bound, choice.mesh.extents, choice.strategies);
-    ensure(derived != nullptr, "op '{}' has no such strategy", graph.ops[i].name);
     std::vector<DType> dtypes;
     for (const std::vector<TensorId>* tensors : {&graph.ops[i].operands, &graph.ops[i].results})
       for (const TensorId t : *tensors) dtypes.push_back(graph.tensor(t).dtype);
-    const auto [at, fresh] = known.try_emplace({derived.get(), choice.mesh.devices.list(), std::move(dtypes)}, 0);
-    if (fresh) at->second = kernels_ns(cost, graph, graph.ops[i], *derived, ranks.on(choice.mesh, rank));
+    const auto [at, fresh] =
+        known.try_emplace({ops[i].derived.get(), ops[i].mesh.devices.list(), std::move(dtypes)}, 0);
+    if (fresh) at->second = kernels_ns(cost, graph, graph.ops[i], *ops[i].derived, ranks.on(ops[i].mesh, rank));
     ns.push_back(graph.firings(graph.ops[i]) * at->second);
   }
   return ns;
@@ -54,7 +52,7 @@ std::vector<std::vector<double>> layer_block_times(const Graph& graph, const Pla
                                                    const LayerBlocks& blocks, int ranks) {
   const CostModel cost(cluster);
   const RankDevices devices(cluster, ranks);
-  DerivationCache cache;
+  const std::vector<ResolvedOp> ops = resolve_ops(graph, one);
   std::map<std::vector<std::string>, std::vector<double>> known;  // by types of devices
   std::vector<std::vector<double>> times;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -63,7 +61,7 @@ std::vector<std::vector<double>> layer_block_times(const Graph& graph, const Pla
       types.push_back(cluster.device(devices.devices[static_cast<size_t>(d)]).model);
     const auto [at, fresh] = known.try_emplace(std::move(types), static_cast<size_t>(blocks.cuts), 0.0);
     if (fresh) {
-      const std::vector<int64_t> op_ns = op_times(graph, one, cost, devices, rank, cache);
+      const std::vector<int64_t> op_ns = op_times(graph, ops, cost, devices, rank);
       for (size_t i = 0; i < graph.ops.size(); ++i)
         if (graph.ops[i].phase != Phase::kUpdate)
           at->second[static_cast<size_t>(blocks.of_op[i])] += static_cast<double>(op_ns[i]);

@@ -17,14 +17,12 @@ namespace {
 // Bytes of tensors and operands on a mesh's first device.
 class Shares {
  public:
-  Shares(const Graph& graph, const Plan& plan) : graph_(graph), made_(graph.tensors.size(), 0) {
+  Shares(const Graph& graph, const Plan& plan)
+      : graph_(graph), ops_(resolve_ops(graph, plan)), made_(graph.tensors.size(), 0) {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
-      const OpChoice& choice = plan.ops[i];
-      const auto derived = derivations_.get(op.bound, choice.mesh.extents, choice.strategies);
-      ensure(derived != nullptr, "op '{}' has no such strategy", op.name);
-      const auto [at, fresh] = known_.try_emplace(derived.get());
-      if (fresh) at->second = elements_of(layouts_of(*op.bound, *derived, choice.mesh));
+      const auto [at, fresh] = known_.try_emplace(ops_[i].derived.get());
+      if (fresh) at->second = elements_of(ops_[i].layouts);
       of_op_.push_back(&at->second);
       for (size_t r = 0; r < op.results.size(); ++r) made_[op.results[r].index()] = at->second.results[r];
     }
@@ -49,9 +47,9 @@ class Shares {
   }
 
   const Graph& graph_;
-  DerivationCache derivations_;
+  std::vector<ResolvedOp> ops_;
   std::vector<int64_t> made_;                      // by tensor: elements
-  std::map<const tdl::Derived*, Elements> known_;  // by what derivations_ keeps
+  std::map<const tdl::Derived*, Elements> known_;  // by what ops_ keeps
   std::vector<const Elements*> of_op_;
 };
 
