@@ -51,6 +51,8 @@ coverage: setup-tests  ## line coverage of the quick tests, by room; ROOMS="tdl 
 	tools/coverage.py $(ROOMS)
 
 SECONDS = 10
+# The same seed at every commit: its inputs are then the same too, as many as the time suffices for.
+SEED ?= $(if $(CI),1)
 fuzz:                  ## the readers of files, each on inputs that clang's libFuzzer finds, for SECONDS; SEED repeats a run's seed
 	@tools/setup.sh --fuzz
 	@cmake --preset fuzz --log-level=WARNING
