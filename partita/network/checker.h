@@ -57,7 +57,7 @@ struct CheckedNetwork {
   Allowed beaten;                                // values left out because they cost the claimed bound
 };
 
-// ------------------------------------------------------------------ judge_network.cc
+// ------------------------------------------------------------------ checker_network.cc
 
 // A factor's cost; empty if it is forbidden. `values`: of its variables.
 inline std::optional<Wide> factor_cost(const Factor& factor, const std::vector<int>& values) {
@@ -102,7 +102,7 @@ void for_each_combination(const Factor& factor, const Allowed& allowed, int fixe
   }
 }
 
-// ------------------------------------------------------------------ judge_messages.cc
+// ------------------------------------------------------------------ checker_messages.cc
 
 // The costs after a leaf's messages and multipliers.
 struct Reparametrised {
@@ -120,12 +120,12 @@ Wide least_cost(const Factor& factor, const Allowed& allowed, const Certificate:
 // The least of a variable's costs; empty if no value is allowed.
 std::optional<Wide> least_cost(const std::vector<Wide>& costs, const std::vector<char>& allowed);
 
-// ------------------------------------------------------------------ judge_steps.cc
+// ------------------------------------------------------------------ checker_steps.cc
 
 // Leaves out a step's values, given the claimed bound.
 void apply_step(CheckedNetwork& checked, const Certificate::Step& step, Wide claimed);
 
-// ------------------------------------------------------------------ judge_elimination.cc
+// ------------------------------------------------------------------ checker_elimination.cc
 
 // The least sum of all variables' and factors' costs by variable elimination; empty if every assignment takes something
 // forbidden. `unary`: with the factors over one variable.
@@ -133,7 +133,7 @@ std::optional<Wide> least_by_elimination(const CheckedNetwork& checked, const st
                                          const std::vector<std::vector<Wide>>& unary, const Allowed& allowed,
                                          int64_t scale);
 
-// ------------------------------------------------------------------ judge_parts.cc
+// ------------------------------------------------------------------ checker_parts.cc
 
 // The bound that the parts of a certificate prove, which are themselves proved `depth` parts deep.
 Wide bound_of_parts(const CheckedNetwork& checked, const Certificate& certificate, int depth);
