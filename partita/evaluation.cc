@@ -22,7 +22,7 @@ Graph evaluation_in_micro_batches(const Planned& training) {
 }
 
 Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
-  Pins pins;
+  Constraints constraints;
   DerivationCache cache;
   const NameIndex names(training.training);
   for (size_t i = 0; i < evaluation.ops.size(); ++i) {
@@ -30,18 +30,18 @@ Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
     if (!same.valid()) continue;
     const OpChoice& choice = training.plan.ops[same.index()];
     // Running statistics stand for batch statistics: an index that the evaluation form lacks can't be split.
-    if (cache.get(evaluation.ops[i].bound, choice.mesh.extents, choice.strategies)) pins.ops[OpId(i)] = choice;
+    if (cache.get(evaluation.ops[i].bound, choice.mesh.extents, choice.strategies)) constraints.ops[OpId(i)] = choice;
   }
   for (size_t t = 0; t < evaluation.tensors.size(); ++t) {
     TensorId same = names.find_tensor(evaluation.tensors[t].name);
     if (!same.valid()) continue;
     auto kept = training.plan.kept.find(same);
     if (kept == training.plan.kept.end()) continue;
-    Placement& placement = pins.kept[TensorId(t)] = kept->second;
+    Placement& placement = constraints.kept[TensorId(t)] = kept->second;
     for (Sbp& sbp : placement.sbp)  // running statistics that are terms of a sum: evaluation reads them in every step
       if (sbp.kind == Sbp::Kind::kPartial) sbp = Sbp::broadcast();
   }
-  Plan plan = filled_in_plan(evaluation, training.cluster, pins);
+  Plan plan = filled_in_plan(evaluation, training.cluster, constraints);
   plan.pipeline = training.plan.pipeline;
   return plan;
 }

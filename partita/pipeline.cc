@@ -149,17 +149,16 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   p.cluster = cluster;
   const SearchChoice choice = search_of(request);
   if (request.reads_for_all) request.reads_for_all(true);
-  Pins pins = pins_of(request, p.training, p.cluster);
-  if (!request.pin_file.empty())
-    p.training = in_file(request.pin_file, [&] { return with_device_types(std::move(p.training), pins); });
+  Constrained fixed = constrained(request, std::move(p.training), p.cluster);
+  p.training = std::move(fixed.graph);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.sha256, p.cluster);
   if (request.reads_for_all) request.reads_for_all(false);
   if (has_device_types(p.training)) expect_places(choice);
-  in_file(request.pin_file, [&] { expect_stages(choice, pins, p.training, p.cluster); });
+  in_file(request.pin_file, [&] { expect_stages(choice, fixed.constraints, p.training, p.cluster); });
   const Problem problem{p.training,
                         p.cluster,
                         request.objective,
-                        std::move(pins),
+                        std::move(fixed.constraints),
                         choice.options,
                         from ? &*from : nullptr,
                         request.prove,

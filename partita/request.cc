@@ -156,24 +156,22 @@ void expect_places(const SearchChoice& choice) {
              "has no way to keep device types and colocation groups (--pin), which are of ops that run whole");
 }
 
-void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& graph, const Cluster& cluster) {
+void expect_stages(const SearchChoice& choice, const Constraints& constraints, const Graph& graph,
+                   const Cluster& cluster) {
   std::set<int> stages;
-  OpId last;  // of the last stage
-  for (const auto& [id, pin] : pins.ops) {
-    stages.insert(pin.stage);
-    if (!last.valid() || pin.stage > pins.ops.at(last).stage) last = id;
-  }
+  for (const auto& [id, fixed] : constraints.ops) stages.insert(fixed.stage);
   if (stages.empty() || *stages.rbegin() == 0) return;
+  const int last = *stages.rbegin();
   const SearchEntry& entry = *choice.entry;
-  if (!entry.only_device_placement() && pins.ops.size() == graph.ops.size() &&
-      *stages.rbegin() + 1 == static_cast<int>(stages.size()))
-    return;
+  const bool is_plan = constraints.ops.size() == graph.ops.size() && last + 1 == static_cast<int>(stages.size());
+  if (!entry.only_device_placement() && is_plan) return;
   const int ranks =
       entry.sharing ? entry.sharing({.graph = graph, .cluster = cluster, .options = choice.options}).stages : 1;
   const int count = ranks > 1 ? ranks * pipeline_of(choice.options).virtual_stages : 1;
-  if (*stages.rbegin() < count) return;
-  fail_pin("op '{}' is pinned to stage {}, and plans of search '{}' have {}; {}", graph.op(last).name, *stages.rbegin(),
-           text_of(choice), count == 1 ? "no stages" : fmt::format("stages 0 to {}", count - 1),
+  if (last < count) return;
+  fail_pin("op '{}' is pinned to stage {}, and plans of search '{}' have {}; {}",
+           graph.op(constraints.op_of_last_stage()).name, last, text_of(choice),
+           count == 1 ? "no stages" : fmt::format("stages 0 to {}", count - 1),
            count == 1 ? "leave 'stage' out, or take a search that makes stages, such as pipeline"
                       : "pin it to one of these, or take a search with more");
 }
@@ -234,13 +232,12 @@ Cluster cluster_of(Plan& plan, const Hardware& hardware) {
   return with_profile(std::move(other), hardware.profile_file);
 }
 
-Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster) {
-  if (request.pin_file.empty()) return {};
+Constrained constrained(const Request& request, Graph graph, const Cluster& cluster) {
+  if (request.pin_file.empty()) return {std::move(graph), {}};
   const std::string text = read_file(request.pin_file);
   return in_file(request.pin_file, [&] {
-    Pins pins = parse_pins(text, graph);
-    check_pins(graph, pins, cluster);
-    return pins;
+    const Pins pins = parse_pins(text, graph);
+    return constrain(std::move(graph), pins, cluster);
   });
 }
 

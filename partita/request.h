@@ -74,7 +74,8 @@ SearchChoice search_of(const Request& request);
 void expect_places(const SearchChoice& choice);
 // Bad input where pins name stages of a pipeline that the search's plans have not. Pins of all operations are a plan's,
 // and may have stages of their own, but where operations are placed whole.
-void expect_stages(const SearchChoice& choice, const Pins& pins, const Graph& graph, const Cluster& cluster);
+void expect_stages(const SearchChoice& choice, const Constraints& constraints, const Graph& graph,
+                   const Cluster& cluster);
 // The standard operations, and those that the request describes.
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file.
@@ -95,8 +96,8 @@ struct Hardware {
 };
 // What the plan is evaluated on. Another cluster than the plan's own becomes the plan's.
 Cluster cluster_of(Plan& plan, const Hardware& hardware);
-// What its pin file fixes. Bad input where that breaks a rule of plans on this cluster.
-Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster);
+// The graph with what the request's file of pins fixes (constrain()). Bad input names the file.
+Constrained constrained(const Request& request, Graph graph, const Cluster& cluster);
 // The plan to begin the search with, if there is one. Bad input where it is of another step, recomputation and
 // micro-batches included, or for another number of devices. `sha256`: of the step on the whole batch (ModelReference).
 std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const std::string& sha256,

@@ -5,157 +5,13 @@
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/base/radices.h"
 #include "partita/graph/micro_batches.h"
-#include "partita/plan/pin_error.h"
+#include "partita/plan/choice_rules.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
 
 namespace {
-
-// `last`: the mesh that was checked last. Mostly the next one is the same.
-void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& where, Mesh& last) {
-  if (!last.devices.empty() && mesh == last) return;
-  int64_t positions = 1;
-  for (int extent : mesh.extents) {
-    if (extent < 1) fail("{}: mesh extent {} is not positive", where, extent);
-    if (__builtin_mul_overflow(positions, extent, &positions))
-      fail("{}: a mesh [{}] has more positions than can be counted", where, fmt::join(mesh.extents, ", "));
-  }
-  if (positions != static_cast<int64_t>(mesh.devices.size()))
-    fail("{}: a mesh of {} positions lists {} devices", where, positions, mesh.devices.size());
-  std::set<DeviceId> seen;
-  const auto devices = static_cast<int>(cluster.devices.size());
-  for (DeviceId d : mesh.devices) {
-    if (d.value < 0 || d.value >= devices)
-      fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}{}", where, d.value, cluster.name,
-           cluster.compute_count - 1,
-           devices > cluster.compute_count ? fmt::format(" and hosts to {}", devices - 1) : "");
-    if (!seen.insert(d).second) fail("{}: device {} is listed twice", where, d.value);
-  }
-  last = mesh;
-}
-
-// Hosts run things whole and keep them whole.
-void check_hosts(const Mesh& mesh, bool whole, const Cluster& cluster, const std::string& where) {
-  for (DeviceId d : mesh.devices)
-    if (d.value >= cluster.compute_count && !whole)
-      fail("{}: device {} is a host, which runs and keeps things whole, and here each has a part", where, d.value);
-}
-
-// No index is cut into more parts than it has values, taking all mesh axes together.
-void check_parts(const Op& op, const OpChoice& choice, const std::string& where) {
-  std::map<std::string, int64_t> parts;
-  for (size_t a = 0; a < choice.strategies.size(); ++a)
-    for (const std::string& name : choice.strategies[a].names)
-      parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
-  for (const auto& [name, count] : parts) {
-    int index = op.bound->find_index(name);
-    if (index < 0) {
-      std::vector<std::string> known;
-      for (const tdl::Index& i : op.bound->indices) known.push_back(i.name);
-      fail("{}: the formula has no index '{}'; it has {}", where, name, fmt::join(known, ", "));
-    }
-    if (count > op.bound->indices[index].extent)
-      fail("{}: index '{}' of extent {} can't be split in {} parts", where, name, op.bound->indices[index].extent,
-           count);
-  }
-}
-
-// `whose`: "plan", "pins".
-void check_op(const char* whose, const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last) {
-  std::string where = fmt::format("{}: op '{}' ({})", whose, op.name, op.definition);
-  check_mesh(choice.mesh, cluster, where, last);
-  check_hosts(choice.mesh, choice.mesh.devices.size() == 1, cluster, where);
-  if (choice.strategies.size() != choice.mesh.extents.size())
-    fail("{}: {} strategies for a mesh of {} axes", where, choice.strategies.size(), choice.mesh.extents.size());
-  for (const tdl::AxisStrategy& s : choice.strategies)
-    for (const std::string& operand : s.partial) {
-      int tensor = op.bound->find_tensor(operand);
-      if (tensor < 0 || tensor >= op.bound->operand_count)
-        fail("{}: no operand '{}' can be partial: the formula has none", where, operand);
-    }
-  check_parts(op, choice, where);
-}
-
-void check_placement(const char* whose, const Tensor& tensor, const Placement& placement, const Cluster& cluster,
-                     Mesh& last) {
-  std::string where = fmt::format("{}: tensor '{}'", whose, tensor.name);
-  check_mesh(placement.mesh, cluster, where, last);
-  const bool whole =
-      std::all_of(placement.sbp.begin(), placement.sbp.end(), [](const Sbp& sbp) { return sbp == Sbp::broadcast(); });
-  check_hosts(placement.mesh, whole, cluster, where);
-  if (placement.sbp.size() != placement.mesh.extents.size())
-    fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
-  const std::vector<Shape> radices = placement.radices.empty() ? unfactored(tensor.shape) : placement.radices;
-  if (radices.size() != tensor.shape.size())
-    fail("{}: radices for {} axes, it has {}", where, radices.size(), tensor.shape.size());
-  for (size_t a = 0; a < radices.size() && !placement.radices.empty(); ++a) {
-    int64_t product = 1;
-    for (const int64_t radix : radices[a]) {
-      if (radix < 1 && radices[a] != Shape{tensor.shape[a]})
-        fail("{}: a radix of axis {} is {}; radices are positive numbers", where, a, radix);
-      if (__builtin_mul_overflow(product, radix, &product))
-        fail("{}: the radices of axis {} make more than its extent {}", where, a, tensor.shape[a]);
-    }
-    if (product != tensor.shape[a])
-      fail("{}: the radices of axis {} make {}, its extent is {}", where, a, product, tensor.shape[a]);
-  }
-  std::optional<tdl::Reducer> reducer;
-  std::map<std::pair<int, int>, int64_t> parts;
-  for (size_t a = 0; a < placement.sbp.size(); ++a) {
-    const Sbp& sbp = placement.sbp[a];
-    if (sbp.kind == Sbp::Kind::kPartial) {
-      if (reducer && *reducer != sbp.reducer)
-        fail("{}: two reducers on one value, {} and {}", where, tdl::name_of(*reducer), tdl::name_of(sbp.reducer));
-      reducer = sbp.reducer;
-      // Each position keeps a term of a state that starts as a sum, the first of them as it is.
-      const bool sum = tensor.role == Role::kState && is_float(tensor.dtype) && sbp.reducer == tdl::Reducer::kSum;
-      if (!tensor.producer.valid() && !sum) fail("{}: {} can't be kept partial", where, name_of(tensor.role));
-    }
-    if (sbp.kind == Sbp::Kind::kSplit) {
-      if (sbp.axis < 0 || sbp.axis >= static_cast<int>(tensor.shape.size()) || sbp.sub_axis < 0 ||
-          sbp.sub_axis >= static_cast<int>(radices[sbp.axis].size()))
-        fail("{}: {} names an axis that shape [{}] lacks", where, to_string(sbp), fmt::join(tensor.shape, ", "));
-      int64_t& count = parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second;
-      count *= placement.mesh.extents[a];
-      if (count > radices[sbp.axis][sbp.sub_axis])
-        fail("{}: axis {} of extent {} can't be split in {} parts", where, sbp.axis, radices[sbp.axis][sbp.sub_axis],
-             count);
-    }
-  }
-}
-
-// A part of a sequence x batch has all of the sequence: it is kept split along one of these, and not along both as one.
-void check_samples_digit(const char* whose, const Graph& graph, TensorId id, const Placement& placement) {
-  const Tensor& tensor = graph.tensor(id);
-  if (tensor.scope != MicroBatchScope::kMicroBatch) return;
-  const TimePlace place = time_place(graph, id);
-  const bool split = std::any_of(placement.sbp.begin(), placement.sbp.end(), [&](const Sbp& sbp) {
-    return sbp.kind == Sbp::Kind::kSplit && sbp.axis == place.axis;
-  });
-  if (!split || factored_place(place, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices)) return;
-  const int64_t extent = tensor.shape[static_cast<size_t>(place.axis)];
-  fail(
-      "{}: tensor '{}': axis {} has samples inside {} others, and is split across them; give it the radices [{}, {}], "
-      "or "
-      "use --micro-batches 1",
-      whose, tensor.name, place.axis, place.outer, place.outer, extent / place.outer);
-}
-
-void check_kept(const char* whose, const Graph& graph, const std::map<TensorId, Placement>& kept,
-                const Cluster& cluster, Mesh& last) {
-  for (const auto& [id, placement] : kept) {
-    if (id.index() >= graph.tensors.size()) fail("{}: kept tensor {} is unknown", whose, id.value);
-    const Tensor& tensor = graph.tensor(id);
-    check_placement(whose, tensor, placement, cluster, last);
-    check_samples_digit(whose, graph, id, placement);
-    if (tensor.replaces.valid())
-      fail("{}: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", whose, tensor.name,
-           graph.tensor(tensor.replaces).name, graph.tensor(tensor.replaces).name);
-  }
-}
 
 // That the list has all transfers, and no others, is lowering's to say, which makes them.
 void check_transfers(const Graph& graph, const Plan& plan, const Cluster& cluster) {
@@ -309,40 +165,12 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
          graph.ops.size());
   Mesh last;
-  for (size_t i = 0; i < graph.ops.size(); ++i) check_op("plan", graph.ops[i], plan.ops[i], cluster, last);
+  for (size_t i = 0; i < graph.ops.size(); ++i) check_op_choice(Whose::kPlan, graph.ops[i], plan.ops[i], cluster, last);
   check_pipeline(graph, plan, cluster);
   check_order(graph, plan.order);
   check_transfers(graph, plan, cluster);
   check_refetched(graph, plan);
-  check_kept("plan", graph, plan.kept, cluster, last);
-}
-
-namespace {
-
-void check_device_type(const Op& op, DeviceType type, const Mesh& mesh, const Cluster& cluster) {
-  for (DeviceId d : mesh.devices) {
-    const bool host = cluster.device(d).host == d;
-    if (type == DeviceType::kCpu ? !host : d.value >= cluster.compute_count)
-      fail_pin("op '{}' is pinned on device {}, '{}', which {}", op.name, d.value, cluster.device(d).name,
-               type == DeviceType::kCpu ? "is no CPU, and its device type is cpu"
-                                        : "is a host: give it the device type cpu");
-  }
-}
-
-}  // namespace
-
-void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster) {
-  Mesh last;
-  DerivationCache cache;
-  for (const auto& [id, choice] : pins.ops) {
-    if (id.index() >= graph.ops.size()) fail_pin("op {} is unknown", id.value);
-    const Op& op = graph.op(id);
-    check_op("pins", op, choice, cluster, last);
-    if (!cache.get(op.bound, choice.mesh.extents, choice.strategies)) refuse_strategies("pins", op, choice);
-    const auto type = pins.device_types.find(id);
-    check_device_type(op, type == pins.device_types.end() ? op.device_type : type->second, choice.mesh, cluster);
-  }
-  check_kept("pins", graph, pins.kept, cluster, last);
+  check_kept(Whose::kPlan, graph, plan.kept, cluster, last);
 }
 
 CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster) {

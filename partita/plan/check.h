@@ -23,8 +23,6 @@ struct CheckReport {
 // than extent, a mesh whose extents and devices disagree, a kept layout that does not exist, a replaced tensor that
 // ends elsewhere than it began, an order that asks for a cycle.
 void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster);
-// The same rules for what pins fix, before a search sees them; and every strategy exists.
-void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster);
 // Counts what a plan moves; `resolved` must be of this plan. Where it does not list all devices, boxing's count is
 // taken.
 CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster);

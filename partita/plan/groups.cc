@@ -32,13 +32,14 @@ std::vector<tdl::AxisStrategy> sums_of_all(const Graph& graph, const Op& op,
 // What every op is chosen by.
 class Groups {
  public:
-  Groups(const Graph& graph, const Cluster& cluster, const GroupsOf& of, const Pins& pins, const Watch& watch)
+  Groups(const Graph& graph, const Cluster& cluster, const GroupsOf& of, const Constraints& constraints,
+         const Watch& watch)
       : graph_(graph),
         of_(of),
-        pins_(pins),
+        constraints_(constraints),
         late_(graph),
         tensor_(graph, of.tensor),
-        planner_(graph, cluster, pins, mesh_of(cluster), watch),
+        planner_(graph, cluster, constraints, mesh_of(cluster), watch),
         experts_(expert_axis_ >= 0 ? std::make_unique<ExpertRule>(graph, of.expert) : nullptr),
         sequence_(of.sequence ? std::make_unique<SequenceRule>(graph, tensor_, of.tensor) : nullptr),
         states_(
@@ -194,12 +195,12 @@ class Groups {
 
   void keep_results(OpId id) {
     const Op& op = graph_.op(id);
-    if (tensor_axis_ >= 0 && op.phase == Phase::kForward && !pins_.ops.contains(id))
+    if (tensor_axis_ >= 0 && op.phase == Phase::kForward && !constraints_.choice_of(id))
       for (TensorId r : op.results) {
         if (sequence_ && sequence_->part(r)) planner_.keep_along(r, tensor_axis_, *sequence_->part(r));
         else if (tensor_.chosen(id)) planner_.keep_whole(r, tensor_axis_);  // partial sums are added up at once
       }
-    states_.keep_results(planner_, id, pins_);
+    states_.keep_results(planner_, id);
   }
 
   // What was gathered along the sequence for the forward pass is not kept for the backward pass (Korthikanti et al.,
@@ -216,7 +217,7 @@ class Groups {
 
   const Graph& graph_;
   const GroupsOf of_;
-  const Pins& pins_;
+  const Constraints& constraints_;
   std::vector<int> batch_axes_;  // of the mesh: data, expert
   int expert_axis_ = -1, tensor_axis_ = -1;
   LateSums late_;
@@ -284,9 +285,9 @@ int tensor_degree(const Graph& graph, const Cluster& cluster) {
 }
 
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
-                 const Pins& pins, const Watch& watch) {
+                 const Constraints& constraints, const Watch& watch) {
   expect_groups(rule, graph, cluster.compute_count, of);
-  Groups groups(graph, cluster, of, pins, watch);
+  Groups groups(graph, cluster, of, constraints, watch);
   if (of.tensor > 1 && groups.tensor().split_bytes() == 0)
     throw DoesNotApply(
         fmt::format("{}: model '{}' has no weight products that can be split in {}, closed by others; choose "

@@ -50,8 +50,8 @@ std::vector<TensorId> parameters_of_gradients(const Graph& graph) {
 
 }  // namespace
 
-Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
+Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints, const Watch& watch) {
+  RulePlanner planner(graph, cluster, constraints, all_devices(cluster), watch);
   const int p = planner.mesh().positions();
   require_samples("owt", graph, p);
   const std::vector<bool> weight = weights(graph);

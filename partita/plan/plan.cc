@@ -1,23 +1,21 @@
-// Plans, pins and the references in them as JSON.
+// Plans and the references in them as JSON.
 #include "partita/plan/plan.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <type_traits>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/json_append.h"
 #include "partita/base/json_fields.h"
 #include "partita/graph/name_index.h"
-#include "partita/plan/pin_error.h"
+#include "partita/plan/plan_json.h"
 
 namespace partita {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kSchemaVersion = 2;  // 1 is read: `recompute` was a field of the model, and a step had one part
 
 // Meshes are listed once, by name, since most ops share one.
 class MeshTable {
@@ -127,69 +125,6 @@ ModelReference read_model(const Json& json) {
   model.sha256 = in.value<std::string>("sha256");
   in.done();
   return model;
-}
-
-std::map<std::string, Mesh> read_meshes(const Json& json) {
-  std::map<std::string, Mesh> meshes;
-  for (const auto& [name, value] : json.items()) {
-    Fields in(value, fmt::format("plan: mesh '{}'", name));
-    Mesh mesh;
-    mesh.extents = in.value<std::vector<int>>("extents");
-    for (int d : in.value<std::vector<int>>("devices")) {
-      DeviceId id;
-      id.value = d;
-      mesh.devices.push_back(id);
-    }
-    in.done();
-    meshes[name] = mesh;
-  }
-  return meshes;
-}
-
-const Mesh& find_mesh(const std::map<std::string, Mesh>& meshes, const std::string& name, const std::string& where) {
-  auto found = meshes.find(name);
-  if (found == meshes.end()) fail("{}: unknown mesh '{}'", where, name);
-  return found->second;
-}
-
-// Reads a text inside `where`; an error names the place.
-template <typename Read>
-auto read_at(const std::string& where, Read read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    fail("{}: {}", where, error.what());
-  }
-}
-
-OpChoice read_choice(const Json& json, const std::map<std::string, Mesh>& meshes, const std::string& where) {
-  Fields in(json, where);
-  OpChoice choice;
-  choice.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
-  for (const std::string& s : in.value<std::vector<std::string>>("strategy"))
-    choice.strategies.push_back(read_at(where, [&] { return tdl::parse_strategy(s); }));
-  if (in.optional("stage")) choice.stage = in.value<int>("stage");
-  if (choice.stage < 0) fail("{}: stage {} is below 0", where, choice.stage);
-  in.done();
-  return choice;
-}
-
-Placement read_placement(const Json& json, const std::map<std::string, Mesh>& meshes, const std::string& where) {
-  Fields in(json, where);
-  Placement placement;
-  placement.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
-  for (const std::string& s : in.value<std::vector<std::string>>("sbp"))
-    placement.sbp.push_back(read_at(where, [&] { return parse_sbp(s); }));
-  if (in.optional("radices")) placement.radices = in.value<std::vector<Shape>>("radices");
-  in.done();
-  return placement;
-}
-
-void check_version(Fields& in) {
-  int version = in.value<int>("schema_version");
-  if (version < 1 || version > kSchemaVersion)
-    fail("plan: schema_version {} is not one that this program reads (1 to {}); plan again with this program", version,
-         kSchemaVersion);
 }
 
 }  // namespace
@@ -338,154 +273,6 @@ std::string parse_cluster_text(std::string_view text) {
   if (!json.contains("cluster")) fail("plan: the field 'cluster' is missing: this is not a plan file");
   Fields in(json["cluster"], "plan: cluster");
   return in.value<std::string>("text");
-}
-
-namespace {
-
-// An op's own name is no pattern, stars or not.
-bool is_pattern(const std::string& name, const NameIndex& names) {
-  return name.find('*') != std::string::npos && !names.find_op(name).valid();
-}
-
-// A star stands for any characters, or none.
-bool matches(std::string_view pattern, std::string_view name) {
-  size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++from;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
-// The op of that name, or all that a pattern matches.
-std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph, const NameIndex& names) {
-  if (const OpId id = names.find_op(name); id.valid()) return {id};
-  const auto like = [&](const std::string& pattern) {
-    std::vector<OpId> ops;
-    for (size_t i = 0; i < graph.ops.size(); ++i)
-      if (matches(pattern, graph.ops[i].name)) ops.emplace_back(i);
-    return ops;
-  };
-  if (!is_pattern(name, names))
-    fail_pin("op '{}' is not in model '{}'{}", name, graph.name,
-             like(name + ".*").empty() ? "" : fmt::format("; '{}.*' names the ops of that layer", name));
-  std::vector<OpId> ops = like(name);
-  if (ops.empty()) fail_pin("no op of model '{}' is named like '{}'", graph.name, name);
-  return ops;
-}
-
-// What an object of names says of ops, each read by `read`. An op's own name counts more than patterns, which agree.
-template <typename Read>
-auto read_by_op(const Json& object, const Graph& graph, const NameIndex& names, const Read& read) {
-  std::map<OpId, std::decay_t<decltype(read("", object))>> values;
-  std::map<OpId, std::string> pattern_of;
-  for (const bool patterns : {true, false})
-    for (const auto& [name, json] : object.items()) {
-      if (is_pattern(name, names) != patterns) continue;
-      const auto value = read(name, json);
-      for (OpId id : ops_of_pins(name, graph, names)) {
-        const auto [known, fresh] = values.try_emplace(id, value);
-        if (patterns && !fresh && !(known->second == value))
-          fail_pin("op '{}' is pinned in two ways, by '{}' and by '{}'; pin it by its own name, which counts more",
-                   graph.op(id).name, pattern_of.at(id), name);
-        known->second = value;
-        pattern_of.try_emplace(id, name);
-      }
-    }
-  return values;
-}
-
-void read_device_types(Fields& in, const Graph& graph, const NameIndex& names, Pins& pins) {
-  if (!in.optional("device_types")) return;
-  pins.device_types =
-      read_by_op(in.object("device_types"), graph, names, [](const std::string& name, const Json& value) {
-        const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-        const auto type = device_type_of(text);
-        if (!type) fail_pin("op '{}': device type '{}' is none of gpu, cpu, launch", name, text);
-        return *type;
-      });
-}
-
-// An op's own name counts more than patterns, as in read_by_op.
-void read_colocation(Fields& in, const Graph& graph, const NameIndex& names, Pins& pins) {
-  if (!in.optional("colocation")) return;
-  std::map<OpId, std::string> by_name;
-  for (const auto& [group, members] : in.object("colocation").items()) {
-    if (group.empty()) fail_pin("a colocation group has a name");
-    if (!members.is_array()) fail_pin("colocation group '{}' is a list of ops", group);
-    for (const Json& json : members) {
-      if (!json.is_string()) fail_pin("colocation group '{}' is a list of ops; {} is no name", group, json.dump());
-      const std::string name = json.get<std::string>();
-      if (is_pattern(name, names)) continue;
-      for (OpId id : ops_of_pins(name, graph, names))
-        if (const auto [known, fresh] = by_name.emplace(id, group); !fresh && known->second != group)
-          fail_pin("op '{}' is in two colocation groups, '{}' and '{}'; take it out of one, or make one of the two",
-                   name, known->second, group);
-    }
-  }
-  pins.colocation = by_name;
-  for (const auto& [group, members] : in.object("colocation").items())
-    for (const std::string& name : members.get<std::vector<std::string>>()) {
-      if (!is_pattern(name, names)) continue;
-      for (OpId id : ops_of_pins(name, graph, names))
-        if (const auto [known, fresh] = pins.colocation.emplace(id, group);
-            !fresh && known->second != group && !by_name.contains(id))
-          fail_pin(
-              "op '{}' is in two colocation groups, '{}' and '{}' by '{}'; name it in one of them by its own "
-              "name, which counts more than names with stars",
-              graph.op(id).name, known->second, group, name);
-    }
-}
-
-}  // namespace
-
-Pins parse_pins(std::string_view text, const Graph& graph) {
-  Json json = parse_json_object(text, "plan");
-  Fields in(json, "pins");
-  // A whole plan serves as well.
-  bool whole = false;
-  for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
-  if (whole) check_version(in);
-  for (const char* other :
-       {"cluster", "memory_limit_bytes", "measured_on", "search", "objective", "recompute", "micro_batches", "pipeline",
-        "bucket_bytes", "paper_cost", "refetched", "order", "transfers"})
-    in.optional(other);
-  Pins pins;
-  const NameIndex names(graph);
-  std::map<std::string, Mesh> meshes;
-  if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));
-  if (in.optional("ops"))
-    pins.ops = read_by_op(in.object("ops"), graph, names, [&](const std::string& name, const Json& value) {
-      return read_choice(value, meshes, fmt::format("pins: op '{}'", name));
-    });
-  if (in.optional("kept"))
-    for (const auto& [name, value] : in.object("kept").items()) {
-      TensorId id = names.find_tensor(name);
-      if (!id.valid()) fail_pin("tensor '{}' is not in model '{}'", name, graph.name);
-      pins.kept[id] = read_placement(value, meshes, fmt::format("pins: tensor '{}'", name));
-    }
-  read_device_types(in, graph, names, pins);
-  read_colocation(in, graph, names, pins);
-  in.done();
-  if (pins.ops.empty() && pins.kept.empty() && pins.device_types.empty() && pins.colocation.empty())
-    fail_pin("none of 'ops', 'kept', 'device_types' and 'colocation' pins anything");
-  return pins;
-}
-
-Graph with_device_types(Graph graph, const Pins& pins) {
-  for (const auto& [id, type] : pins.device_types) graph.op(id).device_type = type;
-  for (const auto& [id, group] : pins.colocation) graph.op(id).colocation = group;
-  if (!pins.device_types.empty() || !pins.colocation.empty()) verify_groups(graph);
-  return graph;
 }
 
 }  // namespace partita

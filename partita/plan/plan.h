@@ -101,18 +101,4 @@ Plan parse_plan(std::string_view json, const Graph& graph);
 ModelReference parse_model_reference(std::string_view json);  // of a plan, before its graph is built
 std::string parse_cluster_text(std::string_view json);
 
-// A part of a plan that a person fixes; a search fills in the rest. The same JSON as a plan's meshes, ops and kept; and
-// for searches that place whole ops, "device_types": {OP: "cpu"}, "colocation": {GROUP: [OP, ..]}. In names of ops a
-// star stands for any characters: "rnn_l0.*".
-struct Pins {
-  std::map<OpId, OpChoice> ops;
-  std::map<TensorId, Placement> kept;
-  std::map<OpId, DeviceType> device_types;
-  std::map<OpId, std::string> colocation;
-};
-Pins parse_pins(std::string_view json, const Graph& graph);
-// The graph with the device types and groups of pins. Bad input where a launch op has no gpu op in its group, or a
-// group has a cpu op and a gpu op.
-Graph with_device_types(Graph graph, const Pins& pins);
-
 }  // namespace partita

@@ -22,13 +22,13 @@ std::shared_ptr<const tdl::Derived> DerivationCache::get(const std::shared_ptr<c
   return shared;
 }
 
-void refuse_strategies(const char* where, const Op& op, const OpChoice& choice) {
+std::string why_not_derived(const Op& op, const OpChoice& choice) {
   tdl::NotDerived why;
   tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
   std::vector<std::string> names;
   for (const tdl::AxisStrategy& s : choice.strategies) names.push_back(tdl::to_string(s));
-  fail("{}: op '{}' ({}): the strategy [{}] does not exist: {}", where, op.name, op.definition, fmt::join(names, ", "),
-       why.why);
+  return fmt::format("op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition,
+                     fmt::join(names, ", "), why.why);
 }
 
 int64_t Resolved::conversion_bytes() const {
@@ -102,7 +102,7 @@ namespace {
 
 ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& cache) {
   ResolvedOp resolved{choice.mesh, cache.get(op.bound, choice.mesh.extents, choice.strategies), {}, choice.stage};
-  if (!resolved.derived) refuse_strategies("plan", op, choice);
+  if (!resolved.derived) fail("plan: {}", why_not_derived(op, choice));
   resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
   return resolved;
 }

@@ -26,10 +26,11 @@ bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
 
 }  // namespace
 
-RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch)
+RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Constraints& constraints, Mesh mesh,
+                         const Watch& watch)
     : graph_(graph),
       cluster_(cluster),
-      pins_(pins),
+      constraints_(constraints),
       mesh_(std::move(mesh)),
       watch_(watch),
       kept_layouts_(graph.tensors.size()),
@@ -37,14 +38,13 @@ RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins&
   plan_.ops.resize(graph.ops.size());
   for (const Op& op : graph.ops)
     for (TensorId t : op.operands) ++readers_[t.index()];
-  for (const auto& [id, placement] : pins.kept) keep(id, placement);
+  for (const auto& [id, placement] : constraints.kept) keep(id, placement);
 }
 
 bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes) {
   ensure(axes.size() == mesh_.extents.size(), "{} lists of strategies for a mesh of {} axes", axes.size(),
          mesh_.extents.size());
-  auto pin = pins_.ops.find(id);
-  if (pin != pins_.ops.end()) return settle(id, pin->second), true;
+  if (const OpChoice* fixed = constraints_.choice_of(id)) return settle(id, OpChoice(*fixed)), true;
   if (is_clone(graph_, graph_.op(id))) return repeat(id), true;
   int64_t best = kNever;
   std::optional<OpChoice> choice;
@@ -77,10 +77,7 @@ void RulePlanner::choose(OpId id, const std::vector<std::vector<tdl::AxisStrateg
     fail("op '{}' ({}): none of the rule's strategies exists on {} devices", op.name, op.definition, mesh_.positions());
 }
 
-void RulePlanner::place(OpId id, const OpChoice& choice) {
-  auto pin = pins_.ops.find(id);
-  settle(id, pin != pins_.ops.end() ? pin->second : choice);
-}
+void RulePlanner::place(OpId id, const OpChoice& choice) { settle(id, constraints_.choice_or(id, choice)); }
 
 void RulePlanner::want(OpId id, int operand, const OpChoice& choice) {
   const Op& op = graph_.op(id);
@@ -106,7 +103,7 @@ void RulePlanner::keep_partial_result(TensorId id, int axis) {
 void RulePlanner::keep_whole(TensorId id) { keep(id, {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}}); }
 
 void RulePlanner::keep_along(TensorId id, int mesh_axis, const Part& part) {
-  if (pins_.kept.contains(id) || !kept_layouts_[id.index()]) return;
+  if (constraints_.kept_of(id) || !kept_layouts_[id.index()]) return;
   const Layout& kept_layout = *kept_layouts_[id.index()];
   std::optional<NdSbp> name = kept_layout.mesh == mesh_ ? name_of(kept_layout) : std::nullopt;
   const std::optional<Sbp> sbp = sbp_of(part, kept_layout.radices);
@@ -141,7 +138,7 @@ std::optional<Placement> split_over(const Layout& layout, const SplitOver& split
 }  // namespace
 
 void RulePlanner::keep_split(TensorId id, const SplitOver& split) {
-  if (pins_.kept.contains(id) || kept_layouts_[id.index()]->mesh != mesh_) return;
+  if (constraints_.kept_of(id) || kept_layouts_[id.index()]->mesh != mesh_) return;
   if (const auto placement = split_over(*kept_layouts_[id.index()], split)) keep(id, *placement);
 }
 

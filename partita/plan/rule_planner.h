@@ -29,7 +29,8 @@ struct SplitOver {
 // original. A tensor without a home is kept as its first reader wants it.
 class RulePlanner {
  public:
-  RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch = {});
+  RulePlanner(const Graph& graph, const Cluster& cluster, const Constraints& constraints, Mesh mesh,
+              const Watch& watch = {});
 
   // `axes`: per mesh axis the strategies that the rule allows. The combination is chosen that moves fewest bytes to
   // bring its operands and to put back what it replaces; of equal ones the first in lexicographic order. False: none
@@ -76,7 +77,7 @@ class RulePlanner {
 
   const Graph& graph_;
   const Cluster& cluster_;
-  const Pins& pins_;
+  const Constraints& constraints_;
   Mesh mesh_;
   const Watch watch_;
   Plan plan_;

@@ -118,19 +118,20 @@ std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p) {
   return out;
 }
 
-Plan single_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
-  RulePlanner planner(graph, cluster, pins, Mesh{{}, {slowest_link_first(cluster)[0]}}, watch);
+Plan single_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints, const Watch& watch) {
+  RulePlanner planner(graph, cluster, constraints, Mesh{{}, {slowest_link_first(cluster)[0]}}, watch);
   for (size_t i = 0; i < graph.ops.size(); ++i) planner.choose(OpId(i), {});
   return planner.finish("single");
 }
 
-Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
+Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints,
+                        const Watch& watch) {
   require_samples("data-parallel", graph, cluster.compute_count);
-  return filled_in_plan(graph, cluster, pins, watch);
+  return filled_in_plan(graph, cluster, constraints, watch);
 }
 
-Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
+Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints, const Watch& watch) {
+  RulePlanner planner(graph, cluster, constraints, all_devices(cluster), watch);
   const int p = planner.mesh().positions();
   const LateSums late(graph);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -146,8 +147,9 @@ Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins
   return planner.finish("data-parallel");
 }
 
-Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
+Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints,
+                         const Watch& watch) {
+  RulePlanner planner(graph, cluster, constraints, all_devices(cluster), watch);
   int p = planner.mesh().positions();
   std::vector<std::optional<ParameterSplit>> split(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -161,7 +163,7 @@ Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins&
                                      [&](TensorId t) { return graph.tensor(t).role == Role::kParameter; });
     if (candidates.empty()) candidates = has_parameter ? std::vector{kReplicate} : splits_first(all);
     planner.choose(OpId(i), {candidates});
-    if (split[i] && !pins.ops.contains(OpId(i))) planner.keep_partial_result(op.results[0], split[i]->result_axis);
+    if (split[i] && !constraints.choice_of(OpId(i))) planner.keep_partial_result(op.results[0], split[i]->result_axis);
   }
   return planner.finish("model-parallel");
 }

@@ -6,29 +6,34 @@
 #include <vector>
 
 #include "partita/base/watch.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/plan.h"
 
 namespace partita {
 
 // Everything on the first device.
-Plan single_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
+Plan single_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints = {},
+                 const Watch& watch = {});
 
 // Every op that sees samples is split along them, all others are replicated; parameters are kept whole everywhere
 // (SoyBean section 4.1's T_data). Infeasible where there are fewer samples than devices.
-Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
+Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints = {},
+                        const Watch& watch = {});
 
 // Pinned choices, and for all others data parallelism where there are samples enough, else replication.
-Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch = {});
+Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints,
+                    const Watch& watch = {});
 
 // SoyBean section 4.1's T_model, for any operation with a parameter: the parameter's contracted dimension is split; if
 // there is none, or it is shorter than the device count, its output dimension; else the op is replicated. Its backward
 // ops split the same index. Results that come out partial are kept split along the parameter's output dimension. Every
 // other op takes the strategy whose operands are cheapest to bring, splits before replication.
-Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
+Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints = {},
+                         const Watch& watch = {});
 
 // One weird trick (Krizhevsky 2014): convolutions are split along samples, fully connected layers along their units.
 // Ops between them take the strategy that moves least. Infeasible where there are fewer samples than devices.
-Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
+Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints = {}, const Watch& watch = {});
 
 // Groups of devices, the innermost first: `tensor` devices split the layers of a transformer (Megatron-LM), `expert`
 // such groups the experts, and what is left shares the samples: mesh [data, expert, tensor] without axes of one
@@ -50,7 +55,7 @@ struct GroupsOf {
 // the states. `rule`: its name in messages. Infeasible where the degrees do not divide the devices or the heads, where
 // nothing can be split so, or where there are fewer samples than data x expert.
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
-                 const Pins& pins = {}, const Watch& watch = {});
+                 const Constraints& constraints = {}, const Watch& watch = {});
 // Devices of a node: of one host, or of nodes of several sizes their common divisor; where every device is a host of
 // its own, all.
 int node_size(const Cluster& cluster);

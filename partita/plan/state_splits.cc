@@ -119,12 +119,11 @@ std::vector<tdl::AxisStrategy> StateSplits::strategies(OpId id, int mesh_axis) c
   return here ? std::vector{strategy} : std::vector<tdl::AxisStrategy>();
 }
 
-void StateSplits::keep_results(RulePlanner& planner, OpId id, const Pins& pins) const {
+void StateSplits::keep_results(RulePlanner& planner, OpId id) const {
   const Op& op = graph_.op(id);
   if (stage_ == 0 || op.operands.empty()) return;
   const StateSplit* master = stage_ < 3 && is_shortened(id) && is_master(op.operands[0]) ? of(op.operands[0]) : nullptr;
   for (TensorId r : op.results) {
-    if (pins.kept.contains(r)) continue;
     if (master)
       for (const int a : master->mesh_axes) planner.keep_along(r, a, {});
     else if (const StateSplit* split = of(r); split && stage_ >= 2 && op.phase == Phase::kBackward)

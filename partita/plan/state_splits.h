@@ -42,7 +42,7 @@ class StateSplits {
   // For an op without samples: of weights alone, or sums of gradients.
   bool takes_cheapest(const Op& op) const { return stage_ > 0 && op.phase != Phase::kUpdate; }
   // After an op was chosen: gradients are kept split from stage 2 on, a short copy of a master whole below stage 3.
-  void keep_results(RulePlanner& planner, OpId id, const Pins& pins) const;
+  void keep_results(RulePlanner& planner, OpId id) const;
   // Stage 3: weights that are kept split, and so gathered for forward and for backward ops alike, or for each part of
   // the batch.
   std::set<TensorId> gathered_again(const RulePlanner& planner) const;

@@ -24,20 +24,8 @@ Watch Budget::watch() const {
           stop};
 }
 
-namespace {
-
-bool keeps(const Pins& pins, const Plan& plan) {
-  return std::all_of(pins.ops.begin(), pins.ops.end(),
-                     [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
-         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) {
-           return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second;
-         });
-}
-
-}  // namespace
-
 std::optional<Plan> initial_plan(const Problem& problem) {
-  if (!problem.from || !keeps(problem.pins, *problem.from)) return std::nullopt;
+  if (!problem.from || !satisfies(*problem.from, problem.constraints)) return std::nullopt;
   Plan plan = *problem.from;
   plan.paper_cost.reset();
   return plan;

@@ -21,6 +21,7 @@
 
 #include "partita/base/rng.h"
 #include "partita/base/watch.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/plan.h"
 
 namespace partita {
@@ -47,10 +48,10 @@ struct Problem {
   const Graph& graph;
   const Cluster& cluster;
   Objective objective = Objective::kComm;
-  Pins pins = {};
+  Constraints constraints = {};
   std::map<std::string, std::string> options = {};  // from --search 'NAME?key=value,..', with defaults filled in
-  // An initial plan, which the checker accepts. Only a search with SearchEntry::warm reads it. If it fits and keeps the
-  // pins, no dearer plan is returned.
+  // An initial plan, which the checker accepts. Only a search with SearchEntry::warm reads it. If it fits and
+  // satisfies the constraints, no dearer plan is returned.
   const Plan* from = nullptr;
   bool prove = false;  // makes the proof of the lower bound
   // Called now and then, from the search's own thread.

@@ -337,7 +337,7 @@ const OpFragment& LocalTasks::op(OpId id, const OpChoice& choice) {
     found->second = std::make_unique<OpFragment>(m.moved(form, choice.mesh));
   } else {
     ResolvedOp resolved{choice.mesh, m.derivations.get(op.bound, choice.mesh.extents, choice.strategies), {}, 0};
-    if (!resolved.derived) m.ops.erase(found), refuse_strategies("plan", op, choice);
+    if (!resolved.derived) m.ops.erase(found), fail("plan: {}", why_not_derived(op, choice));
     resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
     found->second = std::make_unique<OpFragment>(m.made(id, std::move(resolved)));
     if (form.position.empty()) form.position = m.positions_of_kernels();

@@ -52,6 +52,8 @@ TEST(CliErrors, PinsAreCheckedBeforeASearchSeesThem) {
   refused("tofu", pins(two, {}, {{"fc1", {{"mesh", "m"}, {"sbp", {"P(sum)"}}}}}),
           {"'fc1': tofu keeps no partial values, as [P(sum)]"});
   refused("soybean", pins({{"extents", {1}}, {"devices", {0}}}, {}, kept({"B"})), {"'x': soybean cuts the devices"});
+  // Or one that has no choice.
+  refused("small-batch", pins(two, {}, kept({"B"})), {"pins.json: pins: every device has the whole model"});
 }
 
 TEST(CliErrors, Problems) {

@@ -13,6 +13,7 @@
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/rules.h"
 #include "partita/schedule/lower.h"
 #include "partita/tdl/testing/instances.h"
@@ -44,7 +45,7 @@ void run_all(const Graph& graph, const std::string& name, std::initializer_list<
     Mesh mesh{{p}, slowest_link_first(cluster)};
     for (const tdl::AxisStrategy& strategy : allowed_strategies(graph.ops[0], p)) {
       SCOPED_TRACE(fmt::format("{}: {} on {} devices", name, tdl::to_string(strategy), p));
-      Pins pins;
+      Constraints pins;
       pins.ops[OpId(0)] = {mesh, {strategy}};
       Plan plan = data_parallel_plan(graph, cluster, pins);
       auto derived = tdl::derive(*graph.ops[0].bound, {p}, {strategy});
@@ -182,7 +183,7 @@ TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
           for (const tdl::AxisStrategy& c : allowed_strategies(graph.ops[last], 3)) {
             SCOPED_TRACE(fmt::format("{} {}: {}, {}, {}", fmt::join(rows, "x"), trained, tdl::to_string(a),
                                      tdl::to_string(b), tdl::to_string(c)));
-            Pins pins;
+            Constraints pins;
             pins.ops[OpId(0)] = {mesh, {a}};
             pins.ops[OpId(last - 1)] = {mesh, {b}};
             pins.ops[OpId(last)] = {mesh, {c}};

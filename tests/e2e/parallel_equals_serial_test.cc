@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/rules.h"
 #include "partita/train/serial.h"
 #include "partita/train/train.h"
@@ -192,7 +193,7 @@ TEST(ParallelEqualsSerial, ExpertParallel) {
     Runner runner;
     Planned planned = plan_model(request, runner);
     const Mesh mesh{{devices}, slowest_link_first(planned.cluster)};
-    Pins pins;
+    Constraints pins;
     for (size_t i = 0; i < planned.training.ops.size(); ++i) {
       const Op& op = planned.training.ops[i];
       if (op.name.find(".experts.") == std::string::npos || op.phase == Phase::kUpdate) continue;

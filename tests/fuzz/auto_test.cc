@@ -172,7 +172,7 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
         const Problem problem{.graph = graph,
                               .cluster = cluster,
                               .objective = Objective::kComm,
-                              .pins = {},
+                              .constraints = {},
                               .options = default_options(entry),
                               .from = from};
         Rng rng(1);
@@ -196,7 +196,7 @@ TEST(Auto, InTimeKeepsTheJointProblemsPlanThatCameTooLateToBeSimulated) {
   Problem problem{.graph = graph,
                   .cluster = cluster,
                   .objective = Objective::kTime,
-                  .pins = {},
+                  .constraints = {},
                   .options = default_options(*parse_search("auto").entry)};
   problem.progress = [&](const SearchProgress& p) { stop = stop || p.cost; };
   Rng rng(1);
@@ -217,7 +217,7 @@ TEST(Auto, InTimeAPlanToBeginWithIsKeptWhereNothingIsFaster) {
     const Problem problem{.graph = graph,
                           .cluster = cluster,
                           .objective = Objective::kTime,
-                          .pins = {},
+                          .constraints = {},
                           .options = choice.options,
                           .from = &best};
     const SearchResult warm = choice.entry->search(problem, {.steps = 2}, rng);
@@ -405,11 +405,11 @@ TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
     EXPECT_LT(refined.cost, check(graph, plan, cluster).comm_bytes);
 
     Problem pinned{graph, cluster};
-    for (size_t op = 0; op < graph.ops.size(); op += 2) pinned.pins.ops[OpId(op)] = plan.ops[op];
+    for (size_t op = 0; op < graph.ops.size(); op += 2) pinned.constraints.ops[OpId(op)] = plan.ops[op];
     const Refinement within = refine(pinned, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
     if (!within.plan) continue;
     EXPECT_GE(within.cost, refined.cost);
-    for (const auto& [op, choice] : pinned.pins.ops)
+    for (const auto& [op, choice] : pinned.constraints.ops)
       EXPECT_EQ(partita::refined(*within.plan, cluster)->strategies[op.index()],
                 partita::refined(plan, cluster)->strategies[op.index()]);
   }

@@ -1,5 +1,5 @@
-// Pins of every kind through every search: a wrong one is refused before a search sees it, a right one is kept, or
-// refused by the search that cannot express it.
+// Pins of every kind through every search: a wrong one is refused before a search sees it, a right one is kept,
+// or refused by the search that cannot express it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -9,6 +9,8 @@
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
+#include "partita/plan/constraints.h"
+#include "partita/plan/pin_error.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/cuts/one_cut.h"
 
@@ -66,8 +68,8 @@ struct Drawn {
     return out;
   }
 
-  Pins pins() {
-    Pins out;
+  Constraints pins() {
+    Constraints out;
     for (int n = static_cast<int>(rng.between(0, 2)); n > 0; --n) {
       const OpId op(rng.below(graph.ops.size()));
       out.ops[op] = choice(graph.op(op));
@@ -80,7 +82,7 @@ struct Drawn {
   }
 };
 
-std::string text_of(const Pins& pins, const Graph& graph) {
+std::string text_of(const Constraints& pins, const Graph& graph) {
   std::string text;
   for (const auto& [op, choice] : pins.ops) {
     text += fmt::format("\nop {} on {}:", graph.op(op).name, to_string(choice.mesh));
@@ -93,11 +95,12 @@ std::string text_of(const Pins& pins, const Graph& graph) {
 }
 
 // What comes of them: "" where a plan keeps them, else the message that refuses them.
-std::string refusal(const SearchEntry& entry, const Graph& graph, const Cluster& cluster, const Pins& pins) {
+std::string refusal(const SearchEntry& entry, const Graph& graph, const Cluster& cluster, const Constraints& pins) {
   Rng rng(1);
   try {
-    const SearchResult found = entry.search(
-        {.graph = graph, .cluster = cluster, .pins = pins, .options = default_options(entry)}, {.steps = 20}, rng);
+    const SearchResult found =
+        entry.search({.graph = graph, .cluster = cluster, .constraints = pins, .options = default_options(entry)},
+                     {.steps = 20}, rng);
     if (!found.plan) return found.estimate ? "estimated in spite of the pins: internal error" : found.reason;
     check_choices(graph, *found.plan, cluster);
     const Resolved resolved = resolve(graph, *found.plan, cluster);
@@ -124,10 +127,10 @@ TEST(Pins, OfEveryKindAreKeptOrRefused) {
     for (uint64_t seed = 1; seed <= 24; ++seed) {
       SCOPED_TRACE(fmt::format("{} on {} devices, seed {}", model, devices, seed));
       Rng rng(seed);
-      const Pins pins = Drawn{graph, cluster, rng}.pins();
+      const Constraints pins = Drawn{graph, cluster, rng}.pins();
       try {
-        check_pins(graph, pins, cluster);
-      } catch (const Error& error) {
+        check_constraints(graph, pins, cluster);
+      } catch (const PinError& error) {
         EXPECT_EQ(error.code(), ExitCode::kBadInput) << error.what();
         EXPECT_TRUE(std::string(error.what()).starts_with("pins: ")) << error.what();
         ++wrong;

@@ -10,6 +10,7 @@
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/lower_local.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/rules.h"
 #include "partita/tdl/testing/instances.h"
 
@@ -85,7 +86,7 @@ bool is_each_needed(const std::vector<tdl::AxisStrategy>& strategies) {
 void verify_one(const Graph& graph, const Cluster& cluster, const Mesh& mesh,
                 const std::vector<tdl::AxisStrategy>& strategies, Rng& rng, Tally& tally) {
   if (!tdl::derive(*graph.ops[0].bound, mesh.extents, strategies)) return;
-  Pins pins;
+  Constraints pins;
   pins.ops[OpId(0)] = {mesh, strategies};
   for (TensorId id : graph.ops[0].operands) {
     NdSbp sbp;
@@ -192,7 +193,7 @@ TEST(Strategies, PartialValuesMoveBetweenMeshes) {
   for (bool more = true; more; more = std::ranges::next_permutation(devices).found)
     for (const char* cut : {"i.0", "i.1"}) {
       SCOPED_TRACE(fmt::format("{} on {}", cut, to_string(Mesh{{2, 2}, devices})));
-      Pins pins;
+      Constraints pins;
       pins.ops[OpId(0)] = {{{2, 2}, slowest_link_first(cluster)}, {{.names = {"k"}}, {.names = {"j"}}}};
       pins.ops[OpId(1)] = {{{2, 2}, devices}, {partial, {.names = {cut}}}};
       PhysicalGraph physical =

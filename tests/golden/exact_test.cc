@@ -311,7 +311,7 @@ TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
     const int64_t bytes = check(graph, *begun.plan, cluster).comm_bytes;
     const SearchChoice choice = parse_search("exact");
     const Problem problem{
-        .graph = graph, .cluster = cluster, .pins = {}, .options = choice.options, .from = &*begun.plan};
+        .graph = graph, .cluster = cluster, .constraints = {}, .options = choice.options, .from = &*begun.plan};
     for (const Budget& budget : {Budget{.steps = 1}, Budget{.stop = &stop}}) {
       Rng rng(1);
       const SearchResult warm = choice.entry->search(problem, budget, rng);

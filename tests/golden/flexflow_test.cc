@@ -10,6 +10,7 @@
 #include "partita/graph/micro_batches.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/evaluate.h"
@@ -21,12 +22,12 @@ namespace partita {
 namespace {
 
 SearchResult found(const Graph& graph, const Cluster& cluster, const std::string& search, int64_t steps,
-                   uint64_t seed = 1, const Pins& pins = {}) {
+                   uint64_t seed = 1, const Constraints& pins = {}) {
   const SearchChoice choice = parse_search(search);
   Problem problem{.graph = graph, .cluster = cluster};
   problem.objective = Objective::kTime;
   problem.options = choice.options;
-  problem.pins = pins;
+  problem.constraints = pins;
   Budget budget;
   budget.steps = steps;
   Rng rng(seed);
@@ -438,7 +439,7 @@ TEST(FlexFlow, RefusesMicroBatches) {
 TEST(FlexFlow, KeepsPins) {
   const Graph graph = training("mlp?layers=3,width=16,batch=8");
   const Cluster cluster = load_cluster("flexflow-p100", 4);
-  Pins pins;
+  Constraints pins;
   pins.ops[OpId(0)] = {Mesh{{}, {DeviceId(2)}}, {}};
   const SearchResult of = found(graph, cluster, "flexflow", 200, 1, pins);
   ASSERT_TRUE(of.plan);

@@ -13,6 +13,7 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/passes.h"
 #include "partita/pipeline.h"
+#include "partita/plan/constraints.h"
 #include "planned.h"
 
 namespace partita {
@@ -648,8 +649,8 @@ TEST(WrongPlans, TwoHundredAreRefusedWithPlaceAndRule) {
     ASSERT_NE(error, "accepted");
     if (!wrong->who.empty()) expect_says(error, fmt::format("'{}'", wrong->who));
     expect_says(error, wrong->rule);
-    const std::string as_pins = error_of(
-        [&] { check_pins(planned.training, parse_pins(edit.json.dump(), planned.training), planned.cluster); });
+    const std::string as_pins =
+        error_of([&] { constrain(planned.training, parse_pins(edit.json.dump(), planned.training), planned.cluster); });
     if (kNotOfPins.contains(wrong->rule)) {
       EXPECT_EQ(as_pins, "accepted");
     } else {

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/cuts/elimination.h"
@@ -84,7 +85,7 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
   Cluster cluster = load_cluster("local:16");
   // Data parallel among four groups, model parallel inside: every op takes both rules' strategies, one a mesh axis.
   Plan data = data_parallel_plan(graph, cluster), model = model_parallel_plan(graph, cluster);
-  Pins pins;
+  Constraints pins;
   Mesh mesh{{4, 4}, slowest_link_first(cluster)};
   for (size_t i = 0; i < graph.ops.size(); ++i)
     pins.ops[OpId(i)] = {mesh, {data.ops[i].strategies[0], model.ops[i].strategies[0]}};
@@ -96,7 +97,8 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
   EXPECT_NEAR(checked_mb(graph, plan, cluster), 25.2, 0.05);
   EXPECT_NEAR(counted_as_in_the_text(graph, plan, cluster), 33.6, 0.05);
   // The same from a file: printed as a plan, read as pins.
-  Plan again = data_parallel_plan(graph, cluster, parse_pins(print(plan, graph), graph));
+  Plan again =
+      data_parallel_plan(graph, cluster, constrain(graph, parse_pins(print(plan, graph), graph), cluster).constraints);
   EXPECT_EQ(print(again, graph), print(plan, graph));
 }
 

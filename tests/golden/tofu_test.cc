@@ -12,6 +12,7 @@
 #include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/all/search_text.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int64_t kFloat = 4;
 
-SearchResult found(const std::string& search, const Graph& graph, const Cluster& cluster, const Pins& pins = {},
+SearchResult found(const std::string& search, const Graph& graph, const Cluster& cluster, const Constraints& pins = {},
                    const Budget& budget = {}) {
   const SearchChoice choice = parse_search(search);
   const Problem problem{graph, cluster, Objective::kComm, pins, choice.options};
@@ -82,7 +83,7 @@ TEST(Tofu, TwoStepsOfFigure6) {
   const Graph graph = build.finish({c});
   const Cluster cluster = load_cluster("local:4");
   const Mesh mesh{{2, 2}, slowest_link_first(cluster)};
-  Pins pins;
+  Constraints pins;
   pins.ops[OpId(size_t{0})] = {mesh, {tdl::AxisStrategy{.names = {"i"}}, tdl::AxisStrategy{.names = {"j"}}}};
   for (TensorId t : {a, b, c}) pins.kept[t] = {mesh, {Sbp::split(0), Sbp::split(1)}, {}};
   const int64_t bytes_a = 8 * 16 * kFloat, bytes_b = 16 * 32 * kFloat;
@@ -247,7 +248,7 @@ TEST(Searches, KeepPins) {
   const OpId op = graph.find_op("tanh_1").valid() ? graph.find_op("tanh_1") : OpId(size_t{1});
   for (const char* search : {"soybean", "tofu", "allrow-greedy", "spartan", "equal-chop", "icml18"}) {
     const Plan free = *found(search, graph, cluster).plan;
-    Pins pins;
+    Constraints pins;
     pins.ops[op] = free.ops[op.index()];
     for (tdl::AxisStrategy& s : pins.ops[op].strategies) s = {};  // replicated: none would choose it
     pins.kept[graph.ops[op.index()].operands[0]] = {

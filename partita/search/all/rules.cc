@@ -17,9 +17,9 @@ SearchResult with_plan(Plan plan) {
 }
 
 // A rule without options.
-template <Plan (*rule)(const Graph&, const Cluster&, const Pins&, const Watch&)>
+template <Plan (*rule)(const Graph&, const Cluster&, const Constraints&, const Watch&)>
 SearchResult by_rule(const Problem& problem, const Budget& budget, Rng&) {
-  return with_plan(rule(problem.graph, problem.cluster, problem.pins, budget.watch()));
+  return with_plan(rule(problem.graph, problem.cluster, problem.constraints, budget.watch()));
 }
 
 int number(const Problem& problem, const char* option) { return std::stoi(problem.options.at(option)); }
@@ -30,12 +30,12 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
                   .sequence = problem.options.at("sequence") == "1",
                   .zero = number(problem, "zero"),
                   .gathers_once = problem.options.at("gather") == "step"};
-  const auto on = [&](const Cluster& cluster, const Pins& pins) {
+  const auto on = [&](const Cluster& cluster, const Constraints& constraints) {
     groups.tensor = tensor == "node" ? tensor_degree(problem.graph, cluster) : std::stoi(tensor);
-    return groups_plan("megatron", problem.graph, cluster, groups, pins, budget.watch());
+    return groups_plan("megatron", problem.graph, cluster, groups, constraints, budget.watch());
   };
   const int stages = number(problem, "pipeline");
-  if (stages == 1) return with_plan(on(problem.cluster, problem.pins));
+  if (stages == 1) return with_plan(on(problem.cluster, problem.constraints));
   const int devices = problem.cluster.compute_count, degree = tensor == "node" ? 1 : std::stoi(tensor);
   if (devices % (stages * degree * groups.expert))
     throw DoesNotApply(fmt::format(
@@ -73,7 +73,7 @@ SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
   const GroupsOf groups{.tensor = number(problem, "tensor"),
                         .zero = number(problem, "stage"),
                         .gathers_once = problem.options.at("gather") == "step"};
-  return with_plan(groups_plan("zero", problem.graph, problem.cluster, groups, problem.pins, budget.watch()));
+  return with_plan(groups_plan("zero", problem.graph, problem.cluster, groups, problem.constraints, budget.watch()));
 }
 
 }  // namespace

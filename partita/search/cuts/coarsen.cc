@@ -149,8 +149,8 @@ struct Coarsening {
   // Variables of the cut.
   int tensor(TensorId id) const { return static_cast<int>(cuts.keeper_of(id).index()); }
   int op(size_t i) const { return static_cast<int>(tensors + i); }
-  bool pinned(TensorId id) const { return cuts.pins().kept.contains(cuts.keeper_of(id)); }
-  bool pinned(size_t i) const { return cuts.pins().ops.contains(OpId(i)); }
+  bool pinned(TensorId id) const { return cuts.constraints().kept_of(graph, id); }
+  bool pinned(size_t i) const { return cuts.constraints().choice_of(OpId(i)); }
 };
 
 void tie_tensors(Coarsening& c, TensorId a, TensorId b, int& merged) {

@@ -102,7 +102,7 @@ Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, con
       converter_(problem.cluster) {
   mesh_ = {std::move(extents), slowest_link_first(problem.cluster)};
   radices_ = factored_radices(graph_);
-  for (const auto& [id, placement] : problem.pins.kept)
+  for (const auto& [id, placement] : problem.constraints.kept)
     radices_[id.index()] = placement.radices.empty() ? unfactored(graph_.tensor(id).shape) : placement.radices;
 }
 
@@ -204,7 +204,7 @@ void Cuts::leave_sums(Plan& plan) const {
   for (const ResolvedOp& op : ops) layouts.push_back(&op.layouts);
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     const TensorId id(t);
-    if (!graph_.tensor(id).accumulated || problem_.pins.kept.contains(id)) continue;
+    if (!graph_.tensor(id).accumulated || problem_.constraints.kept_of(id)) continue;
     const auto bytes = [&] {
       int64_t sum = 0;
       const TensorNeeds needs = needs_of(graph_, plan, layouts, read_by_, id);
@@ -228,7 +228,7 @@ TensorId Cuts::keeper_of(TensorId id) const {
 
 std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const std::vector<int>& parts) {
   const Op& op = graph_.op(id);
-  if (problem_.pins.ops.contains(id)) return pinned_view(id, state, parts);
+  if (problem_.constraints.choice_of(id)) return pinned_view(id, state, parts);
   const Choice& so_far = state.strategies[id.index()];
   std::vector<Choice> offered(parts.size());
   for (size_t a = 0; a < parts.size(); ++a) {
@@ -250,11 +250,10 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
 }
 
 std::shared_ptr<const OpView> Cuts::pinned_view(OpId id, const CutState& state, const std::vector<int>& parts) {
-  const OpChoice& pin = problem_.pins.ops.at(id);
+  const OpChoice& pin = *problem_.constraints.choice_of(id);
   const std::string& name = graph_.op(id).name;
   if (pin.mesh != mesh_)
-    fail_pin("op '{}': {} cuts {} devices as mesh {}, the pin has {}", name, name_, mesh_.devices.size(),
-             to_string(mesh_), to_string(pin.mesh));
+    fail_pinned_mesh("op", name, fmt::format("{} cuts {} devices as", name_, mesh_.devices.size()), mesh_, pin.mesh);
   const auto first = pin.strategies.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
   auto v = view_of(id, state, parts, {Choice(first, first + static_cast<std::ptrdiff_t>(parts.size()))});
   if (v->aligned.empty()) fail_pin("op '{}': the pinned strategy does not exist", name);
@@ -266,7 +265,7 @@ std::shared_ptr<const OpView> Cuts::view_of(OpId id, const CutState& state, cons
   const Op& op = graph_.op(id);
   auto v = std::make_shared<OpView>();
   const auto before = derivations_.get(op.bound, state.extents, state.strategies[id.index()]);
-  if (!before && problem_.pins.ops.contains(id))
+  if (!before && problem_.constraints.choice_of(id))
     fail_pin(
         "op '{}': its strategies on the first {} mesh axes do not exist without the others, and {} cuts one axis "
         "after another; pin other strategies, or use another search",
@@ -355,11 +354,10 @@ Layout Cuts::kept_layout(TensorId id, const Mesh& mesh, const std::vector<Tiling
 }
 
 std::vector<Tiling> Cuts::pinned_tilings(TensorId id, size_t first_axis, size_t axes) const {
-  const Placement& pin = problem_.pins.kept.at(id);
+  const Placement& pin = *problem_.constraints.kept_of(id);
   const std::string& name = graph_.tensor(id).name;
   if (pin.mesh != mesh_)
-    fail_pin("tensor '{}': {} cuts the devices as mesh {}, the pin has {}", name, name_, to_string(mesh_),
-             to_string(pin.mesh));
+    fail_pinned_mesh("tensor", name, fmt::format("{} cuts the devices as", name_), mesh_, pin.mesh);
   std::vector<Tiling> pinned;
   for (size_t a = 0; a < axes; ++a) {
     const Sbp& sbp = pin.sbp[first_axis + a];
@@ -420,7 +418,7 @@ std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state
   const size_t axes = cut.parts.size();
   // A new value has no tiling of its own: its keeper has it.
   if (graph_.tensor(id).replaces.valid()) return {std::vector<Tiling>(axes, kWhole)};
-  if (problem_.pins.kept.contains(id)) return {pinned_tilings(id, state.extents.size(), axes)};
+  if (problem_.constraints.kept_of(id)) return {pinned_tilings(id, state.extents.size(), axes)};
   std::vector<Tiling> every;
   for (const Shape& radices : radices_[id.index()])
     for (size_t digit = 0; digit < radices.size(); ++digit) every.push_back(static_cast<Tiling>(every.size()));

@@ -92,7 +92,7 @@ class Cuts {
   const Watch& watch() const { return watch_; }
   const Graph& graph() const { return graph_; }
   const Mesh& mesh() const { return mesh_; }
-  const Pins& pins() const { return problem_.pins; }
+  const Constraints& constraints() const { return problem_.constraints; }
   // Returns the tensor that has the variable: a replaced tensor and its new value are kept alike, under the old one.
   TensorId keeper_of(TensorId id) const;
   // Returns the tiling of a tensor that an op's strategy needs or leaves it in, on one axis of the cut.

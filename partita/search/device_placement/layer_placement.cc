@@ -30,7 +30,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     place = contiguous_runs(flops, p);
   }
   const Watch watch = budget.watch();
-  RulePlanner planner(graph, problem.cluster, problem.pins, Mesh{{}, {devices[0]}});
+  RulePlanner planner(graph, problem.cluster, problem.constraints, Mesh{{}, {devices[0]}});
   for (size_t i = 0; i < graph.ops.size(); ++i)
     watch.poll("while layers were placed"), planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
   SearchResult result;

@@ -235,21 +235,21 @@ class Maker {
       if (reader != update) read(update, add_value(TensorId(), reader, kOrderAlone, -1));
   }
   void pin(OpId id, int number) {
-    const auto pinned = problem_.pins.ops.find(id);
-    if (pinned == problem_.pins.ops.end()) return;
-    if (pinned->second.mesh.devices.size() != 1)
+    const OpChoice* fixed = problem_.constraints.choice_of(id);
+    if (!fixed) return;
+    if (fixed->mesh.devices.size() != 1)
       fail_pin("op '{}' is pinned on {} devices; here each op runs on one", graph_.op(id).name,
-               pinned->second.mesh.devices.size());
+               fixed->mesh.devices.size());
     std::vector<int64_t>& ns = placed_.problem.ops[static_cast<size_t>(number)].ns;
     for (size_t d = 0; d < ns.size(); ++d)
-      if (DeviceId(d) != pinned->second.mesh.devices[0]) ns[d] = -1;
+      if (DeviceId(d) != fixed->mesh.devices[0]) ns[d] = -1;
   }
   // Names the group's first pin and one on another device; and the reason that keeps them together.
   [[noreturn]] void refuse_pins(int group) const {
     const auto on = [&](DeviceId at) { return fmt::format("on device {}, '{}'", at.value, cluster_.device(at).name); };
     std::string first, other;
     DeviceId of_first;
-    for (const auto& [id, choice] : problem_.pins.ops) {
+    for (const auto& [id, choice] : problem_.constraints.ops) {
       const DeviceId at = choice.mesh.devices[0];
       if (group_[id.index()] != group) continue;
       if (first.empty()) first = fmt::format("op '{}' is pinned {}", graph_.op(id).name, on(at)), of_first = at;
@@ -368,14 +368,15 @@ void expect_one_node(const Problem& problem) {
 }  // namespace
 
 bool can_be_placed(const Problem& problem) {
-  return problem.graph.micro_batches() == 1 && problem.pins.kept.empty() && !with_another_host(problem.cluster).valid();
+  return problem.graph.micro_batches() == 1 && problem.constraints.kept.empty() &&
+         !with_another_host(problem.cluster).valid();
 }
 
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
   expect_one_node(problem);
-  if (!problem.pins.kept.empty())
+  if (!problem.constraints.kept.empty())
     fail_pin("tensor '{}' is pinned; where operations are placed whole, tensors are where these are: pin ops alone",
-             problem.graph.tensor(problem.pins.kept.begin()->first).name);
+             problem.graph.tensor(problem.constraints.kept.begin()->first).name);
   expect_small_enough(problem.graph, problem.cluster);
   watch.poll(kWhere);
   return Maker(problem, cost, watch).make();
@@ -438,12 +439,11 @@ Plan plan_of(const Problem& problem, const PlacedGraph& placed, const PlacedSche
              std::string_view search) {
   const Graph& graph = problem.graph;
   const auto device_of = [&](OpId id) { return schedule.device[static_cast<size_t>(placed.number[id.index()])]; };
-  const Pins none;
+  const Constraints none;
   RulePlanner planner(graph, problem.cluster, none, Mesh{{}, {DeviceId(0)}});
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const auto pinned = problem.pins.ops.find(OpId(i));
-    planner.place(OpId(i), pinned != problem.pins.ops.end() ? pinned->second
-                                                            : OpChoice{Mesh{{}, {DeviceId(device_of(OpId(i)))}}, {}});
+    planner.place(OpId(i),
+                  problem.constraints.choice_or(OpId(i), OpChoice{Mesh{{}, {DeviceId(device_of(OpId(i)))}}, {}}));
   }
   Plan plan = planner.finish(search);
   keep_starts(graph, placed, schedule, plan);

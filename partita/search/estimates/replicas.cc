@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/cluster/same_type.h"
 #include "partita/graph/batch.h"
+#include "partita/plan/pin_error.h"
 #include "partita/plan/rule_planner.h"
 
 namespace partita {
@@ -43,7 +44,7 @@ std::vector<DeviceId> representatives(const Cluster& cluster) {
 }
 
 Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device) {
-  const Pins none;
+  const Constraints none;
   RulePlanner planner(graph, cluster, none, Mesh{{}, {device}});
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const bool on_host = graph.ops[i].device_type == DeviceType::kCpu;
@@ -56,8 +57,8 @@ Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device) {
 }
 
 int64_t samples_a_device(const Problem& problem) {
-  if (!problem.pins.ops.empty() || !problem.pins.kept.empty())
-    fail("every device has the whole model to itself: there is nothing that a pin could choose");
+  if (!problem.constraints.empty())
+    fail_pin("every device has the whole model to itself: there is nothing that a pin could choose");
   const auto batch = find_batch(problem.graph);
   if (!batch) fail("model '{}' has no input with samples along axis 0", problem.graph.name);
   const int devices = problem.cluster.compute_count;

@@ -32,20 +32,20 @@ Mesh mesh_of(const Json& json) {
   return mesh;
 }
 
-Pins pins_of(const BoundProof& proof, const Graph& graph, const Plan& plan) {
-  Pins pins;
+Constraints constraints_of(const BoundProof& proof, const Graph& graph, const Plan& plan) {
+  Constraints constraints;
   for (const std::string& name : proof.pinned_ops) {
     const OpId op = graph.find_op(name);
     if (!op.valid()) fail("the proof is of plans with a pinned op '{}', which the model has not", name);
-    pins.ops[op] = plan.ops[op.index()];
+    constraints.ops[op] = plan.ops[op.index()];
   }
   for (const std::string& name : proof.pinned_tensors) {
     const TensorId tensor = graph.find_tensor(name);
     if (!tensor.valid() || !plan.kept.contains(tensor))
       fail("the proof is of plans with a pinned tensor '{}', which this plan has not", name);
-    pins.kept[tensor] = plan.kept.at(tensor);
+    constraints.kept[tensor] = plan.kept.at(tensor);
   }
-  return pins;
+  return constraints;
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& 
   const auto objective = objective_of(proof.objective);
   if (!objective) fail("the proof is of the objective '{}'; there are comm and time", proof.objective);
   const Problem problem{
-      .graph = graph, .cluster = cluster, .objective = *objective, .pins = pins_of(proof, graph, plan)};
+      .graph = graph, .cluster = cluster, .objective = *objective, .constraints = constraints_of(proof, graph, plan)};
   int64_t positions = 1;
   for (int extent : proof.mesh.extents)
     positions = extent > 0 && positions <= cluster.compute_count ? positions * extent : 0;

@@ -161,8 +161,8 @@ void prove(const Problem& problem, const JointProblem& joint, solver::Wide bound
                                                        joint.network.variables(),
                                                        joint.tensor_entries,
                                                        std::move(certificate)});
-  for (const auto& [op, choice] : problem.pins.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
-  for (const auto& [tensor, placement] : problem.pins.kept)
+  for (const auto& [op, choice] : problem.constraints.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
+  for (const auto& [tensor, placement] : problem.constraints.kept)
     proof->pinned_tensors.push_back(problem.graph.tensor(tensor).name);
   result.proof = std::move(proof);
 }

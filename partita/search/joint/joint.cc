@@ -9,7 +9,6 @@
 #include "partita/base/error.h"
 #include "partita/base/prime_factors.h"
 #include "partita/base/threads.h"
-#include "partita/plan/pin_error.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/cuts/one_cut.h"
 #include "partita/search/joint/memory_uses.h"
@@ -42,7 +41,7 @@ struct Building {
   // Whether one reader at most takes it from where its producer leaves it: it has no variable.
   bool goes_straight(TensorId id) const {
     return graph.tensor(id).producer.valid() && !readers.replacement[id.index()].valid() &&
-           !problem.pins.kept.contains(id) && readers.of(id).size() <= 1;
+           !problem.constraints.kept_of(id) && readers.of(id).size() <= 1;
   }
 };
 
@@ -66,7 +65,7 @@ TensorKind tensor_kind(const Building& building, const JointProblem& joint, Tens
   kind.firings = building.firings(id);
   kind.loaded = building.costs.in_time() && graph.tensor(id).role == Role::kInput;
   kind.given = building.is_given(id);
-  kind.pinned = building.problem.pins.kept.contains(id);
+  kind.pinned = building.problem.constraints.kept_of(id) != nullptr;
   if (const OpId op = graph.tensor(id).producer; op.valid())
     kind.made = joint.ops[op.index()].get(), kind.result = result_position(graph, id);
   auto add_readers = [&](TensorId read) {
@@ -115,12 +114,11 @@ void make_missing(const std::map<Shape, Missing>& by_shape, const Mesh& mesh, co
 
 void fill_pinned(const Building& building, const TableMaking& making, TensorId id, const TensorKind& kind,
                  TensorTables& tables) {
-  const Placement& pin = building.problem.pins.kept.at(id);
-  if (pin.mesh != making.mesh)
-    fail_pin("tensor '{}': exact splits over mesh {}, the pin has {}", building.graph.tensor(id).name,
-             to_string(making.mesh), to_string(pin.mesh));
+  const Placement* fixed = building.problem.constraints.kept_of(id);
+  if (fixed->mesh != making.mesh)
+    fail_pinned_mesh("tensor", building.graph.tensor(id).name, "exact splits over", making.mesh, fixed->mesh);
   tables.tensors = 1;
-  fill_tensor_tables(making, kind, &pin, building.costs, tables);
+  fill_tensor_tables(making, kind, fixed, building.costs, tables);
 }
 
 void make_tables(const Building& building, const TableMaking& making, const JointProblem& joint, AllTables& all) {

@@ -44,9 +44,7 @@ bool add_strategy(const Making& making, const Op& op, tdl::Deriver& deriver,
 }
 
 OpSpace pinned_space(const Making& making, const Op& op, const OpChoice& pin, JointCosts& costs) {
-  if (pin.mesh != making.mesh)
-    fail_pin("op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(making.mesh),
-             to_string(pin.mesh));
+  if (pin.mesh != making.mesh) fail_pinned_mesh("op", op.name, "exact splits over", making.mesh, pin.mesh);
   OpSpace space;
   tdl::Deriver deriver(*op.bound, making.mesh.extents);
   if (!add_strategy(making, op, deriver, pin.strategies, costs, space))
@@ -148,8 +146,8 @@ std::vector<std::shared_ptr<const OpSpace>> op_spaces(const Problem& problem, co
   const Choices all;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    if (const auto pin = problem.pins.ops.find(OpId(i)); pin != problem.pins.ops.end()) {
-      spaces.push_back(std::make_shared<OpSpace>(pinned_space(making, op, pin->second, costs)));
+    if (const OpChoice* fixed = problem.constraints.choice_of(OpId(i))) {
+      spaces.push_back(std::make_shared<OpSpace>(pinned_space(making, op, *fixed, costs)));
       continue;
     }
     const Choices& given = space.strategies.empty() ? all : space.strategies[i];

@@ -43,12 +43,12 @@ Mesh refined(const Mesh& mesh) {
   return out;
 }
 
-// Pins of tensors on the refined mesh; ops that are pinned keep what they have.
-std::optional<std::map<TensorId, Placement>> refined_pins(const Pins& pins, const Mesh& mesh) {
-  std::map<TensorId, Placement> out;
-  for (const auto& [tensor, placement] : pins.kept) {
+// Those of tensors on the refined mesh; ops that are fixed keep what they have.
+std::optional<Constraints> refined(const Constraints& constraints, const Mesh& mesh) {
+  Constraints out;
+  for (const auto& [tensor, placement] : constraints.kept) {
     if (refined(placement.mesh) != mesh) return std::nullopt;
-    out[tensor] = {mesh, repeated(placement.sbp, factors_of(placement.mesh)), placement.radices};
+    out.kept[tensor] = {mesh, repeated(placement.sbp, factors_of(placement.mesh)), placement.radices};
   }
   return out;
 }
@@ -70,7 +70,7 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::
     auto offer = [&](const std::vector<tdl::AxisStrategy>& strategies) {
       if (std::find(offered.begin(), offered.end(), strategies) == offered.end()) offered.push_back(strategies);
     };
-    if (!problem.pins.ops.contains(OpId(i))) {
+    if (!problem.constraints.choice_of(OpId(i))) {
       std::vector<std::vector<tdl::AxisStrategy>> on_axis;
       std::vector<size_t> counts;
       for (size_t axis : axes) {
@@ -206,8 +206,7 @@ Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const 
   std::optional<Refined> now = refined(plan, problem.cluster);
   if (!now) return out;
   Problem on_mesh = problem;
-  on_mesh.pins.ops.clear();
-  if (auto kept = refined_pins(problem.pins, now->mesh)) on_mesh.pins.kept = std::move(*kept);
+  if (auto constraints = refined(problem.constraints, now->mesh)) on_mesh.constraints = std::move(*constraints);
   else return out;
   std::vector<Refined> alike;
   for (const Plan& other : others)

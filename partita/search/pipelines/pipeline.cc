@@ -78,12 +78,6 @@ Mesh on_ranks(const std::set<int>& ranks, const RankDevices& all) {
   return out;
 }
 
-Plan pinned(Plan plan, const Pins& pins) {
-  for (const auto& [id, choice] : pins.ops) plan.ops[id.index()] = choice;
-  for (const auto& [id, placement] : pins.kept) plan.kept[id] = placement;
-  return plan;
-}
-
 // Compares a pipeline's plans.
 class PlanEvaluator {
  public:
@@ -185,7 +179,7 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
   const auto plan_of = [&](const StageCut& cut) {
     Plan plan = staged_plan(graph, one, stages_of(cuts.blocks, cut), ranks, cluster);
     if (ranks > 1) plan.pipeline = pipeline;
-    return pinned(std::move(plan), problem.pins);
+    return with_constraints(std::move(plan), problem.constraints);
   };
   PlanEvaluator evaluator(problem, budget.watch());
   const int64_t most = evaluator.most(plan_of(cuts.cuts[cuts.estimated()]));

@@ -179,7 +179,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   watch.poll("before the expert's plan was made");
   SearchResult result;
   const std::vector<SoapConfiguration> configurations = expert_configurations(problem.graph, problem.cluster, units);
-  result.plan = soap_plan(problem.graph, problem.cluster, units, configurations, "expert", problem.pins, watch);
+  result.plan = soap_plan(problem.graph, problem.cluster, units, configurations, "expert", problem.constraints, watch);
   const bool recurrent = is_recurrent(problem.graph);
   std::set<int> used;
   for (const SoapConfiguration& c : configurations)

@@ -220,15 +220,15 @@ constexpr SoapDimensions kDimensions{.operation = false};
 
 // The problem's pins; and numbers that no op makes (the learning rate) on the first p devices. Kept with its first
 // reader, such a number would tie all units to that one.
-Pins with_numbers_on(const Problem& problem, int64_t p) {
-  Pins pins = problem.pins;
+Constraints with_numbers_on(const Problem& problem, int64_t p) {
+  Constraints constraints = problem.constraints;
   const Mesh all{{static_cast<int>(p)}, block_of(slowest_link_first(problem.cluster), p, 0)};
   for (size_t t = 0; t < problem.graph.tensors.size(); ++t) {
     const Tensor& tensor = problem.graph.tensors[t];
     if (!tensor.producer.valid() && volume(tensor.shape) == 1)
-      pins.kept.try_emplace(TensorId(t), Placement{all, {Sbp::broadcast()}, {}});
+      constraints.kept.try_emplace(TensorId(t), Placement{all, {Sbp::broadcast()}, {}});
   }
-  return pins;
+  return constraints;
 }
 
 std::vector<int> values_of(const std::vector<std::vector<SoapConfiguration>>& configurations,

@@ -419,7 +419,7 @@ void compare_with_unequal_parts(Run& run, const Watch& watch, SoapFound& found) 
   const auto devices = static_cast<size_t>(cluster.compute_count);
   if (std::ranges::all_of(equal, [&](const SoapConfiguration& c) { return c.devices.size() == devices; })) return;
   try {
-    Plan plan = data_parallel_plan(graph, cluster, run.problem.pins, watch);
+    Plan plan = data_parallel_plan(graph, cluster, run.problem.constraints, watch);
     const PlanEvaluation evaluation = evaluate_in_time(run.problem, plan, watch);
     if (!evaluation.fits() || evaluation.cost() >= *found.step_ns) return;
     run.notes.push_back(

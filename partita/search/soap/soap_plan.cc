@@ -71,8 +71,8 @@ std::vector<OpChoice> UnitChoices::of(const SoapUnit& unit, const SoapConfigurat
 }
 
 Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-               const std::vector<SoapConfiguration>& configurations, std::string_view search, const Pins& pins,
-               const Watch& watch) {
+               const std::vector<SoapConfiguration>& configurations, std::string_view search,
+               const Constraints& constraints, const Watch& watch) {
   ensure(units.size() == configurations.size(), "{} configurations for {} units", configurations.size(), units.size());
   UnitChoices of_units(graph);
   std::vector<OpChoice> choices(graph.ops.size());
@@ -81,7 +81,7 @@ Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<Soa
     std::vector<OpChoice> of_unit = of_units.of(units[u], configurations[u]);
     for (size_t i = 0; i < of_unit.size(); ++i) choices[units[u].ops[i].index()] = std::move(of_unit[i]);
   }
-  RulePlanner planner(graph, cluster, pins, Mesh{{}, {DeviceId(0)}}, watch);
+  RulePlanner planner(graph, cluster, constraints, Mesh{{}, {DeviceId(0)}}, watch);
   for (size_t i = 0; i < choices.size(); ++i) planner.place(OpId(i), choices[i]);
   return planner.finish(search);
 }

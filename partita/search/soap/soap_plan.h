@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "partita/base/watch.h"
+#include "partita/plan/constraints.h"
 #include "partita/plan/plan.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/soap/op_configurations.h"
@@ -78,7 +79,7 @@ class UnitChoices {
 // Makes the plan of one configuration for each unit. Pins are kept. A tensor that no op makes is kept as its first
 // reader needs it. Throws if the watch ends.
 Plan soap_plan(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-               const std::vector<SoapConfiguration>& configurations, std::string_view search, const Pins& pins = {},
-               const Watch& watch = {});
+               const std::vector<SoapConfiguration>& configurations, std::string_view search,
+               const Constraints& constraints = {}, const Watch& watch = {});
 
 }  // namespace partita

@@ -72,12 +72,12 @@ struct Side {
 class Tables {
  public:
   Tables(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-         const std::vector<std::vector<SoapConfiguration>>& configurations, const Pins& pins, const Watch& watch,
-         const std::function<void(const std::string&)>& tell)
+         const std::vector<std::vector<SoapConfiguration>>& configurations, const Constraints& constraints,
+         const Watch& watch, const std::function<void(const std::string&)>& tell)
       : graph_(graph),
         units_(units),
         configurations_(configurations),
-        pins_(pins),
+        constraints_(constraints),
         watch_(watch),
         tell_(tell),
         cost_(cluster),
@@ -133,7 +133,7 @@ class Tables {
     Laid& laid = found->second;
     if (!fresh) return laid;
     laid.derived = derived_.get(op.bound, choice.mesh.extents, choice.strategies);
-    if (!laid.derived) refuse_strategies("plan", op, choice);
+    if (!laid.derived) fail("plan: {}", why_not_derived(op, choice));
     OpLayouts layouts = layouts_of(*op.bound, *laid.derived, choice.mesh);
     for (const Layout& l : layouts.operands) laid.reads.push_back(number_of(l));
     for (const Layout& l : layouts.results) laid.makes.push_back(number_of(l));
@@ -161,8 +161,7 @@ class Tables {
       own.push_back(0);
       for (size_t i = 0; i < unit.ops.size(); ++i) {
         const OpId id = unit.ops[i];
-        const auto pin = pins_.ops.find(id);
-        const OpChoice& choice = pin == pins_.ops.end() ? of_unit[i] : pin->second;
+        const OpChoice& choice = constraints_.choice_or(id, of_unit[i]);
         laid_[id.index()].push_back(&laid(graph_.op(id), choice));
         own.back() += kernels(graph_.op(id), choice.mesh, *laid_[id.index()].back());
       }
@@ -188,8 +187,8 @@ class Tables {
   std::optional<Side> kept_layout(TensorId t) {
     const Tensor& tensor = graph_.tensor(t);
     const TensorId keeper = tensor.replaces.valid() ? tensor.replaces : t;
-    if (const auto pin = pins_.kept.find(keeper); pin != pins_.kept.end())
-      return Side{-1, {number_of(layout_of(pin->second, tensor.shape))}};
+    if (const Placement* fixed = constraints_.kept_of(keeper))
+      return Side{-1, {number_of(layout_of(*fixed, tensor.shape))}};
     if (graph_.tensor(keeper).producer.valid()) return made(keeper);
     const std::vector<Reader>& read_by = read_by_[keeper.index()];
     if (read_by.empty()) return std::nullopt;
@@ -298,7 +297,7 @@ class Tables {
   const Graph& graph_;
   const std::vector<SoapUnit>& units_;
   const std::vector<std::vector<SoapConfiguration>>& configurations_;
-  const Pins& pins_;
+  const Constraints& constraints_;
   const Watch& watch_;
   const std::function<void(const std::string&)>& tell_;
   Watch::Clock::time_point told_ = Watch::Clock::now();
@@ -322,9 +321,9 @@ class Tables {
 }  // namespace
 
 UnitCosts unit_costs(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-                     const std::vector<std::vector<SoapConfiguration>>& configurations, const Pins& pins,
+                     const std::vector<std::vector<SoapConfiguration>>& configurations, const Constraints& constraints,
                      const Watch& watch, const std::function<void(const std::string&)>& tell) {
-  return Tables(graph, cluster, units, configurations, pins, watch, tell).make();
+  return Tables(graph, cluster, units, configurations, constraints, watch, tell).make();
 }
 
 }  // namespace partita

@@ -35,7 +35,8 @@ struct UnitCosts {
 // Returns the costs. `configurations`: by unit, those that it can have, all with pins kept. Throws if the watch ends;
 // `tell` hears now and then how far it is.
 UnitCosts unit_costs(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-                     const std::vector<std::vector<SoapConfiguration>>& configurations, const Pins& pins = {},
-                     const Watch& watch = {}, const std::function<void(const std::string&)>& tell = nullptr);
+                     const std::vector<std::vector<SoapConfiguration>>& configurations,
+                     const Constraints& constraints = {}, const Watch& watch = {},
+                     const std::function<void(const std::string&)>& tell = nullptr);
 
 }  // namespace partita

@@ -104,16 +104,14 @@ std::vector<const OpFragment*> op_fragments(const Problem& problem, const SoapUn
   std::vector<const OpFragment*> out;
   const std::vector<OpChoice> chosen = choices.of(unit, configuration);
   for (size_t i = 0; i < chosen.size(); ++i) {
-    const auto pin = problem.pins.ops.find(unit.ops[i]);
-    out.push_back(&tasks.op(unit.ops[i], pin == problem.pins.ops.end() ? chosen[i] : pin->second));
+    out.push_back(&tasks.op(unit.ops[i], problem.constraints.choice_or(unit.ops[i], chosen[i])));
   }
   return out;
 }
 
 int kept_as_planned(const Problem& problem, TensorId t, const std::vector<const OpFragment*>& ops, LocalTasks& tasks) {
-  const TensorId replaced = problem.graph.tensor(t).replaces;
-  const auto pin = problem.pins.kept.find(replaced.valid() ? replaced : t);
-  return pin == problem.pins.kept.end() ? tasks.kept_as_read(t, ops) : tasks.kept(pin->second);
+  const Placement* fixed = problem.constraints.kept_of(problem.graph, t);
+  return fixed ? tasks.kept(*fixed) : tasks.kept_as_read(t, ops);
 }
 
 SoapTasks::SoapTasks(const Problem& problem, const CostModel& cost, const SoapSpace& space, int64_t most_bytes)
@@ -237,7 +235,7 @@ std::vector<int64_t> SoapTasks::most_bytes() const {
 
 Plan SoapTasks::plan(const std::vector<int64_t>& numbers, std::string_view search) const {
   return soap_plan(problem_.graph, problem_.cluster, space_.units, configurations_of(space_, numbers), search,
-                   problem_.pins);
+                   problem_.constraints);
 }
 
 }  // namespace partita
