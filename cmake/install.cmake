@@ -23,7 +23,7 @@ function(partita_installed)
   set_target_properties(partita_engine PROPERTIES INSTALL_RPATH ${torch})
   install(TARGETS partita RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(TARGETS partita_engine LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(TARGETS partita_library partita_pipeline partita_flags partita_onnx_proto ${rooms} EXPORT partita
+  install(TARGETS partita_library partita_flags partita_onnx_proto ${rooms} EXPORT partita
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY partita DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE
           PATTERN kernels EXCLUDE PATTERN testing EXCLUDE)

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Includes run downwards: a file of partita/ROOM includes only from ROOM and from the rooms that its USES names.
 
-The rooms and their USES are read from CMakeLists.txt, which alone states them. The files directly in partita/ are a floor of their own,
-`pipeline`: train/ and cli/ may stand on it, and it includes from neither. Besides: a room uses only rooms listed before it and has files,
+The rooms and their USES are read from CMakeLists.txt, which alone states them. Besides: a room uses only rooms listed before it and has files,
 and only kernels/ includes ATen's headers, only onnx/ protobuf's. Exits 1 if anything is wrong, naming file and line.
 """
 import os
@@ -16,9 +15,9 @@ OWNERS = {"ATen": "kernels", "c10": "kernels", "torch": "kernels", "google": "on
 def read_rooms(text):
     """{room: rooms it may include from}, in the order of CMakeLists.txt; the program's room is `cli`."""
     rooms, errors = {}, []
-    for kind, arguments in re.findall(r"^partita_(room|pipeline|program)\(([^)]*)\)", text, re.M):
+    for kind, arguments in re.findall(r"^partita_(room|program)\(([^)]*)\)", text, re.M):
         words = arguments.split()
-        name = words.pop(0) if kind == "room" else {"program": "cli"}.get(kind, kind)
+        name = words.pop(0) if kind == "room" else "cli"
         used = words[words.index("USES") + 1:] if "USES" in words else []
         if "LINKS" in used:
             used = used[:used.index("LINKS")]
@@ -32,7 +31,7 @@ def room_of(folders, rooms):
     for count in range(len(folders), 0, -1):
         if "/".join(folders[:count]) in rooms:
             return "/".join(folders[:count])
-    return "/".join(folders) or "pipeline"
+    return "/".join(folders)
 
 
 def check_file(path, room, rooms):

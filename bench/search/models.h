@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "partita/base/error.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 

@@ -5,7 +5,7 @@
 #include "partita/base/nearest.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/explanation.h"
-#include "partita/in_file.h"
+#include "partita/pipeline/in_file.h"
 #include "partita/schedule/representatives.h"
 #include "partita/search/device_placement/placed_plan.h"
 #include "partita/search/evaluate.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "partita/cost/collective.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/explain.h"
 #include "partita/search/device_placement/placed_explain.h"
 

@@ -4,7 +4,7 @@
 
 #include "partita/cli/arguments.h"
 #include "partita/onnx/onnx.h"
-#include "partita/runner.h"
+#include "partita/pipeline/runner.h"
 
 namespace partita {
 

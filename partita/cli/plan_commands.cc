@@ -10,8 +10,8 @@
 #include "partita/base/tell.h"
 #include "partita/base/writes.h"
 #include "partita/cli/commands.h"
-#include "partita/in_file.h"
 #include "partita/network/problem.h"
+#include "partita/pipeline/in_file.h"
 #include "partita/search/joint/bound_proof.h"
 
 namespace partita {

@@ -15,17 +15,17 @@
 #include "partita/cost/isolated_costs.h"
 #include "partita/cost/unaligned.h"
 #include "partita/graph/kept_gradients.h"
-#include "partita/idle_devices.h"
 #include "partita/measure/measure.h"
-#include "partita/mixed_devices.h"
 #include "partita/physical/breakdown.h"
 #include "partita/physical/shortage.h"
+#include "partita/pipeline/idle_devices.h"
+#include "partita/pipeline/mixed_devices.h"
+#include "partita/pipeline/remedies.h"
+#include "partita/pipeline/time_budget.h"
 #include "partita/profile/profile.h"
-#include "partita/remedies.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/device_placement/placed_plan.h"
 #include "partita/search/device_placement/placements.h"
-#include "partita/time_budget.h"
 
 namespace partita {
 

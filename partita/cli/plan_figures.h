@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 
 // Plans as plan_model(), with the search's progress on standard error. A signal ends the search, which keeps its best
 // (`interrupted` is set then); if it has none yet this throws, exit code 130. `say_remedies`: if nothing fits, the
-// error ends with remedies (partita/remedies.h).
+// error ends with remedies (partita/pipeline/remedies.h).
 Planned plan_watched(const Request& request, Runner& runner, bool say_remedies = true);
 
 // The keys of `partita plan --json` that have a figure (docs/reference/cli.md).

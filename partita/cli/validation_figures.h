@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "partita/cluster/validation.h"
-#include "partita/planned.h"
+#include "partita/pipeline/planned.h"
 
 namespace partita {
 

@@ -1,6 +1,6 @@
 // Measures how well trained weights classify.
 #pragma once
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/runtime/kernel.h"
 #include "partita/train/dataset.h"
 

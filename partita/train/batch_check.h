@@ -1,6 +1,6 @@
 // Compares a model that was made for another batch than its file's with the file's own, by running both.
 #pragma once
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/runtime/run.h"
 
 namespace partita {

@@ -2,7 +2,7 @@
 #pragma once
 #include <atomic>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/runtime/kernel.h"
 
 namespace partita {

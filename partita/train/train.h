@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/runtime/kernel.h"
 
 namespace partita {

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

@@ -11,7 +11,7 @@
 
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
-#include "partita/out_of_memory.h"
+#include "partita/pipeline/out_of_memory.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/memory.h"
 #include "partita/runtime/run.h"

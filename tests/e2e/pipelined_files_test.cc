@@ -7,7 +7,7 @@
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/runtime/npz.h"
 #include "tests/e2e/runs.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "partita/device_placement/decode.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/search/device_placement/placed_graph.h"
 #include "tests/e2e/runs.h"
 

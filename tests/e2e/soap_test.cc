@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/check.h"
 #include "partita/search/soap/op_order.h"
 #include "partita/search/soap/units_of_ops.h"

@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/testing/mutate.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/runtime/testing/scheduled_run.h"
 
 namespace partita {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 

@@ -4,7 +4,7 @@
 #include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/physical/passes.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/schedule/lower.h"
 #include "partita/search/estimates/replicas.h"
 #include "partita/sim/simulate.h"

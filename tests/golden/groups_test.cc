@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {

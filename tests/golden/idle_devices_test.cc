@@ -1,5 +1,5 @@
 // Which devices a plan leaves without work, and of which type they are.
-#include "partita/idle_devices.h"
+#include "partita/pipeline/idle_devices.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "partita/physical/uses.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 namespace {

@@ -10,7 +10,7 @@
 #include "partita/device_placement/decode.h"
 #include "partita/physical/passes.h"
 #include "partita/physical/transfer_turns.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/check.h"
 #include "partita/schedule/lower.h"
 #include "partita/schedule/orders.h"

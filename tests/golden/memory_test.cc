@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
 #include "partita/physical/passes.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/schedule/lower.h"

@@ -1,6 +1,6 @@
 // Plans on clusters of two device types: stages that are cut by their own devices' time and memory, and how long the
 // faster wait where a plan splits evenly.
-#include "partita/mixed_devices.h"
+#include "partita/pipeline/mixed_devices.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "partita/base/error.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/schedule/representatives.h"
 #include "tests/golden/planned.h"
 

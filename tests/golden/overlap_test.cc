@@ -9,7 +9,7 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/breakdown.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/schedule/choose_order.h"
 #include "partita/schedule/orders.h"
 #include "partita/sim/simulate.h"

@@ -10,7 +10,7 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/use.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/search/device_placement/placed_explain.h"
 #include "partita/search/device_placement/placed_groups.h"
 

@@ -12,7 +12,7 @@
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/passes.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/constraints.h"
 #include "planned.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 

@@ -8,7 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/physical/passes.h"
 #include "partita/physical/trace.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/schedule/lower.h"
 #include "partita/sim/simulate.h"
 

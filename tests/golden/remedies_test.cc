@@ -1,5 +1,5 @@
 // Which changes are tried where a plan does not fit.
-#include "partita/remedies.h"
+#include "partita/pipeline/remedies.h"
 
 #include <gtest/gtest.h>
 

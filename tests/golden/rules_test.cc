@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/layers.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {

@@ -10,7 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/schedule/lower.h"
 #include "partita/schedule/representatives.h"
 #include "partita/search/all/search_text.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "partita/cost/unaligned.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {

@@ -1,7 +1,7 @@
 // Model FLOPs utilisation, beside the formula that it is mostly had from.
 #include <gtest/gtest.h>
 
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 namespace partita {
 namespace {

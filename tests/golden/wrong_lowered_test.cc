@@ -11,7 +11,7 @@
 #include "partita/base/error.h"
 #include "partita/physical/passes.h"
 #include "partita/physical/testing/mutate.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/schedule/lower.h"
 #include "planned.h"
 

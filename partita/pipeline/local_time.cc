@@ -1,5 +1,5 @@
 // Compares a predicted step with that of the local task graph.
-#include "partita/local_time.h"
+#include "partita/pipeline/local_time.h"
 
 #include <cmath>
 

@@ -8,12 +8,12 @@
 #pragma once
 #include <string>
 
-#include "partita/evaluation.h"
-#include "partita/load_model.h"
-#include "partita/out_of_memory.h"
-#include "partita/planned.h"
-#include "partita/request.h"
-#include "partita/runner.h"
+#include "partita/pipeline/evaluation.h"
+#include "partita/pipeline/load_model.h"
+#include "partita/pipeline/out_of_memory.h"
+#include "partita/pipeline/planned.h"
+#include "partita/pipeline/request.h"
+#include "partita/pipeline/runner.h"
 
 namespace partita {
 

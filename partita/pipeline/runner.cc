@@ -1,5 +1,5 @@
 // The folder of --dump: one file a step, numbered in the order of the steps.
-#include "partita/runner.h"
+#include "partita/pipeline/runner.h"
 
 #include <unistd.h>
 

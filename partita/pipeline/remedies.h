@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "partita/request.h"
+#include "partita/pipeline/request.h"
 
 namespace partita {
 

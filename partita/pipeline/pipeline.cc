@@ -1,27 +1,27 @@
 // The table of contents: what Partita does with a model, step by step.
-#include "partita/pipeline.h"
+#include "partita/pipeline/pipeline.h"
 
 #include <algorithm>
 
 #include "partita/base/attempt.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
-#include "partita/fingerprint.h"
 #include "partita/graph/factors.h"
 #include "partita/graph/micro_batches.h"
 #include "partita/graph/places.h"
 #include "partita/graph/recompute.h"
-#include "partita/in_file.h"
-#include "partita/local_time.h"
 #include "partita/models/huggingface.h"
-#include "partita/out_of_memory.h"
 #include "partita/physical/for_stages.h"
 #include "partita/physical/shortage.h"
+#include "partita/pipeline/fingerprint.h"
+#include "partita/pipeline/in_file.h"
+#include "partita/pipeline/local_time.h"
+#include "partita/pipeline/out_of_memory.h"
+#include "partita/pipeline/printed.h"
+#include "partita/pipeline/time_budget.h"
 #include "partita/plan/pin_error.h"
-#include "partita/printed.h"
 #include "partita/schedule/representatives.h"
 #include "partita/sim/simulate.h"
-#include "partita/time_budget.h"
 
 namespace partita {
 

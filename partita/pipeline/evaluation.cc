@@ -1,5 +1,5 @@
 // Makes the evaluated graph of a model, and gives plans of a training step to the graphs that follow from it.
-#include "partita/evaluation.h"
+#include "partita/pipeline/evaluation.h"
 
 #include <algorithm>
 

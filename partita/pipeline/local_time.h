@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "partita/planned.h"
+#include "partita/pipeline/planned.h"
 
 namespace partita {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/request.h"
+#include "partita/pipeline/request.h"
 
 namespace partita {
 

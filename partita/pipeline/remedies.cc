@@ -1,5 +1,5 @@
 // Tries changes of a request that may make its plan fit, so that only those that do are told.
-#include "partita/remedies.h"
+#include "partita/pipeline/remedies.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,9 +12,9 @@
 #include "partita/base/units.h"
 #include "partita/cluster/presets.h"
 #include "partita/graph/batch.h"
-#include "partita/micro_batches.h"
 #include "partita/physical/for_stages.h"
-#include "partita/pipeline.h"
+#include "partita/pipeline/micro_batches.h"
+#include "partita/pipeline/pipeline.h"
 #include "partita/plan/rules.h"
 #include "partita/search/evaluate.h"
 

@@ -1,9 +1,9 @@
 // What --dump writes of each representation: its own text or JSON.
 #pragma once
-#include "partita/load_model.h"
 #include "partita/physical/trace.h"
+#include "partita/pipeline/load_model.h"
+#include "partita/pipeline/runner.h"
 #include "partita/plan/check.h"
-#include "partita/runner.h"
 #include "partita/search/search.h"
 
 namespace partita {

@@ -1,5 +1,5 @@
 // Compares what devices of different types compute in a step.
-#include "partita/mixed_devices.h"
+#include "partita/pipeline/mixed_devices.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // Tries fewer buckets and other numbers of micro-batches, for the pipeline, by the reason why a plan failed.
-#include "partita/out_of_memory.h"
+#include "partita/pipeline/out_of_memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,8 @@
 
 namespace partita {
 
-ChosenOrder choose_order_within_memory(Planned& p, const Representatives& from, Buckets buckets, const ChooseOrderOptions& choosing) {
+ChosenOrder choose_order_within_memory(Planned& p, const Representatives& from, Buckets buckets,
+                                       const ChooseOrderOptions& choosing) {
   if (buckets == Buckets::kStay) return choose_order(p.training, p.plan, *p.resolved, from, p.cluster, choosing);
   ChosenOrder chosen = choose_order_and_buckets(p.training, p.plan, p.resolved, from, p.cluster, choosing);
   if (p.resolved->bucket_bytes < p.plan.bucket_bytes) {

@@ -1,5 +1,5 @@
 // SHA-256 of a graph's text, by which a plan recognises the graph that it was made for.
-#include "partita/fingerprint.h"
+#include "partita/pipeline/fingerprint.h"
 
 #include <fmt/format.h>
 #include <nettle/sha2.h>

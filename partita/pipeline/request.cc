@@ -1,6 +1,6 @@
 // From the names and files in a request to what they stand for: search, operations, cluster, pins, a plan to begin
 // with.
-#include "partita/request.h"
+#include "partita/pipeline/request.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,9 +8,9 @@
 
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
-#include "partita/fingerprint.h"
-#include "partita/in_file.h"
 #include "partita/ops/ops.h"
+#include "partita/pipeline/fingerprint.h"
+#include "partita/pipeline/in_file.h"
 #include "partita/plan/check.h"
 #include "partita/plan/pin_error.h"
 #include "partita/profile/profile.h"

@@ -1,5 +1,5 @@
 // A model as a request names it: from a file, a configuration or the zoo to a forward graph.
-#include "partita/load_model.h"
+#include "partita/pipeline/load_model.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // How the time limit is divided between a search and what comes before and after it.
-#include "partita/time_budget.h"
+#include "partita/pipeline/time_budget.h"
 
 #include <algorithm>
 #include <map>

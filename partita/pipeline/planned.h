@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "partita/load_model.h"
 #include "partita/physical/breakdown.h"
+#include "partita/pipeline/load_model.h"
 #include "partita/plan/check.h"
 #include "partita/search/search.h"
 

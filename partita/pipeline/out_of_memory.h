@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "partita/base/attempt.h"
-#include "partita/micro_batches.h"
-#include "partita/planned.h"
+#include "partita/pipeline/micro_batches.h"
+#include "partita/pipeline/planned.h"
 #include "partita/schedule/choose_order.h"
 
 namespace partita {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/planned.h"
+#include "partita/pipeline/planned.h"
 
 namespace partita {
 

@@ -1,7 +1,7 @@
 // A model as it is evaluated or run, and the plan for that which follows from a training plan.
 #pragma once
 #include "partita/physical/may_factor.h"
-#include "partita/planned.h"
+#include "partita/pipeline/planned.h"
 
 namespace partita {
 

@@ -1,5 +1,5 @@
 // Counts the devices on which no operation of a plan runs.
-#include "partita/idle_devices.h"
+#include "partita/pipeline/idle_devices.h"
 
 #include <algorithm>
 

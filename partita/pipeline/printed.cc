@@ -1,9 +1,9 @@
 // What --dump writes of each representation: its own text or JSON.
-#include "partita/printed.h"
+#include "partita/pipeline/printed.h"
 
 #include <nlohmann/json.hpp>
 
-#include "partita/fingerprint.h"
+#include "partita/pipeline/fingerprint.h"
 
 namespace partita {
 

@@ -1,7 +1,7 @@
 // How the time limit is divided between a search and what comes before and after it.
 #pragma once
 #include "partita/cluster/cluster.h"
-#include "partita/runner.h"
+#include "partita/pipeline/runner.h"
 #include "partita/search/search.h"
 
 namespace partita {

@@ -5,7 +5,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
 #include "partita/onnx/onnx.h"
-#include "partita/request.h"
+#include "partita/pipeline/request.h"
 
 namespace partita {
 

@@ -1,5 +1,5 @@
 // Figures of a planned model: of its estimate where there is one, else of its prediction.
-#include "partita/planned.h"
+#include "partita/pipeline/planned.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,5 @@
 // Counts micro-batches by a replica's samples, or by what stages want.
-#include "partita/micro_batches.h"
+#include "partita/pipeline/micro_batches.h"
 
 #include <algorithm>
 
