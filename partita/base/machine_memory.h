@@ -15,8 +15,8 @@ int64_t available_bytes();
 // asking first may end another program.
 void expect_available(int64_t bytes, std::string_view what);
 
-// While one lives, failing to get memory throws std::bad_alloc, on this thread and on those that it starts by run_async()
-// and shared_out(). Elsewhere the program itself ends then (partita/cli/memory.cc).
+// While one lives, failing to get memory throws std::bad_alloc, on this thread and on those that it starts by
+// run_async() and shared_out(). Elsewhere the program itself ends then (partita/cli/memory.cc).
 class MayRunOut {
  public:
   explicit MayRunOut(bool may = true);

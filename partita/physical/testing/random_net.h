@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "partita/physical/passes.h"
 #include "partita/base/rng.h"
+#include "partita/physical/passes.h"
 
 namespace partita::testing {
 
