@@ -1,6 +1,6 @@
-// Admission's working data (docs/inside/PHYSICAL.md section 6). It finds from registers and offsets alone what must
-// stand before what (admit_needs.cc), and then proves that the edges make it so (admit_paths.cc). It shares nothing
-// with edges.cc.
+// Holds admission's working data, for admit*.cc (docs/inside/PHYSICAL.md section 6). Admission finds from registers and
+// offsets alone which node must stand before which (admit_needs.cc). Then it proves that the edges enforce this
+// (admit_paths.cc). It shares nothing with edges.cc.
 //
 // Example: x reads r at place 3, and v, at place 5, writes s into the same bytes. The need is 3 before 5, rule kReuse.
 // The edge x -> v meets it, and so does a path x -> y -> v.
@@ -61,7 +61,7 @@ struct Admission {
   NodeTable table;
   std::vector<int> place;  // by number of the node
   Uses uses;
-  std::vector<std::vector<PlacedUse>> placed;  // by register and use, where it has bytes
+  std::vector<std::vector<PlacedUse>> placed;  // by register and use, if it has bytes
   std::vector<std::vector<Need>> needs;        // by block
   std::vector<std::vector<Wait>> waits;        // by block
 };

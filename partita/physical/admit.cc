@@ -1,4 +1,5 @@
-// Admission (docs/inside/PHYSICAL.md section 6): registers and edges by themselves, then what they must prove.
+// Admits or refuses a lowered graph (docs/inside/PHYSICAL.md section 6): checks registers and edges by themselves, then
+// proves that edges meet every need.
 #include <algorithm>
 
 #include "partita/physical/admission.h"
@@ -25,7 +26,7 @@ void check_node(const Admission& in, const Node& node) {
     refuse_because("an edge names task {} act {}, which is not a node", node.task.value, node.firing);
 }
 
-// The shortest way back along `now` edges makes the cycle.
+// Names the cycle: the shortest way back along `now` edges.
 std::string backward(const Admission& in, const Edge& edge) {
   std::vector<std::vector<int>> after(in.table.size());
   for (const Edge& e : in.graph.edges)
@@ -48,7 +49,7 @@ std::string backward(const Admission& in, const Edge& edge) {
   return text + ": no one can begin in the cycle " + names + name(in, start);
 }
 
-// Every `now` edge points forward.
+// Checks that every `now` edge points forward.
 void check_edges(const Admission& in) {
   for (const Edge& edge : in.graph.edges) {
     check_node(in, edge.from);

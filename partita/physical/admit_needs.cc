@@ -1,4 +1,4 @@
-// What must stand before what, from registers and offsets alone (docs/inside/PHYSICAL.md section 6).
+// Finds which node must stand before which, from registers and offsets alone (docs/inside/PHYSICAL.md section 6).
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -30,7 +30,8 @@ bool lives_on(const Admission& in, const Piece& piece) {
   return reg.carried || reg.constant;
 }
 
-// A node that reads `operand` and writes `result` over it: element by element only, in the very same place.
+// Refuses a node that reads `operand` and writes `result` over it, unless it does so element by element in the very
+// same place.
 void may_touch(const Admission& in, const Use& operand, const Use& result, const Node& node) {
   const Register &a = in.graph.reg(operand.reg), &b = in.graph.reg(result.reg);
   const Task& task = in.graph.task(node.task);
@@ -51,7 +52,7 @@ void may_touch(const Admission& in, const Use& operand, const Use& result, const
         to_string(in.graph, node), b.name, a.name);
 }
 
-// Every user of `earlier` is done before a writer of `later` begins.
+// Needs every user of `earlier` to be done before a writer of `later` begins.
 void before(Admission& in, const PlacedUse& earlier, const PlacedUse& later, bool next) {
   const bool accumulated = in.graph.reg(later.use->reg).accumulated;
   for (std::size_t w = 0; w < later.writers.size(); ++w) {
@@ -75,8 +76,8 @@ void in_order(Admission& in, const Piece& earlier, const Piece& later) {
 }
 
 // Take the uses that one byte has in the order of their first writes. Each must stand before the one after it, and the
-// last before the next step's first; pairs that lie further apart follow, since every use has a writer. The sweep goes
-// up through the bytes, and looks at a pair of uses when they come to be neighbours in that order.
+// last before the next step's first. Pairs that lie further apart follow, since every use has a writer. The sweep goes
+// up through the bytes. It looks at a pair of uses when they become neighbours in that order.
 void sweep_bytes(Admission& in, const std::vector<Piece>& pieces) {
   struct Event {
     int64_t byte;
@@ -109,14 +110,14 @@ void sweep_bytes(Admission& in, const std::vector<Piece>& pieces) {
   }
 }
 
-// By device, of every use that has bytes.
+// By device: a piece for every use that has bytes.
 std::vector<std::vector<Piece>> pieces_of(Admission& in) {
   std::vector<std::vector<Piece>> devices(in.graph.device_count);
   in.placed.resize(in.uses.size());
   for (std::size_t r = 0; r < in.uses.size(); ++r) {
     const Register& reg = in.graph.registers[r];
     if (reg.bytes == 0) continue;
-    // old and new of a carried register were dealt with; here it stands for itself against all others.
+    // old and new of a carried register are dealt with elsewhere. Here it stands as one use against all others.
     const std::size_t count = reg.carried ? 1 : in.uses[r].size();
     in.placed[r].resize(count);
     for (std::size_t n = 0; n < count; ++n) {

@@ -1,5 +1,5 @@
-// Proves that edges make every need and wait so (docs/inside/PHYSICAL.md section 6): reachability on two unrolled
-// steps, one block of targets after the other.
+// Proves that edges meet every need and wait (docs/inside/PHYSICAL.md section 6): reachability on two unrolled steps,
+// one block of targets after the other.
 #include <algorithm>
 #include <optional>
 
@@ -8,7 +8,7 @@
 namespace partita::admission {
 namespace {
 
-std::string missing(const Admission& in, const Need& need) {
+std::string unmet(const Admission& in, const Need& need) {
   const auto reg = [&](int32_t id) { return in.graph.registers[id].name; };
   std::string why;
   switch (need.rule) {
@@ -36,7 +36,7 @@ std::string missing(const Admission& in, const Need& need) {
                      need.next ? " of the step before" : "", why);
 }
 
-// Which of a block's targets each vertex reaches: a row of bits a vertex.
+// For each vertex a row of bits: the targets of a block that it reaches.
 struct Reached {
   int size = 0;                             // places of one step
   std::vector<std::vector<int>> now, next;  // by place: where its edges go
@@ -67,7 +67,7 @@ void fill_rows(Reached& reached, int lowest) {
   }
 }
 
-// The need that no path meets, if any: the one with the earliest target, and for that the earliest place.
+// Finds a need that no path meets, if any: the one with the earliest target, and for that the earliest place.
 std::optional<Need> first_unmet(const Admission& in, Reached& reached, std::size_t number) {
   std::optional<Need> first;
   const auto lacks = [&](const Need& need) {
@@ -107,7 +107,7 @@ void prove(const Admission& in, const Watch& watch) {
     for (const Wait& wait : in.waits[number])
       for (int from : wait.earlier->users) lowest = std::min(lowest, from);
     fill_rows(reached, lowest);
-    if (const std::optional<Need> first = first_unmet(in, reached, number)) refuse_because("{}", missing(in, *first));
+    if (const std::optional<Need> first = first_unmet(in, reached, number)) refuse_because("{}", unmet(in, *first));
   }
 }
 

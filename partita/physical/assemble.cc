@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-// What comes from devices that are not lowered, and the position of the one with the slowest route.
+// The bytes that come from devices that are not lowered, and the position of the device with the slowest route.
 struct Arrival {
   int64_t bytes = 0;
   int slowest = -1;
@@ -42,8 +42,8 @@ void add_transfer(Draft& draft, const std::string& name, const Context& at, cons
   add_task(draft, std::move(task), source == target ? DeviceId() : source);
 }
 
-// It goes into its place, or first beside it if it is combined then (`gather`). It comes when a device that is lowered
-// has made its own part.
+// Adds the task of an arrival. It goes into its place, or into a staging register if it is combined then (`gather`). It
+// comes when a lowered device has made its own shard.
 void add_arrival(Draft& draft, const Context& at, const Between& between, const Arrival& arrival, Task* gather) {
   const Assembly& a = between.assembly;
   const DeviceId target = draft.graph.reg(a.target).device, slowest = between.sources.devices[arrival.slowest];
@@ -75,7 +75,7 @@ std::vector<Box> without(const std::vector<Box>& boxes, const Box& gone) {
   return rest;
 }
 
-// Disjoint boxes that together are what the reads cover, and what they leave of `box`.
+// Disjoint boxes that together are what the reads cover, and those that they leave of `box`.
 struct Coverage {
   std::vector<Box> covered, rest;
 };
@@ -90,7 +90,7 @@ Coverage coverage_of(const Draft& draft, const Box& box, const std::vector<Acces
   return c;
 }
 
-// `gather` as the combination of `reads` into a part of the target.
+// Adds `gather` as the combination of `reads` into a box of the target.
 void add_combination(Draft& draft, const Task& gather, const Context& at, RegisterId target, const Box& part,
                      std::string name, tdl::Reducer reducer, std::vector<Access> reads) {
   Task task = gather;
@@ -103,8 +103,8 @@ void add_combination(Draft& draft, const Task& gather, const Context& at, Regist
   add_task(draft, std::move(task));
 }
 
-// The reads of `gather` are the terms of the assembly's box. Elements without a term get the identity of the reducer;
-// with `absent` they get the identity of that one, by tasks of their own.
+// The reads of `gather` are the terms of the assembly's box. Elements without a term get the identity of the reducer.
+// With `absent` they get the identity of that reducer, by tasks of their own.
 void add_combinations(Draft& draft, Task gather, const Context& at, const Assembly& a) {
   if (!a.absent) return add_combination(draft, gather, at, a.target, a.box, gather.name, a.reducer, gather.reads);
   const Coverage c = coverage_of(draft, a.box, gather.reads);
@@ -136,7 +136,7 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
   if (a.combine)
     gather = new_task(draft, named(draft, "{}.combine@{}", at.name, own_name), at, device, CombineWork{a.reducer});
   gather.key.position = a.position;
-  // What is combined is cut by its parts where elements may be absent.
+  // If elements may be absent, reads are cut to the box that is combined.
   const auto part = [&](RegisterId reg, const Box& box, bool fresh) {
     Access read = access(draft, reg, box, fresh);
     if (!draft.complete && a.absent) read.boxes = {box};

@@ -1,4 +1,4 @@
-// Counts what shares the links of listed devices.
+// Counts the rings and transfers that share the links of lowered devices.
 #include "partita/physical/background_load.h"
 
 #include <algorithm>

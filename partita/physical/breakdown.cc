@@ -1,4 +1,4 @@
-// Takes a step's time apart by what the busiest device does.
+// Divides a step's time by the activity of the busiest device.
 #include "partita/physical/breakdown.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ int64_t length(const std::vector<Span>& spans) {
   return sum;
 }
 
-// What of `spans` is in none of `others`; both joined.
+// Returns the time of `spans` that is in none of `others`; both are joined.
 std::vector<Span> without(const std::vector<Span>& spans, const std::vector<Span>& others) {
   std::vector<Span> out;
   size_t o = 0;
@@ -56,7 +56,7 @@ bool computes(const PhysicalGraph& graph, const Task& task) {
 
 // "all-reduce", "fetch", "load", "output"; empty: no communication.
 std::string kind_of(const PhysicalGraph& graph, const Task& task) {
-  if (const auto* part = std::get_if<CollectiveWork>(&task.work)) return std::string(name_of(part->kind));
+  if (const auto* participant = std::get_if<CollectiveWork>(&task.work)) return std::string(name_of(participant->kind));
   if (std::holds_alternative<LoadWork>(task.work)) return "load";
   if (std::holds_alternative<OutputWork>(task.work)) return "output";
   if (task.route.empty()) return "";
@@ -65,7 +65,7 @@ std::string kind_of(const PhysicalGraph& graph, const Task& task) {
   return to_host ? "output" : from_host ? "load" : "fetch";
 }
 
-// Of a step: what each device computes, and of one device what it sends and gets.
+// The spans of a step in which each device computes, and those in which it communicates.
 struct Times {
   std::vector<std::vector<Span>> compute;                               // by device
   std::vector<std::map<std::string, std::vector<Span>>> communication;  // by device
@@ -91,40 +91,41 @@ Times times_of(const Trace& trace, const PhysicalGraph& graph) {
   return times;
 }
 
-// A rank of a pipeline: the chunks that are on the same devices.
+// A rank of a pipeline: the virtual stages that are on the same devices.
 struct Rank {
   std::vector<DeviceId> devices;
-  std::set<int> chunks;
+  std::set<int> stages;
 };
 
-// By the backward pass, if there is one: what is made of constants is made on the devices of several stages.
+// Goes by the backward pass, if there is one, since forward results of constants are made on the devices of several
+// stages.
 std::vector<Rank> ranks_of(const PhysicalGraph& graph) {
   const auto is_backward = [](const Task& task) { return task.phase == Phase::kBackward; };
   const bool trains = std::any_of(graph.tasks.begin(), graph.tasks.end(), is_backward);
-  std::vector<std::set<DeviceId>> devices, others;  // by chunk
+  std::vector<std::set<DeviceId>> devices, others;  // by virtual stage
   for (const Task& task : graph.tasks) {
     if (!std::holds_alternative<KernelWork>(task.work)) continue;
-    const auto chunk = static_cast<size_t>(task.stage);
-    if (devices.size() <= chunk) devices.resize(chunk + 1), others.resize(chunk + 1);
-    (trains && !is_backward(task) ? others : devices)[chunk].insert(task.device);
+    const auto stage = static_cast<size_t>(task.stage);
+    if (devices.size() <= stage) devices.resize(stage + 1), others.resize(stage + 1);
+    (trains && !is_backward(task) ? others : devices)[stage].insert(task.device);
   }
-  for (size_t chunk = 0; chunk < devices.size(); ++chunk)  // a stage without a backward pass
-    if (devices[chunk].empty()) devices[chunk] = others[chunk];
+  for (size_t stage = 0; stage < devices.size(); ++stage)  // a stage without a backward pass
+    if (devices[stage].empty()) devices[stage] = others[stage];
   std::vector<Rank> ranks;
-  for (size_t chunk = 0; chunk < devices.size(); ++chunk) {
-    if (devices[chunk].empty()) continue;
-    const std::vector<DeviceId> its(devices[chunk].begin(), devices[chunk].end());
+  for (size_t stage = 0; stage < devices.size(); ++stage) {
+    if (devices[stage].empty()) continue;
+    const std::vector<DeviceId> its(devices[stage].begin(), devices[stage].end());
     auto same = std::find_if(ranks.begin(), ranks.end(), [&](const Rank& rank) { return rank.devices == its; });
     if (same == ranks.end()) same = ranks.insert(same, Rank{its, {}});
-    same->chunks.insert(static_cast<int>(chunk));
+    same->stages.insert(static_cast<int>(stage));
   }
   return ranks;
 }
 
-// Forwards begun less backwards done, at its highest, over all chunks of the rank, on its first device: its devices
-// need not begin and end at the same moments.
+// Forwards begun less backwards done, at its highest, over all virtual stages of the rank. It is taken on the rank's
+// first device, since its devices need not begin and end at the same moments.
 int in_flight(const Trace& trace, const PhysicalGraph& graph, const Rank& rank) {
-  // By chunk and micro-batch: from the first forward kernel's begin to the last backward one's end.
+  // By virtual stage and micro-batch: from the first forward kernel's begin to the last backward one's end.
   std::map<std::pair<int, int>, Span> lives;
   for (const Event& e : trace.events) {
     const Task& task = graph.task(e.task);
@@ -149,14 +150,14 @@ int in_flight(const Trace& trace, const PhysicalGraph& graph, const Rank& rank) 
   return most;
 }
 
-// The device of these that computes longest; of equals the first.
+// The device of these that computes longest; the first of equals.
 DeviceId busiest(const Times& times, const std::vector<DeviceId>& devices) {
   return *std::max_element(devices.begin(), devices.end(), [&](DeviceId a, DeviceId b) {
     return length(times.compute[a.index()]) < length(times.compute[b.index()]);
   });
 }
 
-// `ranks`: of the graph; what others than the device's own compute is a bubble of it.
+// `ranks`: of the graph. While another rank than the device's own computes, its idle time is a bubble.
 TimeParts parts_of(const Times& times, const std::vector<Rank>& ranks, DeviceId device, int64_t step_ns) {
   TimeParts out{device, length(times.compute[device.index()]), {}, 0, 0};
   std::vector<Span> idle = without({{0, step_ns}}, times.compute[device.index()]);
@@ -176,27 +177,27 @@ TimeParts parts_of(const Times& times, const std::vector<Rank>& ranks, DeviceId 
   return out;
 }
 
-TimeParts extended(TimeParts parts, const TimeParts& one_fewer, int64_t more) {
-  const int64_t computes = std::max<int64_t>(0, parts.compute_ns - one_fewer.compute_ns);
-  int64_t left = more * std::max<int64_t>(0, parts.step_ns() - one_fewer.step_ns() - computes);
-  std::vector<std::pair<int64_t*, int64_t>> grown;  // what else of it, and by how much
+TimeParts extended(TimeParts last, const TimeParts& one_fewer, int64_t more) {
+  const int64_t computes = std::max<int64_t>(0, last.compute_ns - one_fewer.compute_ns);
+  int64_t left = more * std::max<int64_t>(0, last.step_ns() - one_fewer.step_ns() - computes);
+  std::vector<std::pair<int64_t*, int64_t>> grown;  // the other terms, and by how much
   int64_t of = 0;
   const auto look = [&](int64_t& ns, int64_t fewer) {
     if (ns > fewer) grown.emplace_back(&ns, ns - fewer), of += ns - fewer;
   };
-  for (auto& [kind, ns] : parts.exposed_ns) {
+  for (auto& [kind, ns] : last.exposed_ns) {
     const auto fewer = one_fewer.exposed_ns.find(kind);
     look(ns, fewer == one_fewer.exposed_ns.end() ? 0 : fewer->second);
   }
-  look(parts.bubble_ns, one_fewer.bubble_ns);
-  look(parts.waiting_ns, one_fewer.waiting_ns);
-  parts.compute_ns += more * computes;
-  for (const auto& [ns, by] : grown) {  // the last gets what is left: nothing is lost to rounding
+  look(last.bubble_ns, one_fewer.bubble_ns);
+  look(last.waiting_ns, one_fewer.waiting_ns);
+  last.compute_ns += more * computes;
+  for (const auto& [ns, by] : grown) {  // the last gets the remainder: nothing is lost to rounding
     const double share = static_cast<double>(by) / static_cast<double>(of);
     const int64_t add = by == of ? left : std::llround(static_cast<double>(left) * share);
     *ns += add, left -= add, of -= by;
   }
-  return parts;
+  return last;
 }
 
 }  // namespace
@@ -223,18 +224,18 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
   return out;
 }
 
-StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more) {
-  ensure(!parts.stages.empty() && parts.stages.size() == one_fewer.stages.size(), "stages of no kernels, or of others");
-  for (size_t s = 0; s < parts.stages.size(); ++s) {
-    StageFigures& stage = parts.stages[s];
+StepBreakdown extended(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more) {
+  ensure(!last.stages.empty() && last.stages.size() == one_fewer.stages.size(), "stages of no kernels, or of others");
+  for (size_t s = 0; s < last.stages.size(); ++s) {
+    StageFigures& stage = last.stages[s];
     stage.time = extended(std::move(stage.time), one_fewer.stages[s].time, more);
     stage.in_flight += static_cast<int>(more) * std::max(0, stage.in_flight - one_fewer.stages[s].in_flight);
   }
   const auto longest = std::max_element(
-      parts.stages.begin(), parts.stages.end(),
+      last.stages.begin(), last.stages.end(),
       [](const StageFigures& a, const StageFigures& b) { return a.time.compute_ns < b.time.compute_ns; });
-  static_cast<TimeParts&>(parts) = longest->time;
-  return parts;
+  static_cast<TimeParts&>(last) = longest->time;
+  return last;
 }
 
 }  // namespace partita

@@ -1,8 +1,8 @@
-// What a step's time is made of, and what each stage of a pipeline does with it.
+// Divides a step's time into compute, exposed communication, bubble and waiting, for the whole step and for each stage.
 //
-// Example: a step of 100 us on 2 stages. The busiest device computes for 70 us. Of the 30 us in which it does not, an
-// all-reduce of its own runs in 10 us; in 15 us it has nothing to do while the other stage computes (the bubble); in
-// the last 5 us it waits for an input. 70 + 10 + 15 + 5 = 100.
+// Example: a step of 100 us on 2 stages. The busiest device computes for 70 us. It computes nothing for 30 us. An
+// all-reduce of its own runs in 10 us of them. In 15 us it has nothing to do while the other stage computes (the
+// bubble). In the last 5 us it waits for an input. 70 + 10 + 15 + 5 = 100.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace partita {
 
-// What one device does in a step.
+// The terms of one device's step time. They add up to the step.
 struct TimeParts {
   DeviceId device;
   int64_t compute_ns = 0;                     // its compute queue is busy
@@ -31,16 +31,16 @@ struct StageFigures {
   TimeParts time;                 // of the device that computes longest
 };
 
-// Of the device that computes longest, and of each stage.
+// The terms of the device that computes longest, and the figures of each stage.
 struct StepBreakdown : TimeParts {
   std::vector<StageFigures> stages;
 };
 
-// Of a trace of one step. compute, exposed, bubble and waiting add up to its step time, for each device.
+// Breaks down a trace of one step. compute, exposed, bubble and waiting add up to its step time, for each device.
 StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph);
-// Of `more` micro-batches beyond those of `parts`, each of which adds what the last of them added to `one_fewer`, stage
-// by stage. Of communication, bubble and waiting, one that was less than with one fewer stays as it is, and the others
-// add less, so that the step is as much longer as it was.
-StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more);
+// Extrapolates to `more` micro-batches beyond those of `last`. Each adds, stage by stage, what the last micro-batch of
+// `last` added to `one_fewer`. A term of communication, bubble or waiting that shrank with the last micro-batch stays
+// as it is. The others then add less, so that the step grows by as much as it did.
+StepBreakdown extended(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more);
 
 }  // namespace partita

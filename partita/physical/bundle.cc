@@ -12,7 +12,7 @@
 namespace partita {
 namespace {
 
-// Tasks, and the participants of a collective together.
+// A unit is a task, or all participants of a collective.
 struct Units {
   std::vector<std::vector<TaskId>> members;  // by unit
   std::vector<int> of_task;
@@ -23,8 +23,8 @@ Units units_of(const PhysicalGraph& graph) {
   std::map<CollectiveId, int> known;
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
     int unit = static_cast<int>(units.members.size());
-    if (const auto* part = std::get_if<CollectiveWork>(&graph.tasks[t].work))
-      unit = known.try_emplace(part->collective, unit).first->second;
+    if (const auto* participant = std::get_if<CollectiveWork>(&graph.tasks[t].work))
+      unit = known.try_emplace(participant->collective, unit).first->second;
     if (unit == static_cast<int>(units.members.size())) units.members.emplace_back();
     units.members[unit].push_back(TaskId(t));
     units.of_task.push_back(unit);
@@ -32,7 +32,7 @@ Units units_of(const PhysicalGraph& graph) {
   return units;
 }
 
-// What may be joined, if at all.
+// The sort of a unit that may be joined, if at all.
 enum class Sort { kNone, kReduction, kReadyGather, kDueGather };
 Sort sort_of(const PhysicalGraph& graph, const Task& task) {
   if (is_reduction_of_parameters(graph, task)) return task.phase != Phase::kForward ? Sort::kReduction : Sort::kNone;
@@ -48,8 +48,8 @@ struct Standing {
   int depth = 0, place = -1;
 };
 
-// What the order will follow, among units: from writers to readers, and from the readers of the old value of a carried
-// register to its writers.
+// Precedence among units, which the order will follow: from writers to readers, and from the readers of a carried
+// register's old value to its writers.
 std::vector<std::vector<int>> successors_of(const PhysicalGraph& graph, const Units& units) {
   struct Users {
     std::vector<int> writers, readers, old_readers;
@@ -87,8 +87,8 @@ std::vector<int> places_of(const std::vector<OpId>& order) {
 
 int place_in(const std::vector<int>& places, OpId op) { return places.empty() ? op.value : places[op.index()]; }
 
-// By unit; nothing where units wait for each other, which admission refuses. Members of a
-// bucket stand where the last of them does.
+// By unit; empty if units wait for each other, which admission refuses. Members of a bucket stand at the place of the
+// last of them.
 std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, const std::vector<int>& places,
                                 const std::vector<Standing>& before = {},
                                 const std::vector<std::vector<int>>& buckets = {}) {
@@ -144,7 +144,7 @@ Kind kind_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants
           depth};
 }
 
-// Of the whole tensor as a device has it: what it puts into a reduction, or gets from a gather.
+// Bytes of the whole tensor as a device has it: its operand of a reduction, or its result of a gather.
 int64_t whole_bytes(const PhysicalGraph& graph, const std::vector<TaskId>& participants) {
   int64_t most = 0;
   for (const TaskId t : participants)
@@ -156,7 +156,7 @@ int64_t whole_bytes(const PhysicalGraph& graph, const std::vector<TaskId>& parti
   return most;
 }
 
-// What is of one sort, to be joined: each bucket in the order of its members' places.
+// Buckets of units of one sort, each in the order of its members' places.
 std::vector<std::vector<int>> buckets_of(const PhysicalGraph& graph, const Units& units,
                                          const std::vector<Standing>& standing, Sort sort,
                                          const BytesOfGroup& bytes_of_group) {
@@ -188,8 +188,8 @@ std::vector<std::vector<int>> buckets_of(const PhysicalGraph& graph, const Units
   return buckets;
 }
 
-// One participant's tasks, the first of them as the task of all: what the others held and got is its own. Their buffers
-// for what they add to sums become one.
+// Joins one participant's tasks. The first becomes the task of all and takes over what the others held and got. Their
+// buffers for addends of sums become one.
 void join(PhysicalGraph& graph, const std::vector<TaskId>& tasks, std::vector<char>& dead_registers) {
   Task& all = graph.task(tasks[0]);
   for (std::size_t i = 1; i < tasks.size(); ++i) {
@@ -208,7 +208,7 @@ void join(PhysicalGraph& graph, const std::vector<TaskId>& tasks, std::vector<ch
   all.name.insert(device == std::string::npos ? all.name.size() : device, fmt::format("+{}", tasks.size() - 1));
 }
 
-// The other members' tasks, and registers that nobody uses any more, are left out; collectives are numbered anew.
+// Leaves out the other members' tasks, and registers that no task uses any more. Collectives are numbered anew.
 void leave_out(LocallyLowered& lowered, const std::vector<char>& dead_tasks, const std::vector<char>& dead_registers) {
   PhysicalGraph& graph = lowered.graph;
   std::vector<RegisterId> now(graph.registers.size());
@@ -233,8 +233,9 @@ void leave_out(LocallyLowered& lowered, const std::vector<char>& dead_tasks, con
     for (auto* accesses : {&task.reads, &task.writes})
       for (Access& a : *accesses) a.reg = now[a.reg.index()];
     for (RegisterId& id : task.scratch) id = now[id.index()];
-    if (auto* part = std::get_if<CollectiveWork>(&task.work))
-      part->collective = collectives.try_emplace(part->collective, CollectiveId(collectives.size())).first->second;
+    if (auto* participant = std::get_if<CollectiveWork>(&task.work))
+      participant->collective =
+          collectives.try_emplace(participant->collective, CollectiveId(collectives.size())).first->second;
   }
   graph.tasks.resize(kept);
 }
@@ -258,7 +259,7 @@ void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vecto
   const std::vector<Standing> reduced = standings(graph, units, places, standing, buckets);
   for (std::vector<int>& bucket : buckets_of(graph, units, reduced, Sort::kReadyGather, same))
     buckets.push_back(std::move(bucket));
-  // Others stand where they are read.
+  // Other gathers stand where they are read.
   for (std::size_t u = 0; u < standing.size(); ++u)
     if (const Task& task = graph.task(units.members[u][0]); task.op.valid())
       standing[u].place = place_in(places, task.op);

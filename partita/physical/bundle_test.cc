@@ -1,4 +1,4 @@
-// Which collectives are joined, and that nobody then waits for himself.
+// Tests which collectives are joined, and that no bucket then waits for itself.
 #include "partita/physical/bundle.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ void bundle(PhysicalGraph& graph, int64_t bytes, const std::vector<OpId>& order 
 struct Sums {
   testing::PhysicalBuilder b{2};
 
-  // Made of `from`, if there is one; as many elements as `bytes` are. Returns the sums.
+  // Adds a gradient made of `from`, if there is one, with the elements of `bytes` bytes. Returns the sums.
   std::vector<RegisterId> add(const std::string& name, int64_t bytes, std::vector<RegisterId> from = {}) {
     std::vector<RegisterId> made, sums;
     for (int d = 0; d < 2; ++d) {
@@ -50,7 +50,7 @@ struct Sums {
   }
 };
 
-// By collective of device 0, in the order of tasks: its name, and what it reads.
+// By collective of device 0, in the order of tasks: its name, and its reads.
 std::vector<std::string> collectives(const PhysicalGraph& graph) {
   std::vector<std::string> all;
   for (const Task& task : graph.tasks) {
@@ -98,7 +98,7 @@ TEST(Bundle, IsFullWithTheFirstThatReachesItsSize) {
   EXPECT_EQ(collectives(made(0)).size(), 7u);
 }
 
-// Not in the order of tasks: in that of the ops that make what is summed, or of the plan.
+// Not in the order of tasks, but in that of the ops that make the gradients, or of the plan.
 TEST(Bundle, FollowsTheOrderInWhichGradientsAreMade) {
   Sums sums;
   for (const char* name : {"a", "b", "c", "d"}) sums.add(name, 600'000);
@@ -128,7 +128,7 @@ TEST(Bundle, JoinsNoneThatWaitsForAnother) {
   expect_runs(sums.b.graph);
 }
 
-// What differs from `a` in one thing that joined ones have in common.
+// Collectives that differ from `a` in one property that joined ones share.
 TEST(Bundle, JoinsWhatIsOfOneKind) {
   const auto joined = [](void (*change)(PhysicalGraph&, Task&)) {
     Sums sums;
@@ -156,7 +156,7 @@ TEST(Bundle, JoinsWhatIsOfOneKind) {
   }));
 }
 
-// Gathers of updated weights are joined; what is exchanged from all to all is not.
+// Gathers of updated weights are joined; all-to-all exchanges are not.
 TEST(Bundle, JoinsGathersThatAreNotPutOff) {
   const auto joined = [](StepKind kind, Task::Turn turn) {
     Sums sums;
@@ -202,7 +202,7 @@ TEST(Bundle, JoinsGathersAheadOfTheirReaders) {
   EXPECT_EQ(gathers({}).size(), 32u);
 }
 
-// With micro-batches, what is added to sums lies in one buffer, one tensor behind the other.
+// With micro-batches, the addends of sums lie in one buffer, one tensor behind the other.
 TEST(Bundle, HasOneBufferForWhatItAdds) {
   testing::PhysicalBuilder b(2, 2);
   for (const char* name : {"a", "b"}) {

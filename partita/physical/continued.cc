@@ -1,4 +1,4 @@
-// Looks at who uses an operand last.
+// Finds results that continue in an operand's bytes by looking at the operand's last user.
 #include "partita/physical/continued.h"
 
 #include <algorithm>

@@ -14,7 +14,7 @@ namespace partita {
 
 namespace {
 
-// TaskKey::step: a step may have copies before and behind it, and there may be one into other registers at the end.
+// TaskKey::step: a step may have copies before and behind it, and the last may have one into other registers.
 constexpr int kTasksOfAStep = 3, kCopyStep = 63;
 
 // ---------------------------------------------------------------- pieces over the registers' axes
@@ -59,7 +59,7 @@ struct CutTerms {
   }
 };
 
-// A box over stored axes as terms of `source`: cut until each part is a box over both factorings.
+// Cuts a box over stored axes into terms of `source`, until each is a box over both factorings.
 void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to,
                   CutTerms& terms) {
   const std::vector<Shape> stored = stored_axes(from);
@@ -80,7 +80,7 @@ bool any_overlap(const std::vector<Term>& terms) {
 
 // ---------------------------------------------------------------- steps
 
-// By what terms are combined: the reducer of the side that is partial.
+// The reducer that combines terms: that of the side that is partial.
 tdl::Reducer reducer_of(const Layout& from, const Layout& to) {
   if (from.is_partial()) return from.reducer();
   return to.is_partial() ? to.reducer() : tdl::Reducer::kSum;
@@ -92,7 +92,7 @@ std::optional<tdl::Reducer> absent_reducer(const Layout& from, const Layout& to)
   return to.reducer();
 }
 
-// Pieces over `radices` from where they are to registers over `to`'s axes.
+// Copies pieces over `radices` into registers over `to`'s axes.
 Placed copy_cut(Draft& draft, const Placed& from, const std::vector<Piece>& pieces, const std::vector<Shape>& radices,
                 const Layout& to, const Context& at, const Placed* into) {
   if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
@@ -123,7 +123,7 @@ Placed copy_cut(Draft& draft, const Placed& from, const std::vector<Piece>& piec
   return made;
 }
 
-// A local step or a fetch, as targets_of() says; a view is of the register that holds it.
+// Runs a local step or a fetch, as targets_of() says. A view is of the register that holds it.
 Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Context& at, const Placed* into) {
   if (step.kind == StepKind::kFetch) read_elsewhere(draft, from, at);
   const std::vector<int>& positions = positions_here(draft, step.to.mesh);
@@ -170,7 +170,7 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       if (!to.regs.contains(p)) continue;
       const DeviceId device = step.to.mesh.devices[p];
       CollectiveWork work{step.kind, id, static_cast<int>(r), static_cast<int>(size), false, tdl::Reducer::kSum};
-      // Partial on an axis that this step leaves alone: the group's values are whole among themselves.
+      // Partial on an axis that this step does not touch: the group's values are whole among themselves.
       work.partial = step.kind == StepKind::kAllReduce || step.kind == StepKind::kReduceScatter;
       if (work.partial) work.reducer = step.from.reducer();
       Task task = new_task(draft, named(draft, "{}.{}@{}", at.name, name_of(step.kind), device_name(draft, device)), at,
@@ -195,7 +195,7 @@ Placed run_step(Draft& draft, const Placed& from, const Step& step, const Contex
   return is_collective(step) ? run_collective(draft, from, step, at, into) : run_pieces(draft, from, step, at, into);
 }
 
-// The same between registers of different axes: a collective runs over its own layouts' axes.
+// The same between registers of different axes. A collective runs over its own layouts' axes.
 Placed run_mixed_step(Draft& draft, Placed from, const Step& step, const Context& at, const Placed* into) {
   if (!is_collective(step))
     return copy_cut(draft, from, step.pieces, step.radices, into ? into->layout : step.to, at, into);

@@ -1,4 +1,4 @@
-// Conversions of a tensor as tasks: each step becomes collectives, copies, or assembled targets.
+// Lowers conversions of a tensor to tasks: each step becomes collectives, copies, or assembled targets.
 //
 // Example: P(sum) -> B on 2 devices is one all-reduce step: two participants of one CollectiveId,
 // "h>f.0.all-reduce@gpu0" and "@gpu1", each reading its partial register and writing its new one. A conversion of two
@@ -12,14 +12,14 @@ namespace partita {
 struct ConversionAt {
   Context at;
   bool mixed = false;            // each layout's registers have their own axes (register_axes.h)
-  const Placed* into = nullptr;  // where the last step's result has to end; null: in new registers
+  const Placed* into = nullptr;  // registers for the last step's result; null: new ones
 };
 Placed convert_placed(Draft& draft, const Placed& from, const Conversion& conversion, const ConversionAt& where);
 
-// One fetch, whatever the layouts: inputs from hosts, outputs to one.
+// Lowers one fetch, whatever the layouts: inputs from hosts, outputs to one.
 Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Context& at);
 
-// Position by position into other registers on the same devices.
+// Copies position by position into other registers on the same devices.
 Placed copy_into(Draft& draft, const Placed& from, Context at, const Placed& into);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// A PhysicalGraph while local lowering makes it, and the small functions that add registers and tasks to it.
+// Holds a PhysicalGraph while local lowering makes it, and the small functions that add registers and tasks to it.
 //
 // Example: new_registers({.name = "h", ..}, layout of h on gpu0 and gpu1) adds the registers "h@gpu0" and "h@gpu1",
 // each with its position's box. access(draft, h, 1) is then "all of h@gpu1".
@@ -36,10 +36,10 @@ struct Draft {
   std::vector<int> stages;                                                  // by OpId; empty: one stage
   std::vector<TimePlace> time_axes;                                         // by register: of its axes
   std::deque<KnownRings> rings;                                             // what rings_of() has found
-  // Tasks and registers get names, routes, and the parts of registers that they access. Without these a simulation that
-  // serves tasks as they come has all that it needs of them: keys, queues, devices, bytes, and who writes what.
+  // Tasks and registers get names, routes, and the boxes of registers that they access. A simulation that serves tasks
+  // as they come needs none of these: keys, queues, devices, bytes and writers are enough.
   bool complete = true;
-  std::vector<DeviceId> sources;  // by task, where it is not complete: of a transfer, else none
+  std::vector<DeviceId> sources;  // by task, if not complete: of a transfer, else none
 };
 Draft make_draft(std::string name, const Cluster& cluster, DeviceMask device_mask);  // with every queue
 
@@ -69,7 +69,7 @@ class PositionRegisters {
   std::vector<Entry> entries_;
 };
 
-// A tensor, or a stage of an op, as it lies in registers: one a mesh position, or a part of one. The layout's boxes are
+// A tensor, or a stage of an op, as it lies in registers: one a mesh position, or a box of one. The layout's boxes are
 // over the registers' axes.
 struct Placed {
   Layout layout;
@@ -77,7 +77,7 @@ struct Placed {
   bool fresh = false;      // the new value of a carried register
 };
 
-// What the tasks and registers that are being made belong to.
+// The op and tensor to which new tasks and registers belong.
 struct Context {
   std::string name;  // prefix of tasks and registers
   OpId op;
@@ -87,14 +87,14 @@ struct Context {
   DType dtype = DType::kFloat32;
   int firings = 1;         // of the tasks in a step, and uses of the registers
   bool of_samples = true;  // or of parameters (graph/of_samples.h): on which queue its collectives are
-  TimePlace along = {};    // of the tensor (or stage) as stored: how its parts follow each other
+  TimePlace along = {};    // of the tensor (or stage) as stored: how its micro-batches follow each other
   TaskKey key = {};        // of tasks, without positions
 };
 
-// The positions of a mesh whose tasks are made: all, or those of the listed devices.
+// Returns the positions of a mesh whose tasks are made: all, or those of the devices in the mask.
 const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh);
 
-// A name, of a draft that is complete.
+// Formats a name; empty if the draft is not complete.
 template <typename... Args>
 std::string named(const Draft& draft, fmt::format_string<Args...> format, Args&&... args) {
   return draft.complete ? fmt::format(format, std::forward<Args>(args)...) : std::string();
@@ -102,11 +102,11 @@ std::string named(const Draft& draft, fmt::format_string<Args...> format, Args&&
 
 RegisterId add_register(Draft& draft, std::string name, const Context& at, DeviceId device,
                         const std::vector<Shape>& radices, Box box);
-// Of a layout's position.
+// The same for a layout's position.
 RegisterId add_register(Draft& draft, std::string name, const Context& at, const Layout& layout, int position);
-// One at each position here: NAME SUFFIX @ DEVICE.
+// Adds one register at each position here: NAME SUFFIX @ DEVICE.
 Placed new_registers(Draft& draft, const Context& at, Layout layout, const char* suffix = "");
-// On the device's compute queue, without reads and writes; not added yet.
+// Makes a task on the device's compute queue, without reads and writes. It is not added yet.
 Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId device, Work work);
 inline void add_task(Draft& draft, Task task, DeviceId source = {}) {
   if (!draft.complete) draft.sources.push_back(source);

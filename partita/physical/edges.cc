@@ -1,5 +1,5 @@
-// Makes edges (docs/inside/PHYSICAL.md section 5): data, firings, static queues, reuse of bytes. Those that a path
-// implies are left out again.
+// Makes edges (docs/inside/PHYSICAL.md section 5): data, firings, static queues, reuse of bytes. Leaves implied ones
+// out again.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -30,7 +30,7 @@ void add(Making& m, const Node& from, const Node& to, bool next, EdgeKind kind) 
   if (x != y) m.raw.push_back({x, y, next, kind});
 }
 
-// Section 5.1, and the table's rows for carried registers.
+// Adds data edges: section 5.1, and the table's rows for carried registers.
 void data(Making& m) {
   for (std::size_t r = 0; r < m.uses.size(); ++r) {
     for (const Use& use : m.uses[r])
@@ -49,7 +49,7 @@ void data(Making& m) {
   }
 }
 
-// Section 5.2.
+// Adds edges between firings: section 5.2.
 void firings(Making& m) {
   for (const Node& node : m.table.nodes) {
     const int rate = m.graph.task(node.task).rate;
@@ -58,7 +58,7 @@ void firings(Making& m) {
   }
 }
 
-// Section 5.3.
+// Adds edges of static queues: section 5.3.
 void queues(Making& m) {
   std::vector<const Node*> first(m.graph.queues.size(), nullptr), last(m.graph.queues.size(), nullptr);
   for (const Node& node : m.graph.order)
@@ -73,13 +73,13 @@ void queues(Making& m) {
     if (first[q]) add(m, *last[q], *first[q], true, EdgeKind::kQueue);
 }
 
-// Section 5.4: which use lies on a byte interval, and in which round of the sweep it came to.
+// Section 5.4: the use that lies on a byte interval, and the round of the sweep in which it came there.
 struct Holder {
   const Use* use = nullptr;
   int round = 0;
 };
 
-// Every user of `before` -> every writer of `after`, whose bytes it frees.
+// Adds edges from every user of `before` to every writer of `after`, whose bytes it frees.
 void follow(Making& m, const Use& before, const Use& after, bool next) {
   const bool accumulated = m.graph.reg(after.reg).accumulated;
   for (const Node& writer : after.writers) {
@@ -135,7 +135,7 @@ void reuse(Making& m) {
   }
 }
 
-// By source, target and step; of equal ones the kind that comes first.
+// Sorts by source, target and step, and keeps the first kind of equal ones.
 void sort_unique(std::vector<RawEdge>& raw) {
   const auto key = [](const RawEdge& e) { return std::tuple(e.from, e.to, e.next); };
   std::sort(raw.begin(), raw.end(), [](const RawEdge& a, const RawEdge& b) {

@@ -1,4 +1,4 @@
-// Makes the step in parts again for the stages of a plan.
+// Makes the step in micro-batches again, for the stages of a plan.
 #include "partita/physical/for_stages.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-// What another stage makes again is not fetched from it: the backward pass reads what the forward pass has sent.
+// Drops recomputed clones of other stages. The backward pass reads the result that the forward pass has sent.
 Graph without_clones_of_others(Graph graph, const std::vector<int>& stages) {
   for (size_t i = 0; i < graph.ops.size(); ++i)
     for (TensorId& t : graph.ops[i].operands) {

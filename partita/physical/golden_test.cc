@@ -1,5 +1,6 @@
-// Six lowered graphs by hand, whole: what the passes make of them, that they are admitted, and that every edge is
-// needed. PARTITA_UPDATE_GOLDEN=1 writes what the passes make now into the files, to be read before they are committed.
+// Tests six lowered graphs by hand, whole: the output of the passes, that it is admitted, and that every edge is
+// needed. PARTITA_UPDATE_GOLDEN=1 writes the passes' current output into the files, to be read before they are
+// committed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

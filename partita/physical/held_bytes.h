@@ -1,5 +1,5 @@
-// For how long the bytes that a node reads and writes on a device are its own, in places of the order: what the memory
-// planner is told by an order that leaves time for communication (schedule/overlap_budget.h, schedule/by_time.h).
+// Says for how long the bytes that a node reads and writes on a device are held, in places of the order. Orders with an
+// overlap budget give this to the memory planner (schedule/overlap_budget.h, schedule/by_time.h).
 #pragma once
 #include <functional>
 #include <vector>
@@ -16,7 +16,7 @@ struct HeldBytes {
 using Held = std::vector<std::vector<HeldBytes>>;
 HeldBytes held_at(const Held& held, int place, DeviceId device);
 
-// Says it of a graph that has its order.
+// Finds held bytes of a graph that has its order.
 using HoldBytes = std::function<Held(const PhysicalGraph&, const NodeTable&)>;
 
 }  // namespace partita

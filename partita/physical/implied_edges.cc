@@ -33,9 +33,9 @@ class Ends {
   std::vector<End> ends_;
 };
 
-// Judges the edges from one block of sources after the other, so many bits a vertex, so that memory stays small. A
-// source matters until the last of its edges is judged. Once a vertex is reached by all sources that matter, so is
-// every vertex behind it, and edges from the block to these are implied: most vertices need no bits.
+// Checks the edges from one block of sources after the other, with a bit a source in each vertex, so that memory stays
+// small. A source matters until the last of its edges is checked. Once all sources that matter reach a vertex, they
+// reach every vertex behind it. Edges from the block to these are implied, so most vertices need no bits.
 class Implied {
  public:
   // Edges sorted by their source.
@@ -76,8 +76,8 @@ class Implied {
 
  private:
   static constexpr int kWords = 32, kBlock = kWords * 64;
-  // Which of the block's sources that matter reach a vertex; for kBySome its row says which. kByAll: this is the first
-  // such vertex on a path; kAfterAll: one stands before it.
+  // Whether none, some or all of the block's sources that matter reach a vertex; for kBySome its row says which.
+  // kByAll: this is the first such vertex on a path. kAfterAll: one stands before it.
   enum class Reached : char { kByNone, kBySome, kByAll, kAfterAll };
 
   int target(const RawEdge& edge) const { return edge.next ? size_ + edge.to : edge.to; }
@@ -109,17 +109,17 @@ class Implied {
         word(row(vertex), vertex) |= bit(vertex);
         reached_[vertex] = Reached::kBySome;
       } else if (reached_[vertex] == Reached::kBySome) {
-        uint64_t missing = 0;
-        for (int w = 0; w < kWords; ++w) missing |= matter[w] & ~row(vertex)[w];
-        if (missing == 0) reached_[vertex] = Reached::kByAll;
+        uint64_t absent = 0;
+        for (int w = 0; w < kWords; ++w) absent |= matter[w] & ~row(vertex)[w];
+        if (absent == 0) reached_[vertex] = Reached::kByAll;
       }
     }
     for (std::size_t e = first_[begin_]; e < first_[end_]; ++e)
       if (reached_[target(edges_[e])] == Reached::kAfterAll) implied_[e] = true;
   }
 
-  // The row gathers the vertex's predecessors, the latest first; an earlier one that it holds already adds an implied
-  // edge. Only edges from the block are judged, and no `now` edge of the second step is from there.
+  // The row gathers the vertex's predecessors, the latest first. An earlier one that it holds already adds an implied
+  // edge. Only edges from the block are checked, and no `now` edge of the second step is from there.
   void gather(int vertex, std::span<const Ends::End> ends, int shift) {
     Reached& state = reached_[vertex];
     uint64_t* own = row(vertex);

@@ -1,8 +1,9 @@
-// Which edges a path of other edges implies (docs/inside/PHYSICAL.md section 5.6).
+// Finds the edges that a path of other edges implies (docs/inside/PHYSICAL.md section 5.6).
 //
 // Two steps are unrolled: place p of the first step is vertex p, of the second size + p. A node reaches its own next
-// firing without an edge. A row of bits says for each vertex which sources reach it; going up through the vertices, a
-// row gathers those of its predecessors, the latest first. An edge whose source is in the row already is implied.
+// firing without an edge. Each vertex has a row of bits: the sources that reach it. Vertices are visited in ascending
+// order. A row gathers the rows of its predecessors, the latest first. An edge whose source is in the row already is
+// implied.
 //
 // Example: edges 0 -> 1, 1 -> 2, 0 -> 2. Vertex 2 gathers 1's row {0, 1} first; 0 is in it, so that 0 -> 2 is implied.
 #pragma once
@@ -19,7 +20,7 @@ struct RawEdge {
   EdgeKind kind;
 };
 
-// By edge. The edges are sorted by their source; `size`: places.
+// Returns, by edge, whether it is implied. The edges are sorted by their source; `size`: places.
 std::vector<bool> implied_edges(const std::vector<RawEdge>& edges, int size, const Watch& watch);
 
 }  // namespace partita

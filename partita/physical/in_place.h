@@ -1,8 +1,8 @@
-// Which results may lie on an operand (docs/inside/PHYSICAL.md section 4): plan_memory (passes.h) then gives both the
-// same bytes.
+// Finds results that may lie on an operand (docs/inside/PHYSICAL.md section 4). plan_memory (passes.h) then gives both
+// the same bytes.
 //
-// Example: y = relu(h), one kernel, y and h with the same box: y may lie on h, if nothing reads h later. In
-// y = matmul(h, w) it may not, since elements of h are read after elements of y are written.
+// Example: in y = relu(h), one kernel, y and h have the same box. So y may lie on h, if nothing reads h later. In y =
+// matmul(h, w) it may not, since elements of h are read after elements of y are written.
 #pragma once
 #include <vector>
 
@@ -14,9 +14,9 @@ namespace partita {
 class InPlace {
  public:
   explicit InPlace(const PhysicalGraph& graph);
-  // `result` over `operand`, in every use. Whether anything reads the operand later is for the caller to know.
+  // Whether `result` may lie on `operand`, in every use. The caller must know whether anything reads the operand later.
   bool allowed(RegisterId operand, RegisterId result) const;
-  // The operands that it may lie on.
+  // Returns the operands on which the result may lie.
   std::vector<RegisterId> operands_of(RegisterId result) const;
 
  private:

@@ -1,5 +1,5 @@
-// Plans whose devices do different things at the same time: a step of one part whose forward and backward ops are on
-// several meshes of one stage. Devices then do not stand for each other, and which op is first the order does not know.
+// Recognises plans with inter-op parallelism: a step of one micro-batch whose forward and backward ops are on several
+// meshes of one stage. Devices then do not represent each other, and the order does not know which op is first.
 //
 // Example: of two branches one is on gpu0 and one on gpu1. Data parallelism has all ops on all devices.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace partita {
 
-// `ops`: by OpId, with a mesh and a stage: a plan's choices, or what they resolve to.
+// `ops`: by OpId, with a mesh and a stage: a plan's choices, or their resolved form.
 template <typename Ops>
 bool has_inter_op_parallelism(const Graph& graph, const Ops& ops) {
   if (graph.micro_batches() > 1) return false;

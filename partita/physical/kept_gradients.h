@@ -1,5 +1,5 @@
-// The registers of gradients that are kept until the last update on their device (graph/kept_gradients.h): those that
-// the updates read. What a gradient was before, on its way there (terms of a sum, all of what is then split), is not.
+// Finds the registers of gradients that are kept until the last update on their device (graph/kept_gradients.h): those
+// that the updates read. A gradient's earlier forms (terms of a sum, a whole that is split later) are not kept.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -16,13 +16,13 @@ struct KeptGradients {
 };
 KeptGradients kept_gradients(const PhysicalGraph& graph, const NodeTable& table);
 
-// Until when kept gradients live: the end of the last such update on their device, in the caller's measure (places in
-// an order, ns of a step). Every count of bytes asks this.
+// The end of kept gradients' lives: that of the last such update on their device, in the caller's measure (places in an
+// order, ns of a step). Every count of bytes asks this.
 template <typename Time>
 class KeptUntil {
  public:
-  // end_of(node, device): the end of a node, by number, on a device. `none`: what of() says of all other uses; before
-  // every end.
+  // end_of(node, device): the end of a node, by number, on a device. `none`: what of() returns for all other uses;
+  // before every end.
   template <typename EndOf>
   KeptUntil(const PhysicalGraph& graph, const KeptGradients& kept, Time none, const EndOf& end_of)
       : graph_(graph), kept_(kept.registers), updated_(kept.updates.size(), none), none_(none) {

@@ -1,5 +1,5 @@
-// The local part of lowering: sources, ops, outputs, workspaces. It is a pure function of the choices on each op and
-// tensor.
+// Lowers sources, ops, outputs and workspaces: the local part of lowering. It is a pure function of the choices on each
+// op and tensor.
 #include "partita/physical/lower_local.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ int place_in(const std::vector<TensorId>& tensors, TensorId id) {
   return static_cast<int>(std::find(tensors.begin(), tensors.end(), id) - tensors.begin());
 }
 
-// Loaded whole on every host that feeds a device of its mesh, and fetched from there.
+// Loads an input whole on every host that feeds a device of its mesh, and fetches it from there.
 Placed load_input(LocalLowering& local, TensorId id, const Layout& kept_layout) {
   Draft& draft = local.draft;
   const Tensor& tensor = local.graph.tensor(id);
@@ -54,7 +54,8 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& kept_layout) 
   return fetch_placed(draft, on_host, kept_layout, at);
 }
 
-// Which term of a sum a position has: its coordinate on the partial mesh axes, row-major. -1: it has the values.
+// Returns the number of a position's term of a sum: its coordinate on the partial mesh axes, row-major. -1: it has the
+// values.
 int term_at(const Layout& layout, int position) {
   if (!layout.is_partial()) return -1;
   const std::vector<int> at = layout.mesh.coordinates(position);
@@ -112,7 +113,7 @@ void lower_output(LocalLowering& local, TensorId id) {
 namespace {
 
 void add_scratch(PhysicalGraph& graph) {
-  constexpr size_t kThreads = 2;  // one takes the forward half, whose kernels are others than the backward half's
+  constexpr size_t kThreads = 2;  // one takes the forward half, whose kernels differ from the backward half's
   std::vector<int64_t> needed_bytes(graph.tasks.size());
   shared_out(kThreads, kThreads, [&](size_t part, int) {
     Workspaces workspaces;

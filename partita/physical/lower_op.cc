@@ -1,4 +1,4 @@
-// Makes the tasks of one op.
+// Makes the tasks of one op, for lower_local.
 #include "partita/physical/lower_op.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Current {
   std::vector<std::optional<Placed>> tensors;  // of the formula, where they lie so far
 };
 
-// Of tasks that fire as often as the op, and registers of one of its operands or results.
+// The context of tasks that fire as often as the op, and of registers of one of its operands or results.
 Context context_of(const LocalLowering& local, OpId id, std::string name, TensorId tensor, DType dtype,
                    Task::Turn turn) {
   const Op& op = local.graph.op(id);
@@ -55,7 +55,7 @@ Placed convert_tensor(LocalLowering& local, const Placed& from, const Conversion
   return convert_placed(local.draft, from, conversion, {at, mixed, into});
 }
 
-// The operand as the op must have it: at home, or converted, once for all readers that want the same.
+// Brings the operand as the op must have it: in its kept layout, or converted once for all readers that want the same.
 Placed bring_operand(LocalLowering& local, const Reader& reader) {
   const int c = local.resolved.operand_conversion[reader.op.index()][static_cast<size_t>(reader.operand)];
   if (c < 0) return *local.placed[local.graph.op(reader.op).operands[static_cast<size_t>(reader.operand)].index()];
@@ -64,8 +64,8 @@ Placed bring_operand(LocalLowering& local, const Reader& reader) {
   return *local.converted[c];
 }
 
-// The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads
-// it at its own index.
+// Whether the result may be written over the operand: no stage after the result's reads the operand, and the result's
+// own reads it at its own index.
 bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
   const int last = bound.stage_of(bound.results[result]);
   const std::vector<tdl::Affine>& lhs = bound.stages[last].lhs;
@@ -81,7 +81,7 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
   return true;
 }
 
-// The registers that a stage writes: a result's, or its own.
+// Returns the registers that a stage writes: a result's, or its own.
 Placed stage_registers(LocalLowering& local, const Current& current, int tensor) {
   const tdl::Bound& bound = current.bound;
   const tdl::Derived& derived = *current.resolved.derived;
@@ -109,7 +109,7 @@ Placed stage_registers(LocalLowering& local, const Current& current, int tensor)
       layout, remade ? ".made" : "");
 }
 
-// How many of a conversion's steps make the stage whole; the rest fetch the halo.
+// Counts the steps of a conversion that make the stage whole; the rest fetch the halo.
 size_t steps_before_halo(const tdl::InnerStep& inner, const Conversion& conversion) {
   if (inner.needed.empty()) return conversion.steps.size();
   size_t count = 0;
@@ -120,8 +120,8 @@ size_t steps_before_halo(const tdl::InnerStep& inner, const Conversion& conversi
   return count;
 }
 
-// An inner step. A stage that is made whole over mesh axes stays so. The boxes that its reader lacks are brought to it,
-// for that reader alone (TDL.md rule 17), into `halos`.
+// Runs an inner step. A stage that is made whole over mesh axes stays so. The boxes that its reader lacks are brought
+// to it, for that reader alone (TDL.md rule 17), into `halos`.
 void run_inner(LocalLowering& local, Current& current, size_t number, std::map<int, Placed>& halos) {
   const tdl::InnerStep& inner = current.resolved.derived->inner[number];
   Placed& placed = *current.tensors[inner.tensor];
@@ -161,7 +161,7 @@ const std::vector<double>& flops_at(OpKernels& kernels, int position, const Curr
   return at->second;
 }
 
-// The kernel of segment `g` at a position.
+// Adds the kernel of segment `g` at a position.
 void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels, size_t g, int p,
                 const std::map<int, Placed>& halos) {
   const Op& op = current.op;

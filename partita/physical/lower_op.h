@@ -1,4 +1,5 @@
-// The tasks of one op: its operands brought, its kernels, its inner steps, its results settled in their homes.
+// Makes the tasks of one op: it converts the operands, adds kernels and inner steps, and converts results into their
+// kept layouts.
 //
 // Example: softmax over a split axis has two inner steps (the maximum, the sum), and so three segments of stages. On
 // gpu0 these are the kernels "softmax.0@gpu0", "softmax.1@gpu0" and "softmax.2@gpu0", with an all-reduce before each of
@@ -16,7 +17,7 @@
 
 namespace partita {
 
-// What an op's kernels are and compute. Layers that are cut alike share formula and derivation, and so this.
+// An op's kernels and their FLOPs. Layers that are split alike share formula and derivation, and so this.
 struct OpKernels {
   std::vector<Segment> segments;
   std::map<int, std::vector<double>> flops;  // by position: of each segment
@@ -30,40 +31,39 @@ struct LocalLowering {
   const std::vector<char> of_samples;  // by TensorId (graph/of_samples.h)
   Draft draft;
   Converter converter;                           // of inner steps
-  std::vector<std::optional<Placed>> placed;     // by TensorId: at home
+  std::vector<std::optional<Placed>> placed;     // by TensorId: in its kept layout
   std::vector<std::optional<Placed>> converted;  // by place in resolved.conversions, when made
   std::vector<const Conversion*> kept;           // by TensorId: the one into its kept layout, if any
   std::map<std::pair<const tdl::Bound*, const tdl::Derived*>, OpKernels> kernels;
   const std::vector<char> carried;  // by TensorId
 };
-// By TensorId: another replaces it in the next step.
+// By TensorId: whether another tensor replaces it in the next step.
 std::vector<char> carried(const Graph& graph);
 
 void lower_op(LocalLowering& local, OpId id);
 
-// Its parts, each a function of the choices on one op, or on one tensor's writer and readers. Local lowering of a whole
-// plan takes them in the graph's order.
+// The steps of lower_op follow. Each depends on the choices on one op, or on one tensor's writer and readers. Local
+// lowering of a whole plan takes them in the graph's order.
 //
-// The op's results as its kernels and inner steps leave them. `operands`: as the op must have them.
+// Returns the op's results as its kernels and inner steps leave them. `operands`: as the op must have them.
 std::vector<Placed> run_op(LocalLowering& local, OpId id, const ResolvedOp& resolved,
                            const std::vector<Placed>& operands);
-// Result r into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
+// Puts result r into its kept layout: as it is, converted, or into the registers of the tensor that it replaces.
 // `as_made`: its layout.
 void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const Layout& as_made);
-// The tensor, which is at home, as its first reader of a conversion must have it.
-// It is made `firings` times a step.
+// Converts a tensor from its kept layout for the conversion's first reader. The tensor is made `firings` times a step.
 Placed convert_for(LocalLowering& local, const Reader& reader, TensorId tensor, const Conversion& conversion,
                    int firings);
-// Whether a result of this layout may go straight into the registers of what it replaces. `operands`: where they lie;
-// those that are not given lie elsewhere.
+// Whether a result of this layout may go straight into the registers of the tensor that it replaces. `operands`: where
+// they lie; those that are not given lie elsewhere.
 bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>& operands, const Placed& replaced,
                const Layout& layout, int result);
-// A tensor that no op makes: an input is loaded, parameters and state are carried, constants are there.
+// Places a tensor that no op makes: an input is loaded, parameters and state are carried, constants are there.
 Placed place_source(LocalLowering& local, TensorId id);
-// An output is fetched whole to one host, and given there.
+// Fetches an output whole to one host, and gives it there.
 void lower_output(LocalLowering& local, TensorId id);
 
-// A context whose registers hold this tensor: how its parts follow each other.
+// Sets how the micro-batches of this tensor follow each other in the context's registers.
 inline void set_micro_batch_scope(Context& at, const Graph& graph, TensorId tensor) {
   if (graph.tensor(tensor).scope == MicroBatchScope::kMicroBatch) at.along = time_place(graph, tensor);
 }

@@ -1,5 +1,6 @@
-// The static memory planner (docs/inside/PHYSICAL.md section 4), the one place where registers come to share bytes:
-// whole registers, the largest first, first fit, with bytes shared between uses whose lives in `order` do not meet.
+// Plans memory statically (docs/inside/PHYSICAL.md section 4). This is the one place where registers come to share
+// bytes. It places whole registers, the largest first, first fit. Uses whose lives in `order` do not meet may share
+// bytes.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -24,8 +25,8 @@ namespace {
 constexpr int kForever = std::numeric_limits<int>::max();
 constexpr int64_t kAllBytes = std::numeric_limits<int64_t>::max();
 
-// From the place of the first write to that of the last use, both included. Only places at which some life on the
-// device begins or ends count, and they are numbered.
+// A life goes from the place of the first write to that of the last use, both included. Only places at which some life
+// on the device begins or ends count, and they are numbered.
 struct Life {
   int first = 0, last = 0;
   bool operator==(const Life&) const = default;
@@ -38,7 +39,7 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-// All that a device's offsets depend on. Devices that do the same work, each on its part, have equal contents.
+// All that a device's offsets depend on. Devices that do the same work, each on its shard, have equal contents.
 struct Contents {
   std::vector<Block> blocks;            // the largest first
   std::vector<std::size_t> first_life;  // by slot, and the end
@@ -51,7 +52,7 @@ struct Contents {
   bool operator==(const Contents&) const = default;
 };
 
-// The greatest of some numbers that stand next to each other, by doubling.
+// Finds the greatest number of a range, by doubling.
 class Greatest {
  public:
   explicit Greatest(std::vector<int64_t> numbers) {
@@ -89,7 +90,7 @@ Meet meet(std::span<const Life> a, std::span<const Life> b) {
   return result;
 }
 
-// Bytes that are taken, as disjoint stretches in ascending order. Each goes from one multiple of kAlignBytes to
+// Bytes that are taken, as disjoint intervals in ascending order. Each goes from one multiple of kAlignBytes to
 // another.
 class Taken {
   struct Part {
@@ -137,12 +138,12 @@ class Taken {
   std::vector<Part> parts_;
 };
 
-// The slots of one device's registers that are placed. Time is cut into short stretches, the leaves of a binary tree. A
-// life that goes on through all of a stretch overlaps whatever else lives in it, so that only the taken bytes matter;
-// these are kept for whole branches of the tree. In the stretches where a life begins or ends lives are compared.
+// The slots of one device's registers that are placed. Time is cut into short spans, the leaves of a binary tree. A
+// life that lasts through all of a span overlaps every other life in it, so only the taken bytes matter. These are kept
+// for whole branches of the tree. In the spans where a life begins or ends, lives are compared.
 //
-// Example: of stretches 0 to 7, a life from 1 to 6 is compared in 1 and 6, and takes bytes throughout the branches
-// {2, 3} and {4, 5}.
+// Example: the spans are 0 to 7. A life from 1 to 6 is compared in 1 and 6, and takes bytes throughout the branches {2,
+// 3} and {4, 5}.
 class PlacedSlots {
  public:
   PlacedSlots(const Contents& contents, int places)
@@ -193,7 +194,7 @@ class PlacedSlots {
   }
 
  private:
-  static constexpr int kPlaces = 32;  // in a stretch, about
+  static constexpr int kPlaces = 32;  // in a span, about
 
   struct Slot {
     int64_t begin, end;
@@ -221,7 +222,7 @@ class PlacedSlots {
            std::binary_search(over.begin(), over.end(), std::pair(b, a));
   }
 
-  // The lowest place from `at` on for slot x alone. Each move skips places where it cannot lie, so that the order of
+  // The lowest place from `at` on for only slot x. Each move skips places where it cannot lie, so that the order of
   // moves does not matter.
   int64_t lowest_free(int number, std::size_t x, int64_t at) {
     const Block& block = contents_.blocks[number];
@@ -237,7 +238,7 @@ class PlacedSlots {
       const std::size_t first = leaf_of(life.first), last = leaf_of(life.last);
       for_branches(first + 1, last, [&](std::size_t branch) { look_at(within_[branch]); });
       for (const std::size_t leaf : {first, last}) {
-        // And so those above the others.
+        // So are those above the others.
         for (std::size_t branch = leaves_ + leaf; branch > 0 && seen_[branch] != search_; branch /= 2) {
           seen_[branch] = search_;
           look_at(throughout_[branch]);
@@ -270,19 +271,19 @@ class PlacedSlots {
 
   const Contents& contents_;
   const int places_;
-  const std::size_t leaves_;             // stretches of time
-  std::vector<Taken> throughout_;        // by branch: taken by lives that go on through it, but not the branch above
+  const std::size_t leaves_;             // spans of time
+  std::vector<Taken> throughout_;        // by branch: taken by lives that last through it, but not the branch above
   std::vector<Taken> within_;            // by branch: taken by all lives that have some place in it
-  std::vector<std::vector<Slot>> ends_;  // by stretch: slots with a life that begins or ends in it, by their first byte
-  // For the slot that a place is looked for.
+  std::vector<std::vector<Slot>> ends_;  // by span: slots with a life that begins or ends in it, by their first byte
+  // The slot for which a place is searched.
   int search_ = 0;         // a number of its own
   std::vector<int> seen_;  // by branch: the last search that has taken `throughout_`, and so that of those above
   std::vector<Taken::Search> taken_;
-  std::vector<std::span<const Slot>> compared_;  // what is left to compare it with
+  std::vector<std::span<const Slot>> compared_;  // the slots left to compare it with
   std::vector<const Slot*> touched_;             // it may lie just on one of these
 };
 
-// What lies on one device, and where.
+// The registers of one device, and their offsets.
 struct OnDevice {
   std::vector<RegisterId> registers;                    // by block
   std::vector<std::pair<RegisterId, RegisterId>> over;  // (result, operand)
@@ -292,7 +293,7 @@ struct OnDevice {
   int64_t peak_bytes = 0;
 };
 
-// What all devices are filled from.
+// The lowered graph from which all devices are filled.
 struct Lowered {
   const PhysicalGraph& graph;
   const NodeTable& table;
@@ -301,7 +302,7 @@ struct Lowered {
   Held held;
   KeptUntil<int> kept_until;  // places
   bool share;
-  std::vector<RegisterId> next;  // by register: what goes on in its bytes (continued.h), in an order by time
+  std::vector<RegisterId> next;  // by register: the one that continues in its bytes (continued.h), in an order by time
 };
 
 // A use that may share its bytes with no other lives for ever.
@@ -319,7 +320,7 @@ Life life_of(const Lowered& from, const Register& reg, const Use& use) {
   return life.last < 0 ? kAlways : life;
 }
 
-// With what goes on in its bytes.
+// The life of a register's use with those of the registers that continue in its bytes.
 Life whole_life(const Lowered& from, RegisterId r, Life life) {
   while (from.next[r.index()].valid()) {
     r = from.next[r.index()];
@@ -346,7 +347,7 @@ void add_block(const Lowered& from, RegisterId r, Contents& contents) {
   }
 }
 
-// Numbers the places that count, and names lives by them: returned, how many there are.
+// Numbers the places that count, and names lives by them. Returns their count.
 int number_places(Contents& contents, std::size_t size) {
   std::vector<int> number(size, 0);  // first whether a place counts
   for (const Life& life : contents.lives)
@@ -374,7 +375,7 @@ void fill(OnDevice& device, const Lowered& from, std::vector<int>& block_of) {
   std::sort(contents.over.begin(), contents.over.end());
 }
 
-// Where blocks lie that are placed in such an order, each at the lowest offset at which it meets none.
+// Offsets of blocks that are placed in an order, each at the lowest offset at which it meets none.
 struct Packed {
   std::vector<int64_t> offsets;  // by block
   int64_t peak_bytes = 0;
@@ -396,7 +397,7 @@ Packed packed(const OnDevice& device, const std::vector<int>& order, const Watch
   return out;
 }
 
-// What orders of blocks go by.
+// The measures by which blocks are ordered.
 struct Extent {
   double bytes = 0;        // of all slots
   int first = kForever;    // place, at which it lives first; -1: its bytes are its own
@@ -449,10 +450,11 @@ std::vector<int> ordered(const std::vector<Extent>& extents, const Numbers& numb
   return order;
 }
 
-// Those whose bytes are their own first. Then the largest, where sizes count as equal that are the same power of a base
-// (1: that are equal), and of these what lives first. Or what lives where most bytes live at once (greedy by breadth:
-// Pisarchyk and Lee 2020), and of these the largest, the first, or those that are large for long. Or the largest and
-// longest, with sizes that are drawn up to so many times larger.
+// Tries further orders of blocks. Blocks whose bytes are their own come first. The largest follow; sizes that are the
+// same power of a base count as equal (1: that are equal), and then the earliest life comes first. Or blocks follow
+// that live where most bytes live at once (greedy by breadth: Pisarchyk and Lee 2020); among these the largest, the
+// first, or those that are large for long. Or the largest and longest follow, with sizes drawn up to so many times
+// larger.
 class FurtherOrders {
  public:
   explicit FurtherOrders(const OnDevice& device) : extents_(extents_of(device)) {}
@@ -494,8 +496,8 @@ class FurtherOrders {
   std::size_t next_ = 0;
 };
 
-// In the order of the blocks; where that needs somewhat more than would do, the best of further orders; of those that
-// are drawn where little is missing.
+// Places blocks in their order. If that needs somewhat more than is enough, it takes the best of further orders. It
+// draws orders if the memory deficit is small.
 void place_blocks(OnDevice& device, int64_t enough_bytes, const Watch& watch) {
   constexpr double kSomewhatMore = 1.25, kLittleMore = 1.06;
   std::vector<int> order(device.contents.blocks.size());
@@ -513,7 +515,7 @@ void place_blocks(OnDevice& device, int64_t enough_bytes, const Watch& watch) {
   device.peak_bytes = best.peak_bytes;
 }
 
-// Whose bytes a register goes on in at last.
+// Returns the register in whose bytes a register continues at last.
 RegisterId first_of(const std::vector<RegisterId>& before, RegisterId r) {
   while (before[r.index()].valid()) r = before[r.index()];
   return r;
@@ -536,7 +538,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
                options.share_bytes,
                std::vector<RegisterId>(graph.registers.size())};
   const InPlace in_place(graph);
-  std::vector<RegisterId> before(graph.registers.size());  // whose bytes it goes on in
+  std::vector<RegisterId> before(graph.registers.size());  // in whose bytes it continues
   if (!options.start_places.empty() && options.share_bytes)
     before = continued(graph, table, uses, from.place, from.held, in_place);
   for (std::size_t r = 0; r < before.size(); ++r)

@@ -1,4 +1,5 @@
-// The memory planner beside first fit as it is said (docs/inside/PHYSICAL.md section 4), tried place after place.
+// Compares the memory planner with first fit as it is defined (docs/inside/PHYSICAL.md section 4), tried place after
+// place.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -112,8 +113,8 @@ void expect_first_fit(const PhysicalGraph& graph, bool share = true) {
   EXPECT_EQ(graph.peak_bytes, peaks);
 }
 
-// Tasks one after another on each device, in `rate` firings, each of which reads what the last one made and what was
-// made long before. Devices of the same seed do the same.
+// Tasks one after another on each device, in `rate` firings. Each reads the last one's result and one made long before.
+// Devices of the same seed do the same.
 PhysicalGraph long_graph(int tasks, int rate, bool share, const std::vector<uint64_t>& seeds,
                          const std::vector<int64_t>& enough_bytes = {}) {
   PhysicalBuilder b(static_cast<int>(seeds.size()), rate);
@@ -176,7 +177,7 @@ TEST(MemoryPlanner, IsFirstFit) {
 }
 
 // Two weights and the gradients of both, 128 bytes each. w's gradient is used up before v's is made, and v's lies in
-// its bytes; kept, they lie apart until v's update. What is made between does not lie on w's either, and what comes
+// its bytes. Kept, they lie apart until v's update. A register made between does not lie on w's either. One that comes
 // after the last update may.
 TEST(MemoryPlanner, KeptGradientsStayUntilTheLastUpdate) {
   PhysicalBuilder b(1);
@@ -207,7 +208,7 @@ TEST(MemoryPlanner, KeptGradientsStayUntilTheLastUpdate) {
               b.graph.reg(after).offset == b.graph.reg(gv).offset);
 }
 
-// Where memory is nearly enough, other orders of registers need less, or as much.
+// If memory is nearly enough, other orders of registers need less, or as much.
 TEST(MemoryPlanner, OtherOrdersWhereMemoryIsNearlyEnough) {
   int less = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -225,7 +226,7 @@ TEST(MemoryPlanner, OtherOrdersWhereMemoryIsNearlyEnough) {
       EXPECT_LE(graph.peak_bytes[d], first[d]);
       less += graph.peak_bytes[d] < first[d];
     }
-    // What is enough is left as it is; so is what is far from it.
+    // A peak that is low enough stays as it is; so does one that is far too high.
     EXPECT_EQ(long_graph(tasks, rate, true, seeds, first).peak_bytes, first);
     EXPECT_EQ(long_graph(tasks, rate, true, seeds, {first[0] / 2, first[1] / 2}).peak_bytes, first);
   }

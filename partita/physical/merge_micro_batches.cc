@@ -1,5 +1,5 @@
-// Parts of two sizes: 8 samples in 3 parts are 3, 3 and 2. Each size is lowered for itself; tasks and registers of one
-// name are one, with the boxes of their own size in each firing.
+// Merges the lowered graphs of micro-batches of two sizes: 8 samples in 3 micro-batches are 3, 3 and 2. Each size is
+// lowered by itself. Tasks and registers of one name become one, with the boxes of their own size in each firing.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,15 +19,15 @@ struct Merging {
   const Graph& graph;
   LocallyLowered& large;
   LocallyLowered& small;
-  std::vector<int64_t> first;                   // by part: its first sample
+  std::vector<int64_t> first;                   // by micro-batch: its first sample
   std::map<std::string, RegisterId> registers;  // of `large`, by name
   std::vector<RegisterId> now;                  // by register of `small`
-  std::vector<Box> large_box, small_box;  // by register of `large`: of one part; an empty one where the size has none
+  std::vector<Box> large_box, small_box;  // by register of `large`: of one micro-batch; empty if the size has none
   std::map<CollectiveId, CollectiveId> collectives;  // of `small`
 };
 
-bool is_large(const Merging& m, size_t part) {
-  return m.graph.micro_batch_samples[part] == m.graph.micro_batch_samples[0];
+bool is_large(const Merging& m, size_t micro_batch) {
+  return m.graph.micro_batch_samples[micro_batch] == m.graph.micro_batch_samples[0];
 }
 
 Box none_like(const Box& box) { return Box(box.size(), Interval{0, 0}); }
@@ -67,7 +67,7 @@ void merge_registers(Merging& m) {
   }
 }
 
-// The boxes of every use, in the whole batch.
+// Places the boxes of every use in the whole batch.
 void place_registers(Merging& m) {
   PhysicalGraph& all = m.large.graph;
   const int64_t batch = m.first.back() + m.graph.micro_batch_samples.back();
@@ -83,12 +83,13 @@ void place_registers(Merging& m) {
       continue;
     }
     reg.boxes.clear();
-    for (size_t part = 0; part < m.first.size(); ++part)
-      reg.boxes.push_back(in_batch(is_large(m, part) ? m.large_box[r] : m.small_box[r], axis, m.first[part]));
+    for (size_t micro_batch = 0; micro_batch < m.first.size(); ++micro_batch)
+      reg.boxes.push_back(
+          in_batch(is_large(m, micro_batch) ? m.large_box[r] : m.small_box[r], axis, m.first[micro_batch]));
   }
 }
 
-// An access of each size; null: that size has none.
+// Merges an access of each size; null: that size has none.
 Access merged(const Merging& m, const Task& task, const Access* large, const Access* small) {
   Access out = large ? *large : *small;
   const size_t r = out.reg.index();
@@ -100,11 +101,11 @@ Access merged(const Merging& m, const Task& task, const Access* large, const Acc
   }
   if (whole && m.large.graph.reg(out.reg).uses > 1) return out;
   if (whole && m.large.time_axes[r].axis < 0) return out;
-  for (size_t part = 0; part < m.first.size(); ++part) {
-    const Access* own = is_large(m, part) ? large : small;
-    const Box& all = is_large(m, part) ? m.large_box[r] : m.small_box[r];
+  for (size_t micro_batch = 0; micro_batch < m.first.size(); ++micro_batch) {
+    const Access* own = is_large(m, micro_batch) ? large : small;
+    const Box& all = is_large(m, micro_batch) ? m.large_box[r] : m.small_box[r];
     const Box box = !own ? none_like(all) : own->boxes.empty() ? all : own->boxes[0];
-    out.boxes.push_back(in_batch(box, m.large.time_axes[r], m.first[part]));
+    out.boxes.push_back(in_batch(box, m.large.time_axes[r], m.first[micro_batch]));
   }
   return out;
 }
@@ -139,14 +140,16 @@ void merge_work(Merging& m, Task& task, const Task* large, const Task* small) {
     const auto &l = std::get<KernelWork>(large->work).ranges[0], &s = std::get<KernelWork>(small->work).ranges[0];
     kernel->bound = m.graph.whole->op(task.op).bound;
     kernel->ranges.clear();
-    for (size_t part = 0; part < m.first.size(); ++part)
-      kernel->ranges.push_back(in_batch(is_large(m, part) ? l : s, {op.time_index, op.time_inner}, m.first[part]));
-  } else if (auto* part = std::get_if<CollectiveWork>(&task.work)) {
+    for (size_t micro_batch = 0; micro_batch < m.first.size(); ++micro_batch)
+      kernel->ranges.push_back(
+          in_batch(is_large(m, micro_batch) ? l : s, {op.time_index, op.time_inner}, m.first[micro_batch]));
+  } else if (auto* participant = std::get_if<CollectiveWork>(&task.work)) {
     if (large && small) {
       const auto& other = std::get<CollectiveWork>(small->work);
-      if (other.size != part->size || other.rank != part->rank || other.kind != part->kind) refuse(m, task.name);
+      if (other.size != participant->size || other.rank != participant->rank || other.kind != participant->kind)
+        refuse(m, task.name);
     } else if (!large) {
-      part->collective = m.collectives.at(part->collective);
+      participant->collective = m.collectives.at(participant->collective);
     }
   }
 }
@@ -167,7 +170,7 @@ void merge_task(Merging& m, Task& task, const Task* large, const Task* small) {
   }
 }
 
-// The registers of `small` by their numbers in the merged graph.
+// Gives the registers of `small` their numbers in the merged graph.
 void renumber(Merging& m) {
   for (Task& task : m.small.graph.tasks) {
     for (auto* accesses : {&task.reads, &task.writes})
@@ -184,12 +187,12 @@ void merge_tasks(Merging& m) {
   std::set<std::string> known;
   for (const Task& task : all.tasks) {
     known.insert(task.name);
-    if (auto* part = std::get_if<CollectiveWork>(&task.work))
-      collectives = std::max(collectives, part->collective.value + 1);
+    if (auto* participant = std::get_if<CollectiveWork>(&task.work))
+      collectives = std::max(collectives, participant->collective.value + 1);
   }
   for (Task& task : m.small.graph.tasks)
-    if (auto* part = std::get_if<CollectiveWork>(&task.work); part && !known.contains(task.name))
-      if (m.collectives.try_emplace(part->collective, CollectiveId(static_cast<size_t>(collectives))).second)
+    if (auto* participant = std::get_if<CollectiveWork>(&task.work); participant && !known.contains(task.name))
+      if (m.collectives.try_emplace(participant->collective, CollectiveId(static_cast<size_t>(collectives))).second)
         ++collectives;
   for (Task& task : all.tasks) {
     const auto other = small.find(task.name);

@@ -1,4 +1,4 @@
-// Internal to physical/: which collectives are of parameters (docs/inside/PHYSICAL.md section 5.3).
+// Recognises collectives of parameters, internal to physical/ (docs/inside/PHYSICAL.md section 5.3).
 #pragma once
 #include "partita/physical/physical.h"
 

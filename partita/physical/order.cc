@@ -1,4 +1,4 @@
-// The one order over all nodes of a step (docs/inside/PHYSICAL.md section 2).
+// Makes the one order over all nodes of a step (docs/inside/PHYSICAL.md section 2).
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -14,13 +14,13 @@ namespace {
 
 // The pipeline that the tasks' stages make.
 Pipelining pipelining_of(const PhysicalGraph& graph, const LowerOptions& options) {
-  int chunks = 1;
-  for (const Task& task : graph.tasks) chunks = std::max(chunks, task.stage + 1);
+  int stages = 1;
+  for (const Task& task : graph.tasks) stages = std::max(stages, task.stage + 1);
   const int v = options.virtual_stages;
-  if (v < 1 || chunks % v != 0)
+  if (v < 1 || stages % v != 0)
     fail("physical graph '{}': {} virtual stages a device do not divide its {} stages: take a number that does",
-         graph.name, v, chunks);
-  const Pipelining pipelining{options.schedule, chunks / v, v, graph.micro_batches, options.more_in_flight};
+         graph.name, v, stages);
+  const Pipelining pipelining{options.schedule, stages / v, v, graph.micro_batches, options.more_in_flight};
   if (const auto why = pipelining_error(pipelining)) fail("physical graph '{}': {}", graph.name, *why);
   return pipelining;
 }
@@ -30,9 +30,8 @@ int tick_of(const TickTable& table, const Task& task, int firing) {
   return (task.phase == Phase::kBackward ? table.backward : table.forward)[task.stage][firing];
 }
 
-// What is to be done as soon as it is ready stands before all else. Not so an update of a later stage, and the
-// reduction of its gradient: the stage before waits for what the last backward pass leaves, and then has yet to do its
-// own.
+// A task that is to run as soon as it is ready stands before all else. An update of a later stage, and the reduction of
+// its gradient, do not. The stage before waits for results of the last backward pass, and then has yet to run its own.
 int first_tick(const TickTable& table, const Task& task) {
   return task.phase == Phase::kUpdate && task.stage > 0 ? table.backward[task.stage].back() : -1;
 }
@@ -62,7 +61,7 @@ std::vector<int> indegrees(const Successors& successors) {
   return result;
 }
 
-// A cycle among the nodes that no topological order can hold, for the message.
+// Describes a cycle among the nodes that no topological order can hold, for the message.
 std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, const Successors& successors,
                            const std::vector<int>& left) {
   int at = 0;
@@ -83,8 +82,8 @@ std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, c
   return text;
 }
 
-// What the order must follow: `data` goes from writers to readers. `all` adds the next firing of a task, and goes from
-// the readers of the old value of a carried register to its writers.
+// The precedence that the order must follow. `data` goes from writers to readers. `all` adds a task's next firing, and
+// goes from the readers of a carried register's old value to its writers.
 struct Precedence {
   Successors data, all;
 };
@@ -110,7 +109,7 @@ Precedence precedence_of(const PhysicalGraph& graph, const NodeTable& table, con
   return p;
 }
 
-// Some order of the nodes that follows them.
+// Returns some order of the nodes that follows them.
 std::vector<int> any_order(const PhysicalGraph& graph, const NodeTable& table, const Successors& all) {
   std::vector<int> left = indegrees(all), order;
   order.reserve(all.size());
@@ -134,7 +133,7 @@ Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
   return turn;
 }
 
-// A gather stands ahead of its reader, before all that stands there but gathers for earlier readers.
+// The key of a gather ahead of its reader: before all others there except gathers for earlier readers.
 Key ahead_of(const std::vector<int>& gathers_ahead, TaskId gather, const Key& reader) {
   if (gathers_ahead[gather.index()] < 0) return reader;
   constexpr int kBefore = std::numeric_limits<int>::min() / 2;
@@ -147,7 +146,7 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
                          const TickTable& ticks, const LowerOptions& options) {
   const std::vector<int> plain = any_order(graph, table, precedence.all);
   std::vector<Key> keys(table.size());
-  std::vector<char> ahead(table.size(), false);  // gathers, and what is made for them alone
+  std::vector<char> ahead(table.size(), false);  // gathers, and nodes made for them alone
   for (std::size_t i = plain.size(); i-- > 0;) {
     const int v = plain[i];
     const Node& node = table.nodes[v];
@@ -176,7 +175,7 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
           const auto& [tick, op, distance] = keys[reader];
           first = std::min(first, Key{tick, op, distance - 1});
         }
-        // What its link sends after it may be read sooner.
+        // Transfers that its link sends after it may be read sooner.
         if (options.transfer_places && (*options.transfer_places)[node.task.index()] >= 0)
           for (int next : precedence.all[v])
             if ((*options.transfer_places)[table.nodes[next].task.index()] >= 0) first = std::min(first, keys[next]);
@@ -209,13 +208,14 @@ std::vector<int> ranks_by_name(const PhysicalGraph& graph, const NodeTable& tabl
   return rank;
 }
 
-// Section 5.5. A rank of several chunks is held to its list of forwards and backwards: on each device, the first kernel
-// of one waits for the last kernel of the one before. Credits are a register's, and so a chunk's: they do not bound
-// what is in flight over all chunks, and what is ready a moment early would go before what the next rank waits for.
+// Section 5.5. Holds a rank of several virtual stages to its list of forwards and backwards. On each device, the first
+// kernel of one waits for the last kernel of the one before. Credits belong to a register, and so to a virtual stage.
+// They do not bound the micro-batches in flight over all virtual stages, and a task that is ready a moment early would
+// go before one that the next rank waits for.
 void hold_to_list(PhysicalGraph& graph) {
   struct Last {
     Node node;
-    std::tuple<int, Phase, int> what;  // chunk, phase, micro-batch
+    std::tuple<int, Phase, int> what;  // virtual stage, phase, micro-batch
   };
   std::vector<Last> last(graph.device_count);
   for (const Node& node : graph.order) {
@@ -231,7 +231,7 @@ void hold_to_list(PhysicalGraph& graph) {
   }
 }
 
-// A kept schedule: the transfers of each link stand in the plan's order.
+// For a kept schedule: the transfers of each link stand in the plan's order.
 void add_turns_of_links(const PhysicalGraph& graph, const NodeTable& table, const std::vector<int>& places,
                         Successors& all) {
   std::vector<std::vector<TaskId>> of_queue(graph.queues.size());
@@ -246,7 +246,7 @@ void add_turns_of_links(const PhysicalGraph& graph, const NodeTable& table, cons
   sort_unique(all);
 }
 
-// And each device and link does what stands next. A host loads and gives outputs when it can.
+// For a kept schedule: each device and link runs the task that stands next. A host loads and gives outputs when it can.
 void hold_to_order(PhysicalGraph& graph) {
   std::vector<Node> last(graph.queues.size());
   for (const Node& node : graph.order) {

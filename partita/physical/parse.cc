@@ -1,4 +1,4 @@
-// Reads what print.cc prints.
+// Parses the text of PhysicalGraphs that print.cc prints.
 #include <unordered_map>
 
 #include "partita/base/error.h"
@@ -39,7 +39,7 @@ bool done(Parsing& p) {
   return p.next == p.lines.size();
 }
 
-// The next line that is not blank.
+// Returns the next line that is not blank.
 Line next_line(Parsing& p) {
   if (done(p)) fail("physical graph: the text is empty");
   const auto& [text, number] = p.lines[p.next++];
@@ -194,7 +194,7 @@ Work read_work(const Parsing& p, Line& l) {
   l.error("'{}' is no work; known are kernel, copy, combine, collective, load, output", word);
 }
 
-// The indented lines below a task and its work.
+// Reads the indented lines below a task and its work.
 void read_task_parts(Parsing& p, Task& task) {
   while (is_below(p)) {
     Line part = next_line(p);

@@ -1,4 +1,4 @@
-// The passes that take nodes and uses, for one call alone.
+// Calls passes with nodes and uses made for one call, for tests and single passes.
 #include "partita/physical/passes.h"
 
 namespace partita {

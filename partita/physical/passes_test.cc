@@ -1,4 +1,4 @@
-// The passes and admission on graphs made by hand.
+// Tests the passes and admission on graphs made by hand.
 #include "partita/physical/passes.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<std::string> edges_text(const PhysicalGraph& graph) {
   return lines;
 }
 
-void expect_part(const std::string& text, const std::string& part) {
+void expect_within(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
@@ -82,24 +82,24 @@ TEST(Order, NamesACycle) {
     make_order(b.graph);
     FAIL() << "ordered a cycle";
   } catch (const Error& error) {
-    expect_part(error.what(), "a -> b -> a");
+    expect_within(error.what(), "a -> b -> a");
   }
 }
 
-// What a device does, in order: "f0 b1" the forward of micro-batch 0, then the backward of 1. With `chunks`: "f2.0" the
-// forward of chunk 2 for micro-batch 0.
-std::string share(const PhysicalGraph& graph, int device, bool chunks = false) {
+// Lists a device's tasks in order: "f0 b1" the forward of micro-batch 0, then the backward of 1. With `with_stages`:
+// "f2.0" the forward of virtual stage 2 for micro-batch 0.
+std::string share(const PhysicalGraph& graph, int device, bool with_stages = false) {
   std::string text;
   for (const Node& node : graph.order) {
     const Task& task = graph.task(node.task);
     if (task.device != DeviceId(device) || !task.route.empty()) continue;
-    text += chunks ? fmt::format("{}.{} ", task.name, node.firing) : fmt::format("{}{} ", task.name[0], node.firing);
+    text +=
+        with_stages ? fmt::format("{}.{} ", task.name, node.firing) : fmt::format("{}{} ", task.name[0], node.firing);
   }
   return text;
 }
 
-// The unit-time runs of three stages and four micro-batches, as drawn in the papers: what the last and the first stage
-// do.
+// The unit-time runs of three stages and four micro-batches, as drawn in the papers: the last and the first stage.
 TEST(Order, Schedules) {
   const auto of = [](Schedule schedule, int stage, int micro_batches = 4) {
     PhysicalBuilder b = pipeline(micro_batches, 3);
@@ -116,7 +116,7 @@ TEST(Order, Schedules) {
   EXPECT_EQ(of(Schedule::k1F1B, 2, 2), "f0 b0 f1 b1 ");
 }
 
-// Two devices with two chunks each, 0 and 2, 1 and 3.
+// Two devices with two virtual stages each, 0 and 2, 1 and 3.
 TEST(Order, Interleaved) {
   PhysicalBuilder b = pipeline(4, 2, 2);
   make_order(b.graph, {.schedule = Schedule::kInterleaved, .virtual_stages = 2});
@@ -140,12 +140,12 @@ TEST(Order, WhatDoesNotFitTheSchedule) {
   EXPECT_EQ(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 4}), "ordered");
   EXPECT_EQ(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 3}),
             "physical graph 'by hand': 3 virtual stages a device do not divide its 4 stages: take a number that does");
-  expect_part(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 2}),
-              "physical graph 'by hand': schedule 'interleaved' takes micro-batches in groups");
-  expect_part(error_of({.schedule = Schedule::kGpipe, .virtual_stages = 2}), "take 'interleaved'");
+  expect_within(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 2}),
+                "physical graph 'by hand': schedule 'interleaved' takes micro-batches in groups");
+  expect_within(error_of({.schedule = Schedule::kGpipe, .virtual_stages = 2}), "take 'interleaved'");
 }
 
-// The plan's order of ops holds for each micro-batch; which micro-batch comes next is the schedule's.
+// The plan's order of ops holds for each micro-batch; the schedule decides which micro-batch comes next.
 TEST(Order, APlansOwnWithSeveralMicroBatches) {
   PhysicalBuilder b(1, 2);
   std::vector<RegisterId> regs;
@@ -176,7 +176,7 @@ TEST(Counts, AreTheLeastThatTheOrderAllows) {
   EXPECT_EQ(count(b, Schedule::kDefault, "act0"), 1);
 }
 
-// By hand from the order above: before b2.0, chunk 2 has two forwards; f0.0 to f0.3 come before b0.0.
+// By hand from the order above: before b2.0, virtual stage 2 has two forwards; f0.0 to f0.3 come before b0.0.
 TEST(Counts, OfEachChunk) {
   PhysicalBuilder b = pipeline(8, 2, 2);
   run_passes(b.graph, {.schedule = Schedule::kInterleaved, .virtual_stages = 2});
@@ -231,7 +231,7 @@ TEST(Memory, AnElementwiseResultLiesOnItsLastOperand) {
     EXPECT_EQ(refusal(b.graph), "admitted");
     if (elementwise) b.graph.tasks[1].elementwise = false;
     b.graph.reg(y).offset = 0;
-    if (elementwise) expect_part(refusal(b.graph), "relu writes 'y' over its operand 'x'");
+    if (elementwise) expect_within(refusal(b.graph), "relu writes 'y' over its operand 'x'");
   }
 }
 
@@ -248,7 +248,7 @@ TEST(Memory, CarriedAndConstantRegistersShareWithNone) {
   EXPECT_EQ(refusal(b.graph), "admitted");
   b.graph.reg(z).offset = b.graph.reg(c).offset;
   make_edges(b.graph);
-  expect_part(refusal(b.graph), "'c' lives from step to step");
+  expect_within(refusal(b.graph), "'c' lives from step to step");
 }
 
 TEST(Memory, PlacesSlotAgainstSlot) {
@@ -331,7 +331,7 @@ TEST(Edges, EachOneIsNeeded) {
     for (std::size_t e = 0; e < b.graph.edges.size(); ++e) {
       PhysicalGraph without = b.graph;
       without.edges.erase(without.edges.begin() + static_cast<std::ptrdiff_t>(e));
-      expect_part(refusal(without), "no edges make");
+      expect_within(refusal(without), "no edges make");
     }
   }
 }
@@ -399,11 +399,11 @@ PhysicalGraph two_static_queues() {
   return parse_physical(kTwoStaticQueues + registers + tasks + order + "peak_bytes 592 592\n");
 }
 
-// Each static queue is a part of the one order, and its neighbours wait for each other; nobody waits for a neighbour on
-// the device's other queue.
+// Each static queue is a part of the one order, and its neighbours wait for each other. No task waits for a neighbour
+// on the device's other queue.
 TEST(Admission, OfTwoStaticQueuesADevice) {
   PhysicalGraph graph = two_static_queues();
-  expect_part(refusal(graph), "static queue gpu");
+  expect_within(refusal(graph), "static queue gpu");
   make_edges(graph);
   EXPECT_EQ(edges_text(graph), (std::vector<std::string>{"a0 -> b0", "b0 -> c0", "c0 => a0", "g0 -> h0", "h0 => g0"}));
   EXPECT_EQ(refusal(graph), "admitted");
@@ -412,13 +412,13 @@ TEST(Admission, OfTwoStaticQueuesADevice) {
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     PhysicalGraph without = graph;
     without.edges.erase(without.edges.begin() + static_cast<std::ptrdiff_t>(e));
-    expect_part(refusal(without), graph.edges[e].from == graph.order[1] || graph.edges[e].to == graph.order[1]
-                                      ? "static queue gpu0.collective.parameters runs them in this order"
-                                      : "static queue gpu0.collective.activations runs them in this order");
+    expect_within(refusal(without), graph.edges[e].from == graph.order[1] || graph.edges[e].to == graph.order[1]
+                                        ? "static queue gpu0.collective.parameters runs them in this order"
+                                        : "static queue gpu0.collective.activations runs them in this order");
   }
 }
 
-// What two queues of one device would wait for in turn.
+// Two queues of one device would wait for each other.
 TEST(Admission, RefusesAStaticQueueAgainstTheOrderOfAnother) {
   PhysicalGraph graph = two_static_queues();
   make_edges(graph);
@@ -464,7 +464,8 @@ TEST(Admission, RefusesSharedBytesWithoutControlEdges) {
   EXPECT_EQ(refusal(b.graph), "no edges make make_z wait for make_x: 'x' and 'z' share bytes on device 0");
 }
 
-// Of several chunks a device, the control edges that keep it to its list are left, where nothing else implies them.
+// If a device has several virtual stages, the control edges that keep it to its list are left, unless others imply
+// them.
 TEST(Edges, OfAListOfChunks) {
   PhysicalBuilder b = pipeline(2, 2, 2);
   run_passes(b.graph, {.share_bytes = false, .schedule = Schedule::kInterleaved, .virtual_stages = 2});
@@ -481,11 +482,11 @@ TEST(Edges, OfAListOfChunks) {
 TEST(Admission, RefusesAnOrderThatIsNotEachNodeOnce) {
   PhysicalBuilder b = pipeline(2, 2);
   run_passes(b.graph);
-  PhysicalGraph twice = b.graph, missing = b.graph;
+  PhysicalGraph twice = b.graph, incomplete = b.graph;
   twice.order.push_back(twice.order[0]);
-  expect_part(refusal(twice), "stands twice");
-  missing.order.pop_back();
-  expect_part(refusal(missing), "is missing");
+  expect_within(refusal(twice), "stands twice");
+  incomplete.order.pop_back();
+  expect_within(refusal(incomplete), "is missing");
 }
 
 TEST(Admission, Capacity) {
@@ -504,7 +505,7 @@ TEST(Admission, Capacity) {
     FAIL() << "admitted what does not fit";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kInfeasible);
-    expect_part(error.what(), "b needs 400 bytes and has 399 (1 missing)");
+    expect_within(error.what(), "b needs 400 bytes and has 399 (1 missing)");
   }
   cluster.devices[1].memory_bytes = 400;
   admit(b.graph, cluster);
@@ -539,7 +540,8 @@ TEST(Text, ErrorsNameTheLine) {
   EXPECT_EQ(error_of("physical a\ndevices 1 compute 1\nqueue q slow 0\n"),
             "physical graph, line 3: 'slow' is no kind of queue");
   EXPECT_EQ(error_of("physical a\n\nedge x -> y data\n"), "physical graph, line 3: there is no task 'x'");
-  expect_part(error_of("physical a\nformula 0 shapes [2,3]\n  f(x)[i] = x[i]\n"), "physical graph, line 2: formula: ");
+  expect_within(error_of("physical a\nformula 0 shapes [2,3]\n  f(x)[i] = x[i]\n"),
+                "physical graph, line 2: formula: ");
   EXPECT_EQ(error_of(""), "physical graph: the text is empty");
 }
 

@@ -1,5 +1,6 @@
-// The PhysicalGraph: tasks on queues, registers in memory, one order, edges. The simulator and the runtime execute it.
-// The rules that make it and admit it are in docs/inside/PHYSICAL.md; section numbers in comments are that page's.
+// Defines the PhysicalGraph, which the simulator and the runtime execute: tasks on queues, registers in memory, one
+// order, edges. The rules that make it and admit it are in docs/inside/PHYSICAL.md; section numbers in comments are
+// that page's.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -68,31 +69,30 @@ struct Register {
 struct Access {
   RegisterId reg;
   bool fresh = false;      // reads `new` of a carried register, which this step wrote
-  std::vector<Box> boxes;  // the part of the register's box, over the same axes: one, or one a firing. Empty: all of it
+  std::vector<Box> boxes;  // a box inside the register's, over the same axes: one, or one a firing. Empty: all of it
   int tensor = -1;         // kernels: which tensor of the bound formula
   bool operator==(const Access&) const = default;
 };
 
-// Stages [first_stage, last_stage) of a formula over a part of its iteration space. Reads and writes name their
-// tensors.
+// Stages [first_stage, last_stage) of a formula over a box of its iteration space. Reads and writes name their tensors.
 struct KernelWork {
   std::string definition;  // to find a registered kernel; any stage without one runs on the generic stage kernel
   tdl::Attributes attributes;
   std::shared_ptr<const tdl::Bound> bound;
   int first_stage = 0, last_stage = 0;
-  std::vector<std::vector<Interval>>
-      ranges;                  // one, or one a firing: per index of `bound`, global values (TDL.md rule 20)
+  // One, or one a firing: per index of `bound`, global values (TDL.md rule 20).
+  std::vector<std::vector<Interval>> ranges;
   uint64_t random_stream = 0;  // of the forward op's name
 };
 // reads[0]'s box is written over the same elements of writes[0]. Between devices this is a transfer at the reader.
 struct CopyWork {};
-// writes[0] = the reducer over all reads that cover an element, its identity where none does. With no reads: a fill.
+// writes[0] = the reducer over all reads that cover an element, or its identity if none does. With no reads: a fill.
 struct CombineWork {
   tdl::Reducer reducer = tdl::Reducer::kSum;
 };
-// One participant's part. It holds reads[i] and gets writes[i], for each i that all participants have: each element
-// combined over the participants that hold it (partial), or from the first that does (not partial). Several tensors are
-// a bucket (bundle.h).
+// One participant's share of a collective. It holds reads[i] and gets writes[i], for each i that all participants have.
+// Each element is combined over the participants that hold it (partial), or comes from the first that does (not
+// partial). Several tensors are a bucket (bundle.h).
 struct CollectiveWork {
   StepKind kind = StepKind::kAllReduce;
   CollectiveId collective;
@@ -108,23 +108,23 @@ struct OutputWork {  // reads[0] on a host is given to the caller
 };
 using Work = std::variant<KernelWork, CopyWork, CombineWork, CollectiveWork, LoadWork, OutputWork>;
 
-// Of a graph that has the tasks of some devices alone: what a transfer or a participant of a collective shares its
-// links with, or does together with, on devices that are left out.
+// The load that devices left out of a graph put on the links of a transfer or of a collective's participant. A graph
+// has it if it has the tasks of only some devices.
 struct BackgroundLoad {
   std::vector<DeviceId> ring;  // of a collective: all participants, in rank order
   int sharers = 1;             // transfers or rings of the same step that pass over the same link, this one counted
 };
 
-// What a task is among those of its op: unique together with Task::op, and independent of the order of creation. Of the
-// tasks that are ready at the same time, a simulator that serves them as they come takes the lowest (op, key) first.
+// Names a task among those of its op: unique together with Task::op, and independent of the order of creation. If
+// several tasks are ready at the same time, a simulator that serves them as they come takes the lowest (op, key) first.
 struct TaskKey {
   enum class Of : uint8_t {
     kLoad,     // of the number-th input, by its first reader
     kOperand,  // the conversion of an operand
     kKernel,   // a run of stages
     kInner,    // a stage made whole inside the op
-    kHalo,     // and what its reader lacks of it
-    kKept,     // a result's conversion into where it is kept
+    kHalo,     // and the elements of it that its reader lacks
+    kKept,     // a result's conversion into its kept layout
     kOutput,   // of the number-th output
   } of = Of::kKernel;
   int number = 0;    // operand, segment, inner step, result
@@ -156,7 +156,7 @@ struct Task {
   bool elementwise = false;  // its result may lie on an operand that it is the last to read (section 4)
   double flops = 0;
   int64_t bytes = 0;  // memory traffic of a kernel; payload of a transfer or of a participant
-  std::shared_ptr<const BackgroundLoad> background;  // null where the graph has all devices; not printed
+  std::shared_ptr<const BackgroundLoad> background;  // null if the graph has all devices; not printed
 };
 
 // One firing of a task. The participants of one firing of a collective are one node, named by the first of them.
@@ -193,15 +193,15 @@ struct PhysicalGraph {
   Register& reg(RegisterId id) { return registers[id.index()]; }
 };
 
-// What a firing computes for accumulated registers, before it is added: bytes for all of them, one behind the other,
-// each at a multiple of kAlignBytes. 0: the task writes none, or fires once.
+// Counts the bytes of what a firing computes for accumulated registers, before it is added: all of them one behind the
+// other, each at a multiple of kAlignBytes. 0: the task writes none, or fires once.
 int64_t addend_bytes(const PhysicalGraph& graph, const Task& task);
 
 std::string print(const PhysicalGraph& graph);
 PhysicalGraph parse_physical(std::string_view text);  // bad input names the line
-// Throws, naming task and rule, unless each field is in range, boxes lie inside registers, copies and collectives cover
-// what they write, kernels access the formula's regions, and every byte that is read is written. Order and edges are
-// admission's (refuse(), passes.h).
+// Throws, naming task and rule, unless the graph is whole: each field is in range, boxes lie inside registers, copies
+// and collectives cover what they write, kernels access the formula's regions, and every byte that is read is written.
+// Admission checks order and edges (refuse(), passes.h).
 void verify(const PhysicalGraph& graph);
 
 }  // namespace partita

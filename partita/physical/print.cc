@@ -1,5 +1,5 @@
-// A PhysicalGraph as text: one line a queue, register, edge; a task with its work and accesses below it; ids are
-// places. Names with spaces or special characters stand in double quotes. parse.cc reads it.
+// Prints a PhysicalGraph as text that parse.cc reads: one line a queue, register, edge; a task with its work and
+// accesses below it. Ids are places. Names with spaces or special characters stand in double quotes.
 #include <fmt/format.h>
 
 #include <map>

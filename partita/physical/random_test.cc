@@ -1,5 +1,5 @@
-// Random nets through the passes: admitted, and run on tagged memory without a hang and without foreign elements; and
-// mutants of them, which admission refuses unless they run right.
+// Tests the passes on random nets: they are admitted, and run on tagged memory without a hang and without foreign
+// elements. Admission refuses mutants of them unless they run right.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,7 +78,8 @@ void run_mutants(uint64_t first, uint64_t last, int schedules) {
 TEST(RandomNets, MutantsThatAreAdmittedRunRight) { run_mutants(0, 60, 3); }
 TEST(LongRandomNets, MutantsThatAreAdmittedRunRight) { run_mutants(1000, 3000, 4); }
 
-// The executor itself can tell: what is acknowledged when a task begins is overwritten while it is read.
+// The executor finds this by itself: a register that is acknowledged when a task begins is overwritten while it is
+// read.
 TEST(RandomNets, EarlyReleaseIsCorrupt) {
   int corrupt = 0;
   for (uint64_t seed = 0; seed < 10; ++seed) {

@@ -17,7 +17,7 @@ size_t keeper(const Graph& graph, TensorId t) {
   return replaced.valid() ? replaced.index() : t.index();
 }
 
-// By keeper: every layout that the tensor is in, at home, read, made, or between the steps of a conversion.
+// By keeper: every layout of the tensor: kept, read, made, or between the steps of a conversion.
 std::vector<std::vector<const Layout*>> layouts_of_tensors(const Graph& graph, const Resolved& resolved) {
   std::vector<std::vector<const Layout*>> layouts(graph.tensors.size());
   const auto add = [&](TensorId t, const Layout& layout) { layouts[keeper(graph, t)].push_back(&layout); };

@@ -1,9 +1,9 @@
-// The axes of each tensor's registers: a factoring of the stored axes over which every layout of the tensor is made of
-// boxes, so that a copy between two of its registers is a copy of one box.
+// Chooses the axes of each tensor's registers: a factoring of the stored axes over which every layout of the tensor is
+// made of boxes. A copy between two of its registers is then a copy of one box.
 //
-// Example: rows of 12x64 are split as S(0.0) by one op and whole in another: the axes are {12, 64}, the common
-// refinement. 24 rows in three parts, and each half of 12 in three, have no such factoring: the tensor is mixed, each
-// layout's registers have the layout's own axes, and copies between them go by what is a box over both.
+// Example: rows of 12x64 are split as S(0.0) by one op and whole in another. The axes are {12, 64}, the common
+// refinement. 24 rows in three shards, and each half of 12 in three, have no such factoring. The tensor is then mixed:
+// each layout's registers have the layout's own axes. Copies between them go piece by piece, each a box over both.
 #pragma once
 #include <optional>
 #include <vector>
@@ -18,13 +18,13 @@ struct RegisterAxes {
 };
 RegisterAxes register_axes(const Graph& graph, const Resolved& resolved);
 
-// For each stored axis the common refinement of the layouts' factorings, or else the axis itself. None if neither
-// serves: mixed.
+// Returns for each stored axis the common refinement of the layouts' factorings, or else the axis itself. None if
+// neither serves: mixed.
 std::optional<std::vector<Shape>> common_axes(const Shape& shape, const std::vector<const Layout*>& layouts);
 
-// A layout of the tensor over its registers' axes.
+// Returns a layout of the tensor over its registers' axes.
 Layout over_register_axes(const RegisterAxes& axes, const Layout& layout, TensorId tensor);
-// The same over any axes; the layout must be made of boxes over them.
+// The same over any axes. The layout must be made of boxes over them.
 Layout layout_over(const Layout& layout, const std::vector<Shape>& radices);
 
 }  // namespace partita

@@ -23,7 +23,7 @@ std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& de
   std::set<int> starts = {0};
   for (const tdl::InnerStep& step : derived.inner) {
     if (step.before_stage < stages) starts.insert(step.before_stage);
-    // A halo is fetched for this one stage; later stages read the stage tensor itself again.
+    // A halo is fetched for this one stage. Later stages read the stage tensor itself again.
     if (!step.needed.empty() && step.before_stage + 1 < stages) starts.insert(step.before_stage + 1);
   }
   std::vector<Segment> segments;

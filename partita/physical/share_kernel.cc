@@ -48,7 +48,7 @@ void cut_at(KernelRun& run, const tdl::Expr& e) {
   }
 }
 
-// Every choice of one interval between cuts for these indices, in run.cell.
+// Visits every choice of one interval between cuts for these indices, in run.cell.
 template <typename F>
 void each_cell(KernelRun& run, const std::vector<int>& indices, F&& f, std::size_t at = 0) {
   if (at == indices.size()) return f();
@@ -80,7 +80,7 @@ uint64_t measure(const KernelRun& run, int index, Interval part) {
   };
   return minus(below(part.hi), below(part.lo));
 }
-// The terms whose place on an index lies in the part; every place is some term's, or one in 64 of them.
+// The terms whose place on an index lies in `part`. Every place is some term's, or one in 64 of them.
 uint64_t terms_in(const KernelRun& run, int index, Interval part) {
   if (run.bound.indices[index].extent == 0) return kAllTerms;
   const uint64_t factor = 2 * drawn(run, 2, static_cast<uint64_t>(index), 0) + 1,
@@ -101,7 +101,7 @@ Share mean(const KernelRun& run, uint64_t number, const Share& x, const Share& y
 
 // ---------------------------------------------------------------- expressions
 
-// The share at the cell's first point; outside of what is held, that of the nearest element.
+// The share at the cell's first point; outside of the held boxes, that of the nearest element.
 Share at(const KernelRun& run, const tdl::Expr& read) {
   const Patches& held = run.held[read.tensor];
   if (held.empty()) return kUnknown;
@@ -121,7 +121,7 @@ Share at(const KernelRun& run, const tdl::Expr& read) {
   return kUnknown;
 }
 
-// The first tensor that is read and not whole is to blame.
+// Refuses a share that is not whole, and names the first tensor that is read and not whole.
 Share need(const KernelRun& run, const Share& share, const tdl::Expr& e) {
   if (share.known && share.kind)
     tdl::for_each_read(e, [&](const tdl::Expr& read) {
@@ -144,7 +144,7 @@ tdl::Kind flipped(tdl::Kind k) {
 Share binary(KernelRun& run, const tdl::Expr& e);
 Share choice(KernelRun& run, const tdl::Expr& e);
 
-// What partial values make (docs/inside/TDL.md rules 11 to 16).
+// Computes the share of an expression over partial values (docs/inside/TDL.md rules 11 to 16).
 Share value(KernelRun& run, const tdl::Expr& e) {
   ++run.number;
   switch (e.kind) {
@@ -247,7 +247,7 @@ Share root(KernelRun& run) {
   return known ? share_of(weight, body.reducer) : kUnknown;
 }
 
-// Cells of the iteration space in which every read has one share.
+// Cuts the iteration space into cells in which every read has one share.
 Patches stage_patches(KernelRun& run) {
   std::vector<int> left;
   for (const tdl::Affine& form : stage(run).lhs) tdl::collect_indices(form, left);

@@ -1,4 +1,4 @@
-// Weights of terms modulo 2^61 - 1, and boxes of elements that have one.
+// Computes weights of terms modulo 2^61 - 1, and boxes of elements that have one weight.
 #include "partita/physical/share_weights.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ void join_along(std::size_t axis, Patches& patches) {
 
 }  // namespace
 
-// Axis by axis, until none brings anything.
+// Joins axis by axis, until no axis joins any.
 Patches joined(Patches patches) {
   for (std::size_t before = 0; patches.size() > 1 && patches.size() != before;) {
     before = patches.size();

@@ -16,10 +16,10 @@ namespace {
 
 using namespace shares;
 
-// What the registers hold so far.
+// The shares of registers so far.
 struct Contents {
   const PhysicalGraph& graph;
-  std::vector<std::vector<Patches>> content;  // by register and use; of a carried one, what this step wrote
+  std::vector<std::vector<Patches>> content;  // by register and use; of a carried one, those that this step wrote
   std::vector<std::vector<TaskId>> writers;   // by register
   std::set<TensorId> combined;                // tensors of which something is combined, or made to be
   std::map<TensorId, int> terms;              // of tensors that are kept as a sum
@@ -48,14 +48,14 @@ Contents empty_contents(const PhysicalGraph& graph) {
   return c;
 }
 
-// ---------------------------------------------------------------- what must be whole
+// ---------------------------------------------------------------- reads that must be whole
 
 bool is_there_before(const PhysicalGraph& graph, const Access& read) {
   const Register& reg = graph.reg(read.reg);
   return reg.constant || (reg.carried && !read.fresh);
 }
 
-// Of what is there before a step: the values, or a term of them.
+// The share of a register before a step: the values, or a term of them.
 Share share_before(const Contents& c, const Register& reg) {
   if (reg.term < 0) return Share();
   const auto weight = [&](int term) {
@@ -74,7 +74,7 @@ bool holds_partial(const Contents& c, const Access& access) {
   return false;
 }
 
-// The task that last combined what is not whole in a register, going back from `from`.
+// Names the task that last combined a value that is not whole in a register, going back from `from`.
 std::string last_combined_by(const Contents& c, RegisterId id, const Task& from) {
   std::vector<TaskId> open;
   std::set<TaskId> seen;
@@ -164,7 +164,7 @@ void write(Contents& c, const Task& task, const Access& access, int firing, Patc
 
 // ---------------------------------------------------------------- tasks
 
-// A sum over a part of its index.
+// Whether a firing sums over only a part of its index.
 bool makes_partial(const KernelWork& work, int firing) {
   const auto& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<std::size_t>(firing)];
   for (int s = work.first_stage; s < work.last_stage; ++s)
@@ -173,7 +173,7 @@ bool makes_partial(const KernelWork& work, int firing) {
   return false;
 }
 
-// By tensor of the formula: the shares of what a firing of a kernel reads, over the formula's axes.
+// By tensor of the formula: the shares that a firing of a kernel reads, over the formula's axes.
 std::vector<Patches> held_by_kernel(const Contents& c, const Task& task, const KernelWork& work, int firing) {
   std::vector<Patches> held(work.bound->tensors.size());
   for (const Access& access : task.reads) {
@@ -196,7 +196,7 @@ void run_kernel(Contents& c, const Task& task, const KernelWork& work, int firin
   };
   if (!work.bound) return write_all(kUnknown);
   std::vector<Patches> held = held_by_kernel(c, task, work, firing);
-  // What an access reads nothing of, of a tensor that is partial elsewhere, is not known to be whole.
+  // If an access reads nothing of a tensor that is partial elsewhere, the tensor is not known to be whole.
   const bool all_whole = std::all_of(task.reads.begin(), task.reads.end(), [&](const Access& access) {
     const Patches& patches = held[access.tensor];
     return (!patches.empty() || !c.graph.reg(access.reg).tensor.valid()) &&
@@ -259,9 +259,10 @@ void run_task(Contents& c, const Task& task, int firing) {
   }
 }
 
-// ---------------------------------------------------------------- what is kept as a sum
+// ---------------------------------------------------------------- tensors kept as a sum
 
-// What a step leaves in a register of a carried sum makes the whole with any register of each other term.
+// Checks that a step leaves whole sums: each register of a carried sum makes the whole with any register of each other
+// term.
 void check_terms(const Contents& c) {
   std::map<TensorId, std::vector<RegisterId>> registers;
   for (std::size_t r = 0; r < c.graph.registers.size(); ++r)
@@ -287,7 +288,7 @@ void check_terms(const Contents& c) {
 
 // ---------------------------------------------------------------- units
 
-// Tasks, and the participants of a collective together.
+// A unit is a task, or all participants of a collective.
 using Units = std::vector<std::vector<TaskId>>;
 
 Units units_of(const PhysicalGraph& graph) {
@@ -334,7 +335,7 @@ void check_shares(const PhysicalGraph& graph) {
   std::vector<int> ready;
   for (std::size_t u = units.size(); u-- > 0;)
     if (missing[u] == 0) ready.push_back(static_cast<int>(u));
-  while (!ready.empty()) {  // what is left waits for itself, and is admission's to refuse
+  while (!ready.empty()) {  // units left over wait for themselves; admission refuses them
     const int u = ready.back();
     ready.pop_back();
     run_unit(c, units[u]);

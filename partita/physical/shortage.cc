@@ -1,4 +1,4 @@
-// Says what a device's memory is made of, where a plan does not fit.
+// Lists the contents of a device's memory, for the message if a plan does not fit.
 #include "partita/physical/shortage.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ std::vector<std::string> owners(const Graph& graph) {
   return out;
 }
 
-// By register of the device: the kind of its bytes. What a conversion wrote is a communication buffer, unless it is the
-// home of its tensor, or a gradient that is kept.
+// By register of the device: the kind of its bytes. A register that a conversion wrote is a communication buffer,
+// unless it has its tensor's kept layout, or is a gradient that is kept.
 std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalGraph& physical, DeviceId device) {
   const std::vector<std::string> of_tensor = owners(graph);
   std::vector<bool> converted(physical.registers.size(), false), scratch(physical.registers.size(), false);
@@ -60,7 +60,7 @@ std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalG
   return out;
 }
 
-// The stretch of places in which a use lives.
+// The places in which a use lives.
 struct Life {
   int first = std::numeric_limits<int>::max(), last = -1;
 };
@@ -153,18 +153,18 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
   int over = 0;
   bool alike = true;
   for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
-    const int64_t missing = physical.peak_bytes[d] - cluster.devices[d].memory_bytes;
-    if (missing <= 0) continue;
-    alike = alike && (!over || (physical.peak_bytes[d] == physical.peak_bytes[worst.index()] && missing == most));
+    const int64_t deficit = physical.peak_bytes[d] - cluster.devices[d].memory_bytes;
+    if (deficit <= 0) continue;
+    alike = alike && (!over || (physical.peak_bytes[d] == physical.peak_bytes[worst.index()] && deficit == most));
     ++over;
-    if (missing > most) most = missing, worst = DeviceId(d);
+    if (deficit > most) most = deficit, worst = DeviceId(d);
   }
   if (!over) return;
   const int64_t further = beyond.bytes.empty() ? 0 : beyond.bytes[worst.index()];
-  std::vector<std::string> parts;
-  if (further > 0) parts.push_back(fmt::format("further micro-batches {}", megabytes(static_cast<double>(further))));
+  std::vector<std::string> contents;
+  if (further > 0) contents.push_back(fmt::format("further micro-batches {}", megabytes(static_cast<double>(further))));
   for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst, further))
-    parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
+    contents.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
   const Device& device = cluster.device(worst);
   const std::string of = beyond.representatives.empty()
                              ? fmt::format("{}", over)
@@ -175,7 +175,7 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
   throw Error(ExitCode::kInfeasible,
               fmt::format("plan for '{}' does not fit: {} needs at least {} and has {} ({} bytes missing); it holds {}",
                           graph.name, who, enough_megabytes(static_cast<double>(physical.peak_bytes[worst.index()])),
-                          megabytes(static_cast<double>(device.memory_bytes)), most, fmt::join(parts, ", ")));
+                          megabytes(static_cast<double>(device.memory_bytes)), most, fmt::join(contents, ", ")));
 }
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// The contents of a device's memory at its peak, and the message where the memory is too small.
+// Lists the contents of a device's memory at its peak, and throws the message if the memory is too small.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace partita {
 
-// The kind of bytes below the peak that hold nothing at that place: nothing fits there that lives then, or what lay
-// there is over and its bytes are not given away yet, so that communication need not wait (room.h).
+// The kind of bytes below the peak that hold nothing at that place. Either nothing fits there that lives then. Or the
+// use that lay there is over, and its bytes are still held so that communication need not wait
+// (schedule/overlap_budget.h).
 constexpr const char* kGaps = "gaps between them";
 
 // The contents of a device's memory at the place of `order` where most bytes live on it: bytes by kind, largest first
@@ -21,13 +22,13 @@ constexpr const char* kGaps = "gaps between them";
 std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,
                                                               DeviceId device, int64_t further = 0);
 
-// What a physical graph is not all of.
+// The devices and micro-batches that a physical graph leaves out.
 struct Beyond {
   std::vector<DeviceId> representatives;  // the devices that are lowered; empty: all
   std::vector<int64_t> bytes;             // by device: in its peak, of micro-batches that are not lowered; empty: none
 };
-// Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
-// most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.
+// Throws infeasible if a device's peak is beyond its memory. The message is one line about the device that lacks most:
+// how many devices lack memory, the bytes that it needs, has and misses, and its contents.
 void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
                     const Beyond& beyond = {});
 

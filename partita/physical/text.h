@@ -1,4 +1,4 @@
-// Words shared by the printer and the parser of PhysicalGraphs.
+// Lists the words that the printer and the parser of PhysicalGraphs share.
 #pragma once
 #include "partita/base/enum_words.h"
 #include "partita/physical/physical.h"

@@ -1,5 +1,5 @@
-// One line of a PhysicalGraph's text as tokens, read from left to right. What is wrong is bad input that names the
-// line.
+// Reads one line of a PhysicalGraph's text as tokens, from left to right, for the parser. An error is bad input that
+// names the line.
 //
 // Example: of `read "h1@0" fresh box [0,4)x[2,3)`, take().text is "read", take().text is "h1@0", take_if("fresh") is
 // true, expect("box") passes, and box() is [0,4)x[2,3).
@@ -18,7 +18,7 @@ namespace partita::text {
 struct Token {
   std::string text;
   bool quoted = false;
-  int firing = -1;  // of NAME#ACT
+  int firing = -1;  // of NAME#FIRING
 };
 
 // One line's tokens, read from left to right.

@@ -1,4 +1,4 @@
-// A trace: when each task ran, and how memory and links were used. The simulator and the runtime both make one.
+// Defines traces: when each task ran, and how memory and links were used. The simulator and the runtime both make one.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -29,16 +29,16 @@ struct Trace {
   std::vector<int64_t> link_bytes;   // by LinkId, a step
   int steps = 1;
   int64_t step_time_ns = 0;  // of one step: the mean over the steps
-  // Of predicted collectives, by participant: how the library does it, as "ring LL128".
+  // The algorithm of predicted collectives, by participant, such as "ring LL128".
   std::map<TaskId, std::string> algorithms;
-  // Of a prediction with a profile: tasks whose time was not measured, but estimated from others.
+  // Tasks whose time was not measured but estimated from others, if the prediction has a profile.
   std::set<TaskId> estimated;
 
   bool operator==(const Trace&) const = default;
 };
 
-// Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task firing; pid is the device, tid the queue,
-// ts and dur in microseconds; memory as counter events.
+// Writes Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task firing, and memory as counter
+// events. pid is the device, tid the queue; ts and dur are in microseconds.
 std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster);
 
 // Several traces on one time line, each with processes of its own, named NAME: DEVICE.

@@ -55,7 +55,7 @@ TEST(Trace, BadInputIsNamed) {
   EXPECT_THROW(parse_trace("{}", e.b.graph), Error);
 }
 
-// What the format's description asks of complete events, counters and metadata.
+// Checks complete events, counters and metadata against the format's description.
 TEST(Trace, IsAChromeTrace) {
   const Example e;
   const auto json = nlohmann::json::parse(chrome_trace(e.trace, e.b.graph, e.cluster));

@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-// What a device's compute queue does, copies and sums of conversions too, and kernels on hosts.
+// Whether a task runs on a device's compute queue, as copies and sums of conversions do, or is a kernel on a host.
 bool computes(const PhysicalGraph& physical, const Task& task) {
   return std::holds_alternative<KernelWork>(task.work) ||
          physical.queues[task.queue.index()].kind == QueueKind::kCompute;
@@ -52,7 +52,7 @@ std::vector<LinkUse> links_of(const Trace& trace, const PhysicalGraph& physical)
   return links;
 }
 
-// By operation: the device on which it runs, a number of its own for each set of several.
+// By operation: the device on which it runs, or a number for each set of several devices.
 std::vector<int> labels_of(const Kernels& kernels) {
   std::map<std::set<int>, int> number;
   std::vector<int> labels;

@@ -1,4 +1,4 @@
-// Numbers nodes, and finds which of them write and read each use (docs/inside/PHYSICAL.md section 1).
+// Numbers nodes, and finds the writers and readers of each use (docs/inside/PHYSICAL.md section 1).
 #include "partita/physical/uses.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 std::map<CollectiveId, TaskId> leaders(const PhysicalGraph& graph) {
   std::map<CollectiveId, TaskId> result;
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
-    if (const auto* part = std::get_if<CollectiveWork>(&graph.tasks[t].work)) result.try_emplace(part->collective, t);
+    if (const auto* participant = std::get_if<CollectiveWork>(&graph.tasks[t].work))
+      result.try_emplace(participant->collective, t);
   return result;
 }
 
@@ -27,8 +28,8 @@ NodeTable number_nodes(const PhysicalGraph& graph) {
   table.first.resize(graph.tasks.size());
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
     const Task& task = graph.tasks[t];
-    if (const auto* part = std::get_if<CollectiveWork>(&task.work)) {
-      const TaskId first = leader.at(part->collective);
+    if (const auto* participant = std::get_if<CollectiveWork>(&task.work)) {
+      const TaskId first = leader.at(participant->collective);
       if (first != TaskId(t)) {
         if (graph.task(first).rate != task.rate)
           fail("task '{}': acts {} times a step, '{}' of the same collective {} times", task.name, task.rate,
@@ -49,11 +50,11 @@ NodeTable number_nodes(const PhysicalGraph& graph) {
 }
 
 Node node_of(const PhysicalGraph& graph, TaskId task, int firing) {
-  const auto* part = std::get_if<CollectiveWork>(&graph.task(task).work);
-  if (!part) return {task, firing};
+  const auto* participant = std::get_if<CollectiveWork>(&graph.task(task).work);
+  if (!participant) return {task, firing};
   for (std::size_t t = 0; t < task.index(); ++t) {
     const auto* other = std::get_if<CollectiveWork>(&graph.tasks[t].work);
-    if (other && other->collective == part->collective) return {TaskId(t), firing};
+    if (other && other->collective == participant->collective) return {TaskId(t), firing};
   }
   return {task, firing};
 }

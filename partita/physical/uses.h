@@ -1,7 +1,7 @@
-// Nodes and the uses of registers (docs/inside/PHYSICAL.md section 1), as all passes see them.
+// Defines nodes and the uses of registers (docs/inside/PHYSICAL.md section 1), for all passes.
 //
 // Example: with 2 micro-batches, x writes register r (2 uses) and y reads it. The nodes are x#0, x#1, y#0, y#1, and
-// uses[r] = {number 0: writers {x#0}, readers {y#0}}, {number 1: writers {x#1}, readers {y#1}}. If y acted once a step,
+// uses[r] = {number 0: writers {x#0}, readers {y#0}}, {number 1: writers {x#1}, readers {y#1}}. If y fired once a step,
 // it would read both uses.
 #pragma once
 #include <cstddef>
@@ -17,17 +17,17 @@ namespace partita {
 struct NodeTable {
   std::vector<Node> nodes;                   // by number; a collective is named by its participant of the lowest TaskId
   std::vector<int> first;                    // by TaskId: the number of its firing 0
-  std::vector<std::vector<TaskId>> members;  // by number: the participants of a collective, or the task alone
+  std::vector<std::vector<TaskId>> members;  // by number: the participants of a collective, or one task
   int size() const { return static_cast<int>(nodes.size()); }
   int number(TaskId task, int firing) const { return first[task.index()] + firing; }
   int number(const Node& node) const { return number(node.task, node.firing); }
 };
 NodeTable number_nodes(const PhysicalGraph& graph);
-// The node of (task, firing), without a table.
+// Returns the node of (task, firing), without a table.
 Node node_of(const PhysicalGraph& graph, TaskId task, int firing);
-// Places in `order` by node number. Bad input if `order` is not each node once.
+// Returns places in `order` by node number. Bad input if `order` is not each node once.
 std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table);
-// "mm@0", or "mm@0#2" where the task fires several times.
+// "mm@0", or "mm@0#2" if the task fires several times.
 std::string to_string(const PhysicalGraph& graph, const Node& node);
 
 struct Use {
@@ -35,16 +35,15 @@ struct Use {
   int number = 0;                          // 0 .. uses-1; of a carried register 0 is `old`, 1 is `new`
   std::span<const Node> writers, readers;  // as nodes, ascending; a task that uses scratch is writer and reader
 };
-// Which uses firing `firing` of a task of that rate touches: numbers [first, last). A task that fires once a step reads
-// all.
+// The uses that one firing of a task touches: numbers [first, last). A task that fires once a step reads all.
 struct UseRange {
   int first = 0, last = 0;
 };
-UseRange uses_of(const Register& reg, int rate, int firing,
-                 bool is_new);  // is_new: writes, or reads what this step wrote
+// `is_new`: the task writes, or reads what this step wrote.
+UseRange uses_of(const Register& reg, int rate, int firing, bool is_new);
 
-// Every use of every register: uses[register][number]. There are tens of thousands, of a node or two, so all nodes lie
-// in one list.
+// Every use of every register: uses[register][number]. There are tens of thousands, each with a node or two, so all
+// nodes lie in one list.
 class Uses {
  public:
   Uses(const PhysicalGraph& graph, const NodeTable& table);

@@ -1,5 +1,5 @@
-// Whether a PhysicalGraph means something: every field in range, and every element that is read was written by the task
-// that should have. What is whole and what partial is asked in shares.cc; order and edges are admission's.
+// Verifies that a PhysicalGraph has a meaning: every field is in range, and every element that is read was written by
+// the task that should have. shares.cc checks which values are whole; admission checks order and edges.
 #include <algorithm>
 #include <set>
 

@@ -1,4 +1,4 @@
-// Whether a kernel reads and writes what its formula's regions say (TDL.md rules 5 to 9).
+// Verifies that a kernel reads and writes its formula's regions (TDL.md rules 5 to 9).
 #include <algorithm>
 #include <map>
 
@@ -22,8 +22,8 @@ bool same_part(const Box& a, const Shape& a_axes, const Box& b, const Shape& b_a
   return a_axes == b_axes ? a == b : volume(a) == volume(b);
 }
 
-// By tensor of the formula. The region of an operand is the hull over the whole formula, of a stage what the kernel's
-// stages read of it.
+// By tensor of the formula. The region of an operand is the hull over the whole formula. The region of a stage is the
+// one that the kernel's stages read.
 struct Regions {
   std::vector<Box> operands, inner;
 };
@@ -65,8 +65,7 @@ void check_read(const PhysicalGraph& graph, const Task& task, const KernelWork& 
   expect(task, volume(reg.axes) == volume(tensor.factored), "'{}' is not of the shape of operand '{}'", reg.name,
          tensor.name);
   const UseRange uses = uses_of(reg, task.rate, firing, read.fresh);
-  if (uses.last - uses.first > 1)
-    return;  // all firings' parts at once: whether they cover is asked where they are written
+  if (uses.last - uses.first > 1) return;  // the boxes of all firings at once: check_written() verifies that they cover
   const Box& held = part(graph, read, task.rate, firing);
   if (tensor.is_operand) {
     const Box& region = regions.operands[read.tensor];
@@ -96,7 +95,7 @@ void check_write(const PhysicalGraph& graph, const Task& task, const KernelWork&
          "writes {} of '{}', its formula makes {}", to_string(made), tensor.name, to_string(owned));
 }
 
-// A stage needs what its body reads: made by the stages before it in the task, or read.
+// Checks that all that a stage's body reads is made by earlier stages of the task, or read.
 void check_all_read(const Task& task, const KernelWork& work, const tdl::Analysis& analysis, int stage) {
   const tdl::Bound& bound = *work.bound;
   for (const tdl::Read& read : analysis.stages[stage].reads) {

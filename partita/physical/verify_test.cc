@@ -1,4 +1,4 @@
-// 200 graphs made wrong on purpose, each refused with the task or register that is wrong.
+// Tests that 200 graphs made wrong on purpose are each refused with the task or register that is wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::vector<std::size_t> tasks_where(const PhysicalGraph& graph, F&& holds) {
   return found;
 }
 
-// What was changed; empty where the graph has no place for it.
+// Names the change; empty if the graph has no place for it.
 using Spoil = std::string (*)(PhysicalGraph& graph, Rng& rng);
 
 std::string dropped_fetch(PhysicalGraph& graph, Rng& rng) {
@@ -73,7 +73,7 @@ std::string wrong_reducer(PhysicalGraph& graph, Rng& rng) {
   return task.name;
 }
 
-// Onto bytes that live from step to step, or off the alignment.
+// Moves a register onto bytes that live from step to step, or off the alignment.
 std::string moved_offset(PhysicalGraph& graph, Rng& rng) {
   Register& reg = graph.registers[rng.below(graph.registers.size())];
   if (reg.bytes == 0) return "";
@@ -114,7 +114,7 @@ TEST(Verify, TwoHundredMutationsAreRefused) {
   for (const auto& [name, count] : refused) EXPECT_EQ(count, 50) << name;
 }
 
-// Each rule once, by what it says.
+// Breaks each rule once, and checks the message.
 std::string verdict_of(void (*spoil)(PhysicalGraph&)) {
   testing::PhysicalBuilder b(2);
   const RegisterId x = b.reg("x", 0, 8), y = b.reg("y", 1, 8), p = b.reg("p", 0, 8), q = b.reg("q", 1, 8),

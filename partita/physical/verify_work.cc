@@ -1,4 +1,4 @@
-// Whether copies, combinations, collectives, loads and outputs cover what they write.
+// Verifies that copies, combinations, collectives, loads and outputs cover what they write.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -25,7 +25,7 @@ void check_copy(const PhysicalGraph& graph, const Task& task) {
   }
 }
 
-// Where a register's elements were made: itself, or what was copied into it.
+// The registers in which a register's elements were made: itself, or those that were copied into it.
 std::vector<RegisterId> origins(const PhysicalGraph& graph, const Writers& writers, RegisterId id, int depth = 0) {
   const std::vector<Writer>& made_by = writers[id.index()];
   const bool copied =
@@ -52,8 +52,8 @@ std::vector<std::vector<int64_t>> cuts_of(const Box& target, const std::vector<B
   return cuts;
 }
 
-// Every element is made of as many terms as every other (partial values of so many members), or of at most one (the
-// identity elsewhere).
+// Checks that every element is made of as many terms as every other (partial values of so many members), or of at most
+// one (the identity elsewhere).
 void expect_even(const Task& task, const Box& target, const std::vector<Box>& terms) {
   if (is_empty(target)) return;
   const std::vector<std::vector<int64_t>> cuts = cuts_of(target, terms);
@@ -76,8 +76,8 @@ void expect_even(const Task& task, const Box& target, const std::vector<Box>& te
   expect(task, least == most || most <= 1, "makes some elements of {} terms and others of {}", least, most);
 }
 
-// Terms lie inside the target and count each member once. `evenly`: and cover it evenly. Partial values that go to
-// those of another mesh need not: of some elements a member has one of their terms, of others two.
+// Checks that terms lie inside the target and count each member once. `evenly`: and cover it evenly. Partial values
+// that go to those of another mesh need not: a member has one term of some elements, and two of others.
 void check_combine(const PhysicalGraph& graph, const Writers& writers, const Task& task, bool evenly) {
   expect(task, task.writes.size() == 1, "a combine has one write");
   const Register& to = graph.reg(task.writes[0].reg);
@@ -110,7 +110,7 @@ void check_combine(const PhysicalGraph& graph, const Writers& writers, const Tas
   }
 }
 
-// The caller gets every element of an output, from one task or from several, in one firing or in several.
+// Checks that the caller gets every element of an output, from one task or from several, in one firing or in several.
 void check_outputs(const PhysicalGraph& graph) {
   std::map<TensorId, std::vector<Box>> given;
   std::map<TensorId, const Task*> giver;
@@ -132,7 +132,7 @@ void check_outputs(const PhysicalGraph& graph) {
   }
 }
 
-// What a participant holds and gets of each tensor has the dtype and axes that the others' have.
+// Checks that the tensors that a participant holds and gets have the same dtype and axes as the others'.
 void check_tensors(const PhysicalGraph& graph, const Task& first, const Task& task) {
   expect(task, !task.reads.empty() && task.reads.size() == task.writes.size(),
          "a participant has as many reads as writes, not {} and {}", task.reads.size(), task.writes.size());
@@ -147,7 +147,7 @@ void check_tensors(const PhysicalGraph& graph, const Task& first, const Task& ta
   }
 }
 
-// One rank and one device each; all of one kind, for the same tensors.
+// Checks that participants have one rank and one device each, and are all of one kind, for the same tensors.
 void check_participants(const PhysicalGraph& graph, const std::vector<TaskId>& group) {
   const Task& first = graph.task(group[0]);
   const auto& work = std::get<CollectiveWork>(first.work);
@@ -169,7 +169,7 @@ void check_participants(const PhysicalGraph& graph, const std::vector<TaskId>& g
   }
 }
 
-// Every participant gets what is held: each of its elements by all (partial), or by any.
+// Checks that every participant gets only elements that are held: each by all (partial), or by any.
 void check_exchange(const PhysicalGraph& graph, const std::vector<TaskId>& group, std::size_t i, int firing) {
   const Task& first = graph.task(group[0]);
   std::vector<Box> held;
@@ -201,7 +201,7 @@ void check_collective(const PhysicalGraph& graph, const std::vector<TaskId>& gro
     for (int firing = 0; firing < first.rate; ++firing) check_exchange(graph, group, i, firing);
 }
 
-// All that is computed has a formula: then check_shares() knows the terms of each element.
+// Whether all that is computed has a formula. Then check_shares() knows the terms of each element.
 bool has_formulas(const PhysicalGraph& graph) {
   int kernels = 0, formulas = 0;
   for (const Task& task : graph.tasks)

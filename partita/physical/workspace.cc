@@ -1,6 +1,6 @@
-// Plans the kernels of a graph's tasks for the scratch that they declare. The plans themselves are not kept: a graph
-// that is searched or simulated never runs, and its calls differ in their ranges on every device and in every firing,
-// so that plans would be much larger than the graph. A run makes those of its own calls (runtime/firings.h).
+// Plans the kernels of a graph's tasks to count the scratch that they declare. The plans themselves are not kept. A
+// graph that is searched or simulated never runs. Its calls differ in their ranges on every device and in every firing,
+// so plans would be much larger than the graph. A run makes the plans of its own calls (runtime/firings.h).
 #include "partita/physical/workspace.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register&
 
 namespace {
 
-// Writes a call down: calls with equal texts need equal scratch.
+// Writes a call as text: calls with equal texts need equal scratch.
 class Call {
  public:
   explicit Call(std::string& text) : text_(text) { text_.clear(); }

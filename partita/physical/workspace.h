@@ -1,4 +1,4 @@
-// The scratch that a graph's kernels need beside their operands and results.
+// Counts the scratch that a graph's kernels need besides their operands and results.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace partita {
 
-// A kernel's access in one firing: the register's box, and the part of it that is accessed.
+// Returns a kernel's access in one firing: the register's box, and the box inside it that is accessed.
 std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int firing);
 
-// What a kernel is asked in one firing, whose ranges these are. It refers to `work` and `ranges`.
+// Makes the request to a kernel for one firing, which has these ranges. It refers to `work` and `ranges`.
 KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ranges,
                          const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes);
 
-// Counts the bytes that each task of a graph needs beside its operands and results; its kernel may use no more
-// (PHYSICAL.md section 1: everything is a register). Most calls are like others in all that this depends on: those are
-// planned once. Formulas must outlive it.
+// Counts the bytes that each task of a graph needs besides its operands and results. Its kernel may use no more
+// (PHYSICAL.md section 1: everything is a register). Calls that are alike in all that this depends on are planned once.
+// Formulas must outlive it.
 class Workspaces {
  public:
   int64_t bytes_of(const Task& task, const PhysicalGraph& graph);

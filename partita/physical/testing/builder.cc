@@ -110,7 +110,7 @@ Node PhysicalBuilder::node(const std::string& task, int firing) const {
 
 PhysicalBuilder pipeline(int micro_batches, int ranks, int virtual_stages) {
   PhysicalBuilder b(ranks, micro_batches);
-  const int chunks = ranks * virtual_stages;
+  const int stages = ranks * virtual_stages;
   const auto reg = [&](const char* name, int c) {
     return b.reg(fmt::format("{}{}", name, c), c % ranks, 16, micro_batches);
   };
@@ -118,24 +118,24 @@ PhysicalBuilder pipeline(int micro_batches, int ranks, int virtual_stages) {
     b.graph.task(id).stage = c;
     b.graph.task(id).phase = phase;
   };
-  // What chunk c reads of another, on its own device.
+  // The register that virtual stage c reads of another, on its own device.
   const auto moved = [&](RegisterId from, const char* task, const char* name, int c, Phase phase) {
     if (b.graph.reg(from).device == DeviceId(c % ranks)) return from;
     const RegisterId to = reg(name, c);
     stands(b.copy(fmt::format("{}{}", task, c), from, to, micro_batches), c, phase);
     return to;
   };
-  std::vector<RegisterId> kept(chunks);
-  for (int c = 0; c < chunks; ++c) {
+  std::vector<RegisterId> kept(stages);
+  for (int c = 0; c < stages; ++c) {
     std::vector<RegisterId> reads;
     if (c > 0) reads = {moved(kept[c - 1], "send", "in", c, Phase::kForward)};
     kept[c] = reg("act", c);
     stands(b.add(fmt::format("f{}", c), c % ranks, reads, {kept[c]}, micro_batches), c, Phase::kForward);
   }
   RegisterId gradient;
-  for (int c = chunks - 1; c >= 0; --c) {
+  for (int c = stages - 1; c >= 0; --c) {
     std::vector<RegisterId> reads{kept[c]};
-    if (c + 1 < chunks) reads.push_back(moved(gradient, "back", "gin", c, Phase::kBackward));
+    if (c + 1 < stages) reads.push_back(moved(gradient, "back", "gin", c, Phase::kBackward));
     gradient = reg("g", c);
     stands(b.add(fmt::format("b{}", c), c % ranks, reads, {gradient}, micro_batches), c, Phase::kBackward);
   }

@@ -41,13 +41,13 @@ bool swap_in_static_queue(PhysicalGraph& graph, Rng& rng) {
 bool another_static_queue(PhysicalGraph& graph, Rng& rng) {
   std::vector<CollectiveId> collectives;
   for (const Task& task : graph.tasks)
-    if (const auto* part = std::get_if<CollectiveWork>(&task.work); part && part->rank == 0)
-      collectives.push_back(part->collective);
+    if (const auto* participant = std::get_if<CollectiveWork>(&task.work); participant && participant->rank == 0)
+      collectives.push_back(participant->collective);
   if (collectives.empty()) return false;
   const CollectiveId moved = collectives[rng.below(collectives.size())];
   for (Task& task : graph.tasks) {
-    const auto* part = std::get_if<CollectiveWork>(&task.work);
-    if (!part || part->collective != moved) continue;
+    const auto* participant = std::get_if<CollectiveWork>(&task.work);
+    if (!participant || participant->collective != moved) continue;
     for (std::size_t q = 0; q < graph.queues.size(); ++q)
       if (graph.queues[q].is_static() && graph.queues[q].device == task.device && QueueId(q) != task.queue) {
         task.queue = QueueId(q);

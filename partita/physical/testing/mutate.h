@@ -1,4 +1,4 @@
-// Changes to an admitted graph that may make it hang, or overwrite what is still needed.
+// Changes an admitted graph so that it may hang, or overwrite bytes that are still needed, for tests.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,15 +14,15 @@ namespace partita::testing {
 
 struct Mutation {
   const char* name;
-  bool (*mutate)(PhysicalGraph& graph, Rng& rng);  // false where it does not apply
+  bool (*mutate)(PhysicalGraph& graph, Rng& rng);  // false if it does not apply
 };
 const std::vector<Mutation>& mutations();
 
-// What verify() or admission have against a graph; "accepted" if nothing.
+// Returns the objection of verify() or admission to a graph; "accepted" if there is none.
 std::string verdict(const PhysicalGraph& graph);
-// With its nodes in the order and its edges; later tasks move up by one.
+// Removes a task with its nodes in the order and its edges. Later tasks move up by one.
 void remove_task(PhysicalGraph& graph, TaskId gone);
-// The random net of a seed, after all passes.
+// Makes the random net of a seed, after all passes.
 RandomNet lowered_net(uint64_t seed);
 
 struct Tally {
@@ -33,8 +33,8 @@ struct MutantRuns {
   std::map<std::string, Tally> tallies;  // by mutation
   std::string wrong;                     // the first mutant that was admitted and hung or was corrupt; empty: none
 };
-// Mutants of the nets of seeds [first, last), each mutation drawn so often a net, run under so many schedules until one
-// goes wrong. Prints the tallies.
+// Runs mutants of the nets of seeds [first, last). Each mutation is drawn `draws` times a net, and run under up to
+// `schedules` schedules until one goes wrong. Prints the tallies.
 MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules,
                        const std::function<TaggedRun(const PhysicalGraph&, Rng&)>& run);
 

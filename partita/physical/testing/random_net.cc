@@ -50,7 +50,7 @@ struct Placed {
   bool fresh = false;
 };
 
-Interval part_of(Interval whole, int64_t parts, int64_t part) {
+Interval shard_of(Interval whole, int64_t parts, int64_t part) {
   const Interval cut_out = cut(whole.size(), parts, part);
   return {whole.lo + cut_out.lo, whole.lo + cut_out.hi};
 }
@@ -142,7 +142,7 @@ class Maker {
     return t;
   }
 
-  // Chooses a strategy unless `split` says it, and adds the op and its result.
+  // Chooses a strategy unless `split` gives it, and adds the op and its result.
   std::string add(const std::string& name, const std::string& text, Kind kind, std::vector<std::string> operands,
                   const std::string& result, Shape shape, Phase phase, int stage, Along time, int rate,
                   std::optional<std::vector<int>> mesh = {}, std::optional<std::string> split = {}) {
@@ -295,13 +295,13 @@ class Maker {
   LinkId link(int from, int to) const { return LinkId(from * (devices_ + 1) + to); }
   QueueId link_queue(int from, int to) const { return QueueId(3 * (devices_ + 1) + link(from, to).index()); }
 
-  // What position `pos` holds in firing n.
+  // The box that position `pos` holds in firing n.
   Box box(const Placement2& placed, const Shape& shape, int pos, int firing) const {
     Box box = full_box(shape);
     const int64_t parts = static_cast<int64_t>(placed.mesh.size());
-    if (placed.time == Along::kSplit) box[0] = part_of(box[0], m_, firing);
-    if (placed.over == Over::kRows) box[0] = part_of(box[0], parts, pos);
-    if (placed.over == Over::kColumns) box[1] = part_of(box[1], parts, pos);
+    if (placed.time == Along::kSplit) box[0] = shard_of(box[0], m_, firing);
+    if (placed.over == Over::kRows) box[0] = shard_of(box[0], parts, pos);
+    if (placed.over == Over::kColumns) box[1] = shard_of(box[1], parts, pos);
     return box;
   }
   std::vector<Box> boxes(const Placement2& placed, const Shape& shape, int pos) const {
@@ -340,7 +340,7 @@ class Maker {
   }
   void push(Task task) { out_.tasks.push_back(std::move(task)); }
 
-  // All of it, where the boxes are the register's own.
+  // An access to all of a register if the boxes are its own.
   Access part(RegisterId id, bool fresh, std::vector<Box> boxes) const {
     if (boxes == out_.reg(id).boxes) boxes.clear();
     return {id, fresh, std::move(boxes), -1};
@@ -437,9 +437,9 @@ class Maker {
     for (int firing = 0; firing < (timed ? op.rate : 1); ++firing) {
       std::vector<Interval> ranges = tdl::full_ranges(*bound);
       for (std::size_t i = 0; i < ranges.size(); ++i) {
-        if (bound->indices[i].name == along_time) ranges[i] = part_of(ranges[i], m_, firing);
+        if (bound->indices[i].name == along_time) ranges[i] = shard_of(ranges[i], m_, firing);
         if (bound->indices[i].name == op.split)
-          ranges[i] = part_of(ranges[i], static_cast<int64_t>(op.mesh.size()), pos);
+          ranges[i] = shard_of(ranges[i], static_cast<int64_t>(op.mesh.size()), pos);
       }
       work.ranges.push_back(std::move(ranges));
     }
@@ -501,7 +501,7 @@ class Maker {
     push(std::move(task));
   }
 
-  // A conversion by one collective, or by fetches, staged and summed where the source is partial.
+  // Converts by one collective, or by fetches, staged and summed if the source is partial.
   Placed convert(int op, const NetTensor& t, const Placed& source, const Placement2& to, int rate,
                  const std::string& tag, const Placed* into) {
     const Placement2& from = t.placed;
@@ -519,7 +519,7 @@ class Maker {
       const StepKind kind = !partial                ? StepKind::kAllGather
                             : to.over == Over::kAll ? StepKind::kAllReduce
                                                     : StepKind::kReduceScatter;
-      const int queues = from.time == Along::kSplit ? 1 : 2;  // what comes in micro-batches is of samples
+      const int queues = from.time == Along::kSplit ? 1 : 2;  // a tensor that comes in micro-batches is of samples
       for (std::size_t p = 0; p < to.mesh.size(); ++p) {
         const CollectiveWork work{
             kind, id, static_cast<int>(p), static_cast<int>(to.mesh.size()), partial, tdl::Reducer::kSum};
@@ -589,8 +589,7 @@ class Maker {
   std::map<std::string, NetTensor> tensors_;
   std::map<std::string, std::size_t> numbers_;
   std::vector<std::string> parameters_, states_;
-  std::map<std::string, std::string>
-      for_backward_;  // what backward readers of a tensor get, where it is not the kept value
+  std::map<std::string, std::string> for_backward_;  // the tensor that backward readers get, if not the kept value
   std::map<std::string, Placed> placed_, variants_;
   std::map<std::pair<std::string, std::string>, Placed> conversions_;
   std::map<std::pair<std::string, std::vector<Shape>>, std::shared_ptr<const tdl::Bound>> formulas_;

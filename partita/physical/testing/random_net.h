@@ -1,7 +1,7 @@
-// Random training nets with random plans, as PhysicalGraphs: micro-batches under every schedule, tied parameters, ZeRO
-// 1 and 3, recompute, offload, clipping, parameters gathered again for each micro-batch, uneven meshes, collectives,
-// some of them in buckets, and fetches. More than lowering can make yet, so that the passes, admission and the runtime
-// are tested on it.
+// Draws random training nets with random plans, as PhysicalGraphs, to test the passes, admission and the runtime. They
+// have micro-batches under every schedule, tied parameters, ZeRO 1 and 3, recompute, offload, clipping, parameters
+// gathered again for each micro-batch, uneven meshes, fetches, and collectives, some of them in buckets. This is more
+// than lowering can make.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace partita::testing {
 
-// What is set is fixed, the rest is drawn.
+// Options that are set are fixed; the rest is drawn.
 struct NetOptions {
   std::optional<int> micro_batches, stages, devices_per_stage, layers;  // stages: groups of devices, the ranks S
   std::optional<int> zero;                                              // 0, 1 or 3

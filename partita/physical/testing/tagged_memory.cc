@@ -38,7 +38,7 @@ int64_t TaggedMemory::tag(RegisterId id, int use, int64_t step) const {
   return static_cast<int64_t>(id.index()) * 1'000'000 + number;
 }
 
-// The elements of a part (null: all) of a use, in the device's memory: dense over the use's box.
+// Visits the elements of a box (null: all) of a use, in the device's memory: dense over the use's box.
 template <typename F>
 void TaggedMemory::each(RegisterId id, int use, const Box* part, F&& visit) {
   const Register& reg = graph_.reg(id);

@@ -1,4 +1,4 @@
-// A device's memory in which every element carries which use of which register, of which step, was written there last.
+// Models device memory for tests: every element carries the register, use and step that were written there last.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,10 +11,10 @@ class TaggedMemory {
  public:
   // Registers that live from step to step hold what step 0 expects. Keeps a reference to the graph.
   explicit TaggedMemory(const PhysicalGraph& graph);
-  // The task's firing number `firings`, counted over all steps, begins: what it reads must be there, what it writes is
-  // no more.
+  // The task's firing number `firings`, counted over all steps, begins. Its reads must be there, and its writes' old
+  // values are gone.
   void begin(TaskId task, int64_t firings);
-  // It ends: what it reads must be there still, what it writes is there now.
+  // It ends: its reads must be there still, and its writes are there now.
   void end(TaskId task, int64_t firings);
   // The first read that saw foreign elements; empty: none.
   const std::string& corrupt() const { return corrupt_; }

@@ -121,7 +121,7 @@ class Run {
     take(q, chosen);
   }
 
-  // The task occupies its queue; it begins when all participants do.
+  // The task occupies its queue. It begins when all participants do.
   void take(std::size_t q, TaskId task) {
     busy_[q] = running_[task.index()] = true;
     for (TaskId member : members(task))

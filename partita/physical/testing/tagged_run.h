@@ -1,6 +1,6 @@
-// Runs a PhysicalGraph on tagged memory, one event at a time: every element of a device's memory carries which use of
-// which register, of which step, was written there last. The order of events is drawn from a seed, with random
-// durations and delays of messages, several steps overlapping. Shares no code with the runtime.
+// Runs a PhysicalGraph on tagged memory (tagged_memory.h), one event at a time, for tests. The order of events is drawn
+// from a seed, with random durations and delays of messages, and several steps overlap. It shares no code with the
+// runtime.
 #pragma once
 #include <string>
 
@@ -13,7 +13,7 @@ enum class Outcome { kDone, kHang, kCorrupt };
 
 struct TaggedRun {
   Outcome outcome = Outcome::kDone;
-  std::string what;  // which task waits, or which read saw foreign elements
+  std::string what;  // the task that waits, or the read that saw foreign elements
 };
 
 struct TaggedOptions {
