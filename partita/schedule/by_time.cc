@@ -1,4 +1,4 @@
-// Places and lives by the times of a simulation.
+// Finds places and held bytes by the times of a simulation.
 #include "partita/schedule/by_time.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Simulates a plan's orders, as few as tell which counts.
+// Simulates a plan's orders, as few as are needed to choose one.
 #include "partita/schedule/choose_order.h"
 
 #include <algorithm>
@@ -17,24 +17,24 @@ namespace partita {
 
 namespace {
 
-// The orders of the first micro-batches of a step, or of all.
+// The orders of a step's first micro-batches, or of all.
 struct Lowered {
-  Graph few;  // of these micro-batches, where they are not all
+  Graph few;  // of these micro-batches, if they are not all
   Resolved resolved;
   CostModel cost;
   LowerOptions options;
   std::optional<Orders> orders;
 
   Lowered(const Lowered&) = delete;  // orders refer to the graph
-  Lowered(const Graph& graph, const Resolved& of_all, int parts, const Cluster& cluster, const Watch& watch)
+  Lowered(const Graph& graph, const Resolved& of_all, int micro_batches, const Cluster& cluster, const Watch& watch)
       : cost(cluster) {
     options.watch = watch;
-    if (parts == graph.micro_batches()) {
+    if (micro_batches == graph.micro_batches()) {
       orders.emplace(graph, of_all, cluster, options);
       return;
     }
-    few = with_fewer_micro_batches(graph, parts);
-    resolved = with_fewer_micro_batches(of_all, parts);
+    few = with_fewer_micro_batches(graph, micro_batches);
+    resolved = with_fewer_micro_batches(of_all, micro_batches);
     orders.emplace(few, resolved, cluster, options);
   }
   StepBreakdown simulated(size_t i) {
@@ -43,10 +43,10 @@ struct Lowered {
   }
 };
 
-// A plan's orders, with what is known of each.
+// A plan's orders, with the known figures of each.
 struct Trial {
   int64_t more = 0;                                   // further micro-batches than the first, in periods
-  std::future<std::unique_ptr<Lowered>> async_fewer;  // beside the others
+  std::future<std::unique_ptr<Lowered>> async_fewer;  // lowers while the others are simulated
   Lowered main;
   std::unique_ptr<Lowered> fewer;                          // of one period less; null: all micro-batches are lowered
   bool grows = false;                                      // each adds memory
@@ -81,8 +81,8 @@ struct Trial {
     StepBreakdown of_main = main.simulated(i);
     return times[i].emplace(extended(std::move(of_main), one_fewer.get(), more));
   }
-  // The same, where it may be that of another order.
-  void time_beside(size_t i, size_t other) {
+  // Simulates order i while another is simulated, unless its figures are those of the other.
+  void time_like(size_t i, size_t other) {
     if (!times[i] && times[other] && main.orders->alike(i, other) && (!fewer || fewer->orders->alike(i, other)))
       times[i] = times[other];
     else time(i);
@@ -104,7 +104,7 @@ struct Trial {
   }
 };
 
-// The order that counts of those that were simulated.
+// The chosen order of those that were simulated.
 size_t best_of(Trial& trial) {
   std::optional<int64_t> fastest;  // of those that fit
   for (size_t i = 0; i < trial.times.size(); ++i)
@@ -123,13 +123,13 @@ size_t best_of(Trial& trial) {
 constexpr size_t kFewNodes = 10'000;  // about 50 ms an order
 constexpr double kLittleMemory = 0.05;
 
-// Whether what an order takes beyond the tightest is not worth the time to simulate others.
+// Whether an order takes so little beyond the tightest that others are not worth the time to simulate.
 bool takes_little_more(Trial& trial, size_t i) {
   return static_cast<double>(trial.most_bytes(i)) <= static_cast<double>(trial.most_bytes(0)) * (1 + kLittleMemory);
 }
 
-// Steps become shorter from the tightest order to the fullest, mostly: the tightest that is fast enough is found by
-// halving.
+// Finds the tightest order that is fast enough by bisection: steps mostly become shorter from the tightest order to the
+// fullest.
 size_t chosen_of_large(Trial& trial, size_t fullest, const Watch& patience) {
   trial.time(fullest);
   if (takes_little_more(trial, fullest) || patience.ended()) return fullest;
@@ -144,7 +144,7 @@ size_t chosen_of_large(Trial& trial, size_t fullest, const Watch& patience) {
   return best;
 }
 
-// Of few nodes, all orders that fit are simulated.
+// If there are few nodes, all orders that fit are simulated.
 size_t chosen(Trial& trial, const ChooseOrderOptions& choosing) {
   const Watch& patience = choosing.patience;
   Orders& orders = *trial.main.orders;
@@ -154,21 +154,21 @@ size_t chosen(Trial& trial, const ChooseOrderOptions& choosing) {
   if (orders.planned(0).order.size() > kFewNodes) return chosen_of_large(trial, fullest, patience);
   trial.time(fullest);
   for (size_t i = fullest; i-- > 0;)
-    if (!patience.ended() && orders.fits(i)) trial.time_beside(i, i + 1);
+    if (!patience.ended() && orders.fits(i)) trial.time_like(i, i + 1);
   return best_of(trial);
 }
 
-// Of the tightest order and the order by time the one that needs less.
+// Returns the one of the tightest order and the order by time that needs less.
 size_t least_memory(Trial& trial) {
   const auto by_time = trial.main.orders->by_time();
   return by_time && trial.most_bytes(*by_time) < trial.most_bytes(0) ? *by_time : 0;
 }
 
-// With those of all micro-batches.
-StepBreakdown with_peaks(StepBreakdown parts, const std::vector<int64_t>& peaks) {
-  for (StageFigures& stage : parts.stages)
+// Sets the peaks of all micro-batches.
+StepBreakdown with_peaks(StepBreakdown breakdown, const std::vector<int64_t>& peaks) {
+  for (StageFigures& stage : breakdown.stages)
     for (DeviceId d : stage.devices) stage.peak_memory_bytes = std::max(stage.peak_memory_bytes, peaks[d.index()]);
-  return parts;
+  return breakdown;
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& r
   Trial trial(graph, plan, resolved, from, cluster, choosing.watch);
   Orders& orders = *trial.main.orders;
   ChosenOrder out;
-  // First fit is no exact rule: the order by time may need less than the tightest.
+  // First fit is not exact: the order by time may need less than the tightest.
   const auto by_time = orders.by_time();
   out.fits = orders.fits(0) || (by_time && orders.fits(*by_time));
   out.least_bytes = trial.peak_bytes(0);

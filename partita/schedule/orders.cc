@@ -20,8 +20,8 @@ namespace {
 
 constexpr char kWhere[] = "while a plan was lowered";
 
-// Gathers of weights that are ahead of their readers are joined until their bytes take some times as long on the links
-// as the hops of the ring; so large a part of a model's memory that more would not pay.
+// Gathers of weights ahead of their readers are joined until their bytes take several times as long on the links as the
+// hops of the ring. They are then so large a share of a model's memory that more would not pay.
 int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group) {
   constexpr double kTimes = 4, kMostBytes = 512 << 20;
   const RingTime ring = ring_time(cluster, group);
@@ -34,7 +34,7 @@ LocallyLowered before_order(const Graph& graph, const Resolved& resolved, const 
     merge_micro_batches(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, watch),
                         graph);
   size_constants(lowered, graph);
-  // Before the order, which follows from them.
+  // Buckets come before the order, which follows from them.
   bundle_collectives(lowered, resolved.bucket_bytes, resolved.order,
                      [&](const std::vector<DeviceId>& group) { return bytes_worth_hops(cluster, group); });
   return lowered;
@@ -51,7 +51,7 @@ LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& r
   for (size_t i = 0; i < resolved.order.size(); ++i) options.op_places[resolved.order[i].index()] = static_cast<int>(i);
   if (!resolved.transfers || resolved.device_mask) return options;
   options.transfer_places = transfer_places(graph, physical, *resolved.transfers);
-  // A search has made it for what the devices have. Of other plans the least memory is the same whatever they have.
+  // A search has made such a plan for the devices' memory. The least memory of other plans does not depend on it.
   for (int d = 0; d < physical.compute_count; ++d)
     options.enough_bytes.push_back(cluster.devices[static_cast<size_t>(d)].memory_bytes);
   return options;
@@ -61,17 +61,17 @@ bool has_transfers_between_stages(Schedule schedule) {
   return schedule == Schedule::k1F1B || schedule == Schedule::kInterleaved;
 }
 
-std::vector<OrderVariant> variants_of(const PeakTimes& times, Schedule schedule, bool beside) {
+std::vector<OrderVariant> variants_of(const PeakTimes& times, Schedule schedule, bool inter_op) {
   std::vector<OrderVariant> variants{{}};
-  const bool room = may_overlap(times) && schedule != Schedule::kGpipe;
-  if (room) {
-    for (const double part : {1.0 / 256, 1.0 / 64, 1.0 / 16, 1.0}) variants.push_back({part, false, 0});
+  const bool overlaps = may_overlap(times) && schedule != Schedule::kGpipe;
+  if (overlaps) {
+    for (const double fraction : {1.0 / 256, 1.0 / 64, 1.0 / 16, 1.0}) variants.push_back({fraction, false, 0});
     if (has_transfers_between_stages(schedule)) variants.push_back({1, true, 0});
     if (schedule == Schedule::k1F1B) variants.push_back({1, true, 1});
   }
-  if (beside) {
+  if (inter_op) {
     variants.push_back({.by_time = true});
-    variants.push_back({room ? 1.0 : 0.0, false, 0, true});
+    variants.push_back({overlaps ? 1.0 : 0.0, false, 0, true});
   }
   return variants;
 }
@@ -109,8 +109,8 @@ void Orders::plan(size_t i) {
   options_.start_places.clear();
   options_.gathers_ahead.clear();
   options_.held = nullptr;
-  if (variant.part > 0)
-    set_overlap_budget(options_, overlap_budget(physical, times_, variant.part, options_.op_places));
+  if (variant.fraction > 0)
+    set_overlap_budget(options_, overlap_budget(physical, times_, variant.fraction, options_.op_places));
   options_.transfer_slack = variant.transfer_slack;
   options_.more_in_flight = variant.more_in_flight;
   options_.share_bytes = share_bytes_ && !variant.apart;

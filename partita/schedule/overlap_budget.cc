@@ -44,7 +44,7 @@ Passes passes_of(const PhysicalGraph& graph, const PeakTimes& times, const std::
   return passes;
 }
 
-// The longest of the devices' kernels in all.
+// Sums the kernels of each device, and returns the longest sum.
 double longest_s(const PhysicalGraph& graph, const PeakTimes& times) {
   std::map<DeviceId, double> sums;
   for (size_t t = 0; t < graph.tasks.size(); ++t) sums[graph.tasks[t].device] += times.kernels[t];
@@ -53,9 +53,9 @@ double longest_s(const PhysicalGraph& graph, const PeakTimes& times) {
   return longest;
 }
 
-// A gather is over when its reader begins, and when the next one of the device begins. But where gathers take longer
-// than kernels, kernels wait for them however early they stand. So none is ahead by more than kMostAhead of the
-// kernels, or than it takes itself.
+// A gather is over when its reader begins, and when the next one of the device begins. But if gathers take longer than
+// kernels, kernels wait for them however early they stand. So none is ahead by more than kMostAhead of the kernels, or
+// than it takes itself.
 constexpr double kMostAhead = 1.0 / 16;
 
 void place_gathers(OverlapBudget& budget, const PhysicalGraph& graph, double all_s, const std::vector<int>& places) {
@@ -86,15 +86,15 @@ void place_gathers(OverlapBudget& budget, const PhysicalGraph& graph, double all
   }
 }
 
-// A device's kernels, one after the other; each waits for gathers that it reads.
+// A device's kernels, one after the other. Each waits for gathers that it reads.
 struct Clock {
   std::vector<double> after;  // seconds, at the end of each of them
   std::vector<int> place;     // of each of them in `order`
   double now() const { return after.empty() ? 0 : after.back(); }
 };
 
-// Communication, on one of its devices: it begins and ends at these times of the device's clock.
-struct Beside {
+// Communication that overlaps kernels, on one of its devices. It begins and ends at these times of the device's clock.
+struct Overlapping {
   int place = 0;
   DeviceId device;
   double begin = 0, end = 0;
@@ -102,7 +102,7 @@ struct Beside {
 
 struct Timeline {
   std::vector<Clock> clocks;  // by device
-  std::vector<Beside> beside;
+  std::vector<Overlapping> overlapping;
 };
 
 Timeline timeline_of(const PhysicalGraph& graph, const NodeTable& table, const OverlapBudget& budget) {
@@ -127,25 +127,26 @@ Timeline timeline_of(const PhysicalGraph& graph, const NodeTable& table, const O
         over = std::max(over, clock.now()) + s;
         if (is_gather_of_parameters(graph, task))
           for (const Access& write : task.writes) gathered[write.reg.index()] = over;
-        line.beside.push_back(
+        line.overlapping.push_back(
             {place, task.device, clock.now(), std::min(over + budget.spare_s, clock.now() + budget.most_s)});
         continue;
       }
       const double whole = std::min(s + budget.spare_s, budget.most_s);
-      line.beside.push_back({place, task.device, clock.now() - whole, clock.now() + whole});
+      line.overlapping.push_back({place, task.device, clock.now() - whole, clock.now() + whole});
       for (const Access& read : task.reads)
         if (const DeviceId from = graph.reg(read.reg).device; from != task.device) {
           const double now = line.clocks[from.index()].now();
-          line.beside.push_back({place, from, now, now + whole});
+          line.overlapping.push_back({place, from, now, now + whole});
         }
     }
   return line;
 }
 
-// The kernels that have begun by the begin, and that end at the end or after it.
-Held beside_kernels(const PhysicalGraph& graph, const Timeline& line) {
+// Holds bytes from the last kernel that has begun by the communication's begin to the first that ends at its end or
+// later.
+Held overlapped_kernels(const PhysicalGraph& graph, const Timeline& line) {
   Held held(graph.order.size());
-  for (const Beside& it : line.beside) {
+  for (const Overlapping& it : line.overlapping) {
     const Clock& clock = line.clocks[it.device.index()];
     HeldBytes bytes{it.device, it.place, it.place};
     if (!clock.place.empty()) {
@@ -163,18 +164,18 @@ Held beside_kernels(const PhysicalGraph& graph, const Timeline& line) {
 
 }  // namespace
 
-OverlapBudget overlap_budget(const PhysicalGraph& graph, const PeakTimes& times, double part,
+OverlapBudget overlap_budget(const PhysicalGraph& graph, const PeakTimes& times, double fraction,
                              const std::vector<int>& places) {
   const double all_s = longest_s(graph, times);
-  OverlapBudget budget{part * all_s, std::min(part, kSparePart) * all_s, times, {}};
+  OverlapBudget budget{fraction * all_s, std::min(fraction, kSpareFraction) * all_s, times, {}};
   place_gathers(budget, graph, all_s, places);
   return budget;
 }
 
 Held held_bytes(const PhysicalGraph& graph, const NodeTable& table, const OverlapBudget& budget) {
   if (budget.most_s <= 0) return {};
-  Held held = beside_kernels(graph, timeline_of(graph, table, budget));
-  // What waits for a reduction, as an update, is as late as it is.
+  Held held = overlapped_kernels(graph, timeline_of(graph, table, budget));
+  // A task that waits for a reduction, such as an update, is as late as it is.
   std::vector<int> late(graph.registers.size(), -1);
   for (size_t i = 0; i < graph.order.size(); ++i)
     for (const TaskId t : table.members[static_cast<size_t>(table.number(graph.order[i]))]) {

@@ -1,4 +1,4 @@
-// Overlap budgets of collectives of parameters, by hand.
+// Tests overlap budgets of collectives of parameters, by hand.
 #include "partita/schedule/overlap_budget.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@ namespace {
 using testing::PhysicalBuilder;
 constexpr auto kParameters = PhysicalBuilder::Of::kParameters;
 
-// A backward pass of 8 kernels on two devices. Kernel i reads what i-1 made, and makes a gradient as large, which is
-// reduced over both and read by an update.
+// A backward pass of 8 kernels on two devices. Kernel i reads the result of i-1, and makes a gradient as large, which
+// is reduced over both and read by an update.
 struct Backward {
   PhysicalBuilder b{2};
   Cluster cluster = testing::one_byte_a_ns(2);
@@ -64,7 +64,7 @@ TEST(OverlapBudget, IsAPartOfTheKernelsOfADevice) {
   for (size_t t = 0; t < graph.b.graph.tasks.size(); ++t)
     if (graph.b.graph.tasks[t].device == DeviceId(0)) all += times.kernels[t];
   EXPECT_NEAR(budget.most_s, all / 4, 1e-15);
-  EXPECT_NEAR(budget.spare_s, all * kSparePart, 1e-15);
+  EXPECT_NEAR(budget.spare_s, all * kSpareFraction, 1e-15);
   for (size_t t = 0; t < graph.b.graph.tasks.size(); ++t) {
     const std::string& name = graph.b.graph.tasks[t].name;
     EXPECT_EQ(times.kernels[t] > 0, name.starts_with("grad")) << name;
@@ -150,8 +150,8 @@ TEST(OverlapBudget, GathersStandAheadByTheirTimeOneBeforeTheOther) {
 TEST(OverlapBudget, LetsReductionsRunBesideTheBackwardPass) {
   Backward graph;
   int64_t tight = 0, roomy = 0;
-  const int64_t one_after_another = graph.step_ns(0, &tight), beside = graph.step_ns(0.25, &roomy);
-  EXPECT_LT(beside, one_after_another * 3 / 4);
+  const int64_t one_after_another = graph.step_ns(0, &tight), overlapped = graph.step_ns(0.25, &roomy);
+  EXPECT_LT(overlapped, one_after_another * 3 / 4);
   EXPECT_GT(roomy, tight);
 }
 

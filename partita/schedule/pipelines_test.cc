@@ -1,4 +1,5 @@
-// Pipelines of equal chunks with free transfers, simulated: the bubble and what is in flight are those of the schedule.
+// Tests pipelines of equal virtual stages with free transfers, simulated: the bubble and the micro-batches in flight
+// are those of the schedule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ using testing::PhysicalBuilder;
 using testing::pipeline;
 using testing::run_passes;
 
-constexpr int64_t kChunkNs = 1'000'000;  // a transfer takes 1
+constexpr int64_t kStageNs = 1'000'000;  // a transfer takes 1
 
 Trace simulated(const PhysicalGraph& graph, int steps = 1) {
   const Cluster cluster = one_byte_a_ns(graph.device_count);
@@ -26,7 +27,7 @@ Trace simulated(const PhysicalGraph& graph, int steps = 1) {
 PhysicalGraph passed(const Pipelining& p, const LowerOptions& options) {
   PhysicalBuilder b = pipeline(p.micro_batches, p.ranks, p.virtual_stages);
   for (Task& task : b.graph.tasks)
-    if (task.route.empty()) task.bytes = kChunkNs;
+    if (task.route.empty()) task.bytes = kStageNs;
   run_passes(b.graph, options);
   EXPECT_EQ(refuse(b.graph), std::nullopt);
   return b.graph;
@@ -58,8 +59,8 @@ TEST(Schedules, BubbleAndInFlightOfASimulatedPipeline) {
           const Trace trace = simulated(graph);
           SCOPED_TRACE(
               fmt::format("{}, {} ranks, {} chunks each, {} micro-batches, {} more", name_of(schedule), s, v, m, more));
-          const int64_t chunks = trace.step_time_ns / kChunkNs;  // how many times a chunk's time
-          EXPECT_EQ(chunks, schedule == Schedule::kDefault ? 2 * m * s : 2 * (m * v + s - 1));
+          const int64_t times = trace.step_time_ns / kStageNs;  // how many times a virtual stage's time
+          EXPECT_EQ(times, schedule == Schedule::kDefault ? 2 * m * s : 2 * (m * v + s - 1));
           for (int rank = 0; rank < s; ++rank)
             EXPECT_EQ(most_in_flight(graph, trace, rank), in_flight(p, rank)) << "rank " << rank;
           if (schedule == Schedule::k1F1B) {
@@ -68,25 +69,25 @@ TEST(Schedules, BubbleAndInFlightOfASimulatedPipeline) {
         }
 }
 
-// Transfers of a tenth of a chunk's time. A stage that has S - s micro-batches in flight waits for those of one there
-// and back; with one more, only the first ones and the last ones are waited for.
+// Transfers of a tenth of a virtual stage's time. A stage that has S - s micro-batches in flight waits for those of one
+// there and back. With one more, only the first ones and the last ones are waited for.
 TEST(Schedules, WithRoomTransfersRunBesideCompute) {
   constexpr int kRanks = 4, kMicroBatches = 24;
   PhysicalBuilder b = pipeline(kMicroBatches, kRanks);
-  for (Task& task : b.graph.tasks) task.bytes = task.route.empty() ? kChunkNs : kChunkNs / 10;
+  for (Task& task : b.graph.tasks) task.bytes = task.route.empty() ? kStageNs : kStageNs / 10;
   const PeakTimes times = peak_times(b.graph, one_byte_a_ns(kRanks), true);
-  const auto waited_for = [&](double part, bool slack, int more) {
+  const auto waited_for = [&](double fraction, bool slack, int more) {
     LowerOptions options{.schedule = Schedule::k1F1B, .transfer_slack = slack, .more_in_flight = more};
-    if (part > 0) set_overlap_budget(options, overlap_budget(b.graph, times, part, {}));
+    if (fraction > 0) set_overlap_budget(options, overlap_budget(b.graph, times, fraction, {}));
     PhysicalGraph graph = b.graph;
     run_passes(graph, options);
     EXPECT_EQ(refuse(graph), std::nullopt);
-    const int64_t all_kernels = 2 * (kMicroBatches + kRanks - 1) * kChunkNs;
-    return static_cast<double>(simulated(graph).step_time_ns - all_kernels) / (kChunkNs / 10.0);
+    const int64_t all_kernels = 2 * (kMicroBatches + kRanks - 1) * kStageNs;
+    return static_cast<double>(simulated(graph).step_time_ns - all_kernels) / (kStageNs / 10.0);
   };
-  const double tight = waited_for(0, false, 0), room = waited_for(1, true, 0), all = waited_for(1, true, 1);
+  const double tight = waited_for(0, false, 0), overlapped = waited_for(1, true, 0), all = waited_for(1, true, 1);
   EXPECT_GT(tight, 2 * kMicroBatches);
-  EXPECT_LE(room, 1.2 * kMicroBatches);
+  EXPECT_LE(overlapped, 1.2 * kMicroBatches);
   EXPECT_LE(all, 2 * kRanks);
 }
 

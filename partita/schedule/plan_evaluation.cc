@@ -19,14 +19,14 @@ PlanEvaluation with_deficit(std::vector<int64_t> peak_bytes, const Cluster& clus
   return out;
 }
 
-// Micro-batches beyond those of `from` add what the last of these added.
+// Finds peaks by device. Micro-batches beyond those of `from` add as much as the last of these.
 std::vector<int64_t> peaks_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const Representatives& from,
                               const Watch& watch) {
   const Resolved resolved = resolve(graph, plan, cluster, mask_with_hosts(from.devices, cluster));
   if (from.micro_batches == graph.micro_batches()) return planned_memory(graph, resolved, cluster, watch).peak_bytes;
-  const auto of = [&](int parts) {
-    return planned_memory(with_fewer_micro_batches(graph, parts), with_fewer_micro_batches(resolved, parts), cluster,
-                          watch)
+  const auto of = [&](int micro_batches) {
+    return planned_memory(with_fewer_micro_batches(graph, micro_batches),
+                          with_fewer_micro_batches(resolved, micro_batches), cluster, watch)
         .peak_bytes;
   };
   std::vector<int64_t> peaks = of(from.micro_batches);

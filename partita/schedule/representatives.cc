@@ -1,4 +1,4 @@
-// Chooses the devices and micro-batches to simulate.
+// Chooses the devices and micro-batches to simulate, by the plan's stages and the count of firings.
 #include "partita/schedule/representatives.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ int ranks_of(const Plan& plan) {
   return std::max(1, stages / plan.pipeline.virtual_stages);
 }
 
-// The micro-batches after which further ones repeat the same.
+// The number of micro-batches after which further ones repeat the same.
 int few_micro_batches(const Plan& plan, int m) {
   switch (plan.pipeline.schedule) {
     case Schedule::kInterleaved:  // in groups of as many as there are ranks
@@ -38,13 +38,13 @@ int few_micro_batches(const Plan& plan, int m) {
   return m;
 }
 
-// Micro-batches after which a step repeats.
+// The number of micro-batches after which a step repeats.
 int period_of(const Plan& plan) {
   const Schedule schedule = plan.pipeline.schedule;
   return schedule == Schedule::kInterleaved || schedule == Schedule::kGpipe ? ranks_of(plan) : 1;
 }
 
-// The last of these devices. Where groups of `each` run over wires of different rates, the last of the slowest group.
+// The last of these devices. If groups of `each` run over links of different rates, the last of the slowest group.
 DeviceId representative_of(const Cluster& cluster, const std::vector<DeviceId>& devices, size_t each) {
   const bool wired =
       std::any_of(devices.begin(), devices.end(), [&](DeviceId d) { return cluster.routes.own_to(d).size() > 1; });
@@ -59,8 +59,8 @@ DeviceId representative_of(const Cluster& cluster, const std::vector<DeviceId>& 
   return devices[slowest - 1];
 }
 
-// One of a mesh, and where devices are of several types the last of each: the slowest of them says how long others
-// wait.
+// One device of a mesh, and if devices are of several types the last of each. The slowest of them decides how long
+// others wait.
 std::vector<DeviceId> representatives_of(const Cluster& cluster, const Mesh& mesh) {
   const std::vector<DeviceId> devices(mesh.devices.begin(), mesh.devices.end());
   std::map<std::string, DeviceId> last;  // by type
@@ -121,7 +121,7 @@ std::vector<DeviceId> representative_devices(const Cluster& cluster, const Plan&
 
 namespace {
 
-// About 4 s; and where devices do not stand for each other, half a minute.
+// About 4 s. If devices do not represent each other, half a minute.
 int64_t quick_firings_of(const Graph& graph, const Plan& plan) {
   return has_inter_op_parallelism(graph, plan.ops) ? 500'000 : 60'000;
 }
@@ -129,10 +129,10 @@ int64_t quick_firings_of(const Graph& graph, const Plan& plan) {
 Representatives representatives_within(const Graph& graph, const Plan& plan, const Cluster& cluster,
                                        int64_t quick_firings) {
   const int m = graph.micro_batches(), few = few_micro_batches(plan, m), period = period_of(plan);
-  const auto firings = [&](bool all_devices, int parts) {
+  const auto firings = [&](bool all_devices, int micro_batches) {
     int64_t sum = 0;
     for (size_t i = 0; i < graph.ops.size(); ++i)
-      sum += std::min(graph.firings(graph.ops[i]), parts) *
+      sum += std::min(graph.firings(graph.ops[i]), micro_batches) *
              (all_devices ? static_cast<int64_t>(plan.ops[i].mesh.devices.size()) : 1);
     return sum;
   };
@@ -153,7 +153,7 @@ Representatives choose_representatives(const Graph& graph, const Plan& plan, con
 
 Representatives choose_representatives_within(const Graph& graph, const Plan& plan, const Cluster& cluster,
                                               const Watch& watch, double firings_per_second) {
-  constexpr int64_t kAlways = 5'000;  // firings, whatever is left
+  constexpr int64_t kAlways = 5'000;  // firings, whatever time is left
   const int64_t quick_firings = quick_firings_of(graph, plan);
   const std::optional<double> left = watch.left();
   if (!left) return representatives_within(graph, plan, cluster, quick_firings);

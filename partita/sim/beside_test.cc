@@ -1,4 +1,4 @@
-// Kernels beside collectives, by hand.
+// Tests kernels that overlap collectives, by hand.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@ namespace {
 using testing::one_byte_a_ns;
 using testing::PhysicalBuilder;
 
-// Collectives of these bytes, one after another, between both devices, from when gpu1 has made something for 20 ns.
-// gpu0 has kernels of these bytes.
+// Runs collectives of these bytes, one after another, between both devices, from 20 ns on, when gpu1 has made their
+// operand. gpu0 has kernels of these bytes.
 struct Ends {
   std::vector<int64_t> kernels, collectives;
 };
 
-Ends run(const std::vector<int64_t>& kernels, const std::vector<int64_t>& collectives, double beside) {
+Ends run(const std::vector<int64_t>& kernels, const std::vector<int64_t>& collectives, double overlapped_speed) {
   PhysicalBuilder b(2);
   const RegisterId made = b.reg("made", 1, 5);
   b.graph.task(b.add("make", 1, {}, {made})).bytes = 20;
@@ -29,17 +29,17 @@ Ends run(const std::vector<int64_t>& kernels, const std::vector<int64_t>& collec
     b.graph.order.push_back({timed.back(), 0});
   }
   for (size_t c = 0; c < collectives.size(); ++c) {
-    const auto parts = b.all_reduce(fmt::format("c{}", c), {b.constant(fmt::format("x{}", c), 0, 5), made},
-                                    {b.reg(fmt::format("y{}", c), 0, 5), b.reg(fmt::format("z{}", c), 1, 5)});
-    for (TaskId t : parts) b.graph.task(t).bytes = collectives[c];
-    b.graph.order.push_back({parts[0], 0});
-    timed.push_back(parts[0]);
+    const auto participants = b.all_reduce(fmt::format("c{}", c), {b.constant(fmt::format("x{}", c), 0, 5), made},
+                                           {b.reg(fmt::format("y{}", c), 0, 5), b.reg(fmt::format("z{}", c), 1, 5)});
+    for (TaskId t : participants) b.graph.task(t).bytes = collectives[c];
+    b.graph.order.push_back({participants[0], 0});
+    timed.push_back(participants[0]);
   }
   make_counts(b.graph);
   plan_memory(b.graph, {.share_bytes = false});
   make_edges(b.graph);
   Cluster cluster = one_byte_a_ns(2);
-  for (Device& device : cluster.devices) device.kernels.beside_collectives = beside;
+  for (Device& device : cluster.devices) device.kernels.beside_collectives = overlapped_speed;
   const Trace trace = simulate(b.graph, CostModel(cluster));
   Ends ends;
   for (size_t t = 0; t < timed.size(); ++t)
@@ -56,9 +56,9 @@ TEST(Beside, AKernelIsSlowerWhileACollectiveRuns) {
 }
 
 TEST(Beside, UntilTheLastOfThemEnds) {
-  // 20 of it alone, 35 in 70 ns beside two, 45 alone.
+  // 20 of it isolated, 35 in 70 ns under two collectives, 45 isolated.
   EXPECT_EQ(run({100}, {40, 30}, 0.5).kernels, std::vector<int64_t>{135});
-  // The first ends at 30: 20 alone and 5 of 10. The second is slower all along, the third for 5 ns of its 10.
+  // The first ends at 30: 20 isolated and 5 of 10. The second is slower all along, the third for 5 ns of its 10.
   EXPECT_EQ(run({25, 10, 10}, {35}, 0.5).kernels, (std::vector<int64_t>{30, 50, 63}));
 }
 
@@ -66,9 +66,9 @@ TEST(Beside, OnItsOwnDeviceAlone) {
   PhysicalBuilder b(3);
   const RegisterId r = b.reg("r", 2, 5);
   b.graph.task(b.add("apart", 2, {}, {r})).bytes = 100;
-  const auto parts =
+  const auto participants =
       b.all_reduce("c", {b.constant("x0", 0, 5), b.constant("x1", 1, 5)}, {b.reg("y0", 0, 5), b.reg("y1", 1, 5)});
-  for (TaskId t : parts) b.graph.task(t).bytes = 90;
+  for (TaskId t : participants) b.graph.task(t).bytes = 90;
   testing::run_passes(b.graph);
   Cluster cluster = one_byte_a_ns(3);
   for (Device& device : cluster.devices) device.kernels.beside_collectives = 0.5;

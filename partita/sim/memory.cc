@@ -1,4 +1,4 @@
-// Derives the memory in use over time from when a trace's tasks ran.
+// Derives the memory in use over time from the times at which a trace's tasks ran.
 #include <algorithm>
 #include <map>
 #include <utility>

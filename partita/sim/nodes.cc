@@ -1,4 +1,4 @@
-// Makes the simulator's nodes: which queues and links each occupies, and for how long.
+// Makes the simulator's nodes: the queues and links that each occupies, and for how long.
 #include "partita/sim/nodes.h"
 
 #include <algorithm>
@@ -29,11 +29,12 @@ SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::
   });
   std::set<int> queues;
   for (TaskId p : node.tasks) {
-    const Task& part = graph.task(p);
-    queues.insert(part.queue.value);
-    node.static_queues.push_back(part.queue.value);
-    if (cost.cluster().device(part.device).kernels.beside_collectives < 1) node.devices.push_back(part.device);
-    node.sent_bytes = std::max(node.sent_bytes, part.bytes);
+    const Task& participant = graph.task(p);
+    queues.insert(participant.queue.value);
+    node.static_queues.push_back(participant.queue.value);
+    if (cost.cluster().device(participant.device).kernels.beside_collectives < 1)
+      node.devices.push_back(participant.device);
+    node.sent_bytes = std::max(node.sent_bytes, participant.bytes);
   }
   node.collective = &cost.collective_of(graph, node.tasks);
   for (LinkId l : node.collective->occupies)
@@ -71,12 +72,13 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       node.tasks = {n.task};
       node.queues = {task.queue.value};
       const TaskTime time = cost.task_time(graph, task);
-      const CacheParts& parts = caches[nodes.size() - 1];
-      node.duration_ns = time.ns + std::llround((1 - parts.warm) * static_cast<double>(time.cold_ns - time.ns) +
-                                                parts.far * static_cast<double>(time.far_ns - time.cold_ns));
+      const CacheParts& cached = caches[nodes.size() - 1];
+      node.duration_ns = time.ns + std::llround((1 - cached.warm) * static_cast<double>(time.cold_ns - time.ns) +
+                                                cached.far * static_cast<double>(time.far_ns - time.cold_ns));
       node.together = time.together, node.estimated = time.estimated;
-      node.beside = cost.cluster().device(task.device).kernels.beside_collectives;
-      if (node.beside < 1 && graph.queues[task.queue.index()].kind == QueueKind::kCompute) node.devices = {task.device};
+      node.overlapped_speed = cost.cluster().device(task.device).kernels.beside_collectives;
+      if (node.overlapped_speed < 1 && graph.queues[task.queue.index()].kind == QueueKind::kCompute)
+        node.devices = {task.device};
     }
   }
   const std::vector<int> place = places(graph, table);

@@ -1,4 +1,4 @@
-// Work that shares cores: how much is left of each, and how fast it goes.
+// Follows the work left of nodes that run, and their speed.
 #include "partita/sim/running.h"
 
 #include <algorithm>
@@ -34,14 +34,14 @@ int Running::busy() const {
   return threads;
 }
 
-Running::Beside& Running::beside(DeviceId device) {
-  if (device.index() >= beside_.size()) beside_.resize(device.index() + 1);
-  return beside_[device.index()];
+Running::SlowedKernel& Running::slowed_kernel(DeviceId device) {
+  if (device.index() >= slowed_.size()) slowed_.resize(device.index() + 1);
+  return slowed_[device.index()];
 }
 
-void Running::begin_beside(int64_t run, const SimNode& node) {
-  Beside& b = beside(node.devices[0]);
-  b.run = run, b.left_ns = static_cast<double>(node.duration_ns), b.part = node.beside;
+void Running::begin_slowed(int64_t run, const SimNode& node) {
+  SlowedKernel& b = slowed_kernel(node.devices[0]);
+  b.run = run, b.left_ns = static_cast<double>(node.duration_ns), b.overlapped_speed = node.overlapped_speed;
   b.end = now_ + whole_ns(b.left_ns / b.speed(), 0);
   b.since = now_;
   ends_.emplace(b.end, run);
@@ -49,7 +49,7 @@ void Running::begin_beside(int64_t run, const SimNode& node) {
 
 void Running::count_collective(const std::vector<DeviceId>& devices, int more) {
   for (DeviceId device : devices) {
-    Beside& b = beside(device);
+    SlowedKernel& b = slowed_kernel(device);
     const double before = b.speed();
     b.collectives += more;
     if (b.run < 0 || b.speed() == before) continue;
@@ -69,7 +69,7 @@ void Running::start(int64_t run, const SimNode& node, int64_t now) {
   }
   if (!node.devices.empty()) slowing_.emplace(run, &node);
   if (!node.devices.empty() && !node.collective) {
-    begin_beside(run, node);
+    begin_slowed(run, node);
     return;
   }
   ends_.emplace(now + node.duration_ns, run);
@@ -92,7 +92,7 @@ void Running::leave(const std::vector<int64_t>& runs) {
     const auto found = slowing_.find(run);
     if (found == slowing_.end()) continue;
     if (found->second->collective) collectives.push_back(found->second);
-    else beside(found->second->devices[0]).run = -1;
+    else slowed_kernel(found->second->devices[0]).run = -1;
     slowing_.erase(found);
   }
   for (const SimNode* node : collectives) count_collective(node->devices, -1);

@@ -1,4 +1,4 @@
-// Steps on a machine that was profiled, by hand: cores that devices share, messages between queues, caches.
+// Tests steps on a machine that was profiled, by hand: cores that devices share, messages between queues, caches.
 #include <gtest/gtest.h>
 
 #include "partita/base/testing/error_of.h"
@@ -48,14 +48,14 @@ int64_t step_ns(const PhysicalBuilder& b, const Cluster& cluster) {
 TEST(SharedCores, TakeTurnsWhereThereAreTooFew) {
   EXPECT_EQ(step_ns(at_once({1000, 1000}), profiled(2, {.cores = 2})), 1000);
   EXPECT_EQ(step_ns(at_once({1000, 1000}), profiled(2, {.cores = 1})), 2000);
-  // 300 each at half speed until 600; the rest of the longer one alone.
+  // 300 each at half speed until 600; then the rest of the longer one by itself.
   EXPECT_EQ(step_ns(at_once({300, 1000}), profiled(2, {.cores = 1})), 1300);
   // Three on two cores: 400 at 2/3 until 600, then two with 600 left on two cores.
   EXPECT_EQ(step_ns(at_once({400, 1000, 1000}), profiled(3, {.cores = 2})), 1200);
 }
 
 TEST(SharedCores, ShareMemoryToo) {
-  // 1.5 times as long together: 600 of each until 900, then 400 alone.
+  // 1.5 times as long together: 600 of each until 900, then 400 isolated.
   EXPECT_EQ(step_ns(at_once({600, 1000}), profiled(2, {.cores = 2}, 1.5)), 1300);
 }
 
@@ -63,7 +63,7 @@ TEST(SharedCores, RefuseStepsWithoutAnEnd) {
   constexpr const char* kTooLong = "the predicted step takes more than 3 years";
   constexpr const char* kTask = "'k0' takes more than 115 days";
   const PhysicalBuilder two = at_once({1000, 1000});
-  // One beside another takes so many times as long that no number of nanoseconds is enough.
+  // Two together take so many times as long that no number of nanoseconds is enough.
   EXPECT_NE(error_of([&] { step_ns(two, profiled(2, {.cores = 2}, 1e300)); }).find(kTooLong), std::string::npos);
   EXPECT_NE(error_of([&] { step_ns(two, profiled(2, {.cores = 2}, 1e15)); }).find(kTooLong), std::string::npos);
   for (const double task_us : {1e15, 1e300}) {
@@ -115,7 +115,7 @@ TEST(Messages, TakeTheirTimeBetweenQueuesAlone) {
   EXPECT_EQ(step_ns(b, profiled(2, {.cores = 2, .message_us = 0.02})), 390);
 }
 
-// Whoever is busy has the message by the time it is done.
+// A queue that is busy has the message by the time it is done.
 TEST(Messages, CostNothingToAQueueThatIsBusy) {
   PhysicalBuilder b(2);
   const RegisterId a = b.reg("a", 0, 1), there = b.reg("there", 1, 1), x = b.reg("x", 1, 1), y = b.reg("y", 1, 1);
@@ -142,11 +142,11 @@ TEST(Warmth, IsWhatWasTouchedNotLongAgo) {
   for (Task& task : b.graph.tasks) task.work = KernelWork{};
   run_passes(b.graph, {.share_bytes = false});
   ASSERT_EQ(b.graph.order.size(), 6u);
-  const std::vector<CacheParts> parts = cache_parts(b.graph, 2 << 20, 0);
-  EXPECT_EQ(parts[2].warm, 1);    // a again: only b came between
-  EXPECT_EQ(parts[3].warm, 0);    // c was touched a step ago
-  EXPECT_EQ(parts[5].warm, 0.5);  // d is there, b is not
-  EXPECT_EQ(parts[5].far, 0);
+  const std::vector<CacheParts> cached = cache_parts(b.graph, 2 << 20, 0);
+  EXPECT_EQ(cached[2].warm, 1);    // a again: only b came between
+  EXPECT_EQ(cached[3].warm, 0);    // c was touched a step ago
+  EXPECT_EQ(cached[5].warm, 0.5);  // d is there, b is not
+  EXPECT_EQ(cached[5].far, 0);
   // Between b and b again come a, c and d, 4 MB with b itself; between c and c of the step before all others.
   const auto far_with = [&](int64_t shared_bytes) {
     return cache_parts(b.graph, 2 << 20, static_cast<double>(shared_bytes));
@@ -172,10 +172,10 @@ TEST(Warmth, IsOfThePartThatIsRead) {
   for (const int t : {0, 1}) b.graph.tasks[static_cast<size_t>(t)].writes = {half(t)};
   for (const int t : {2, 3}) b.graph.tasks[static_cast<size_t>(t)].reads = {half(3 - t)};
   run_passes(b.graph, {.share_bytes = false});
-  const std::vector<CacheParts> parts = cache_parts(b.graph, 2 << 20, 0);
+  const std::vector<CacheParts> cached = cache_parts(b.graph, 2 << 20, 0);
   ASSERT_EQ(b.graph.order.size(), 4u);
-  EXPECT_EQ(parts[2].warm, 1);
-  EXPECT_EQ(parts[3].warm, 0);
+  EXPECT_EQ(cached[2].warm, 1);
+  EXPECT_EQ(cached[3].warm, 0);
 }
 
 }  // namespace

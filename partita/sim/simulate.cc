@@ -1,4 +1,4 @@
-// Runs a PhysicalGraph's nodes over time: which queues are free, which nodes are ready, what starts and ends when.
+// Runs a PhysicalGraph's nodes over time: free queues, ready nodes, starts and ends.
 #include "partita/sim/simulate.h"
 
 #include <algorithm>
@@ -106,7 +106,8 @@ const std::string& algorithm_of(const SimNode& node) {
   return node.collective->names[node.collective->costs.fastest(static_cast<double>(node.sent_bytes))];
 }
 
-// As if all that is ready were tried, in order: what cannot start gives way to the next at each of its free queues.
+// Starts runs as if all ready ones were tried in order. A run that cannot start gives way to the next at each of its
+// free queues.
 void start_what_can(Simulation& sim, Trace& trace) {
   while (!sim.candidates.empty()) {
     const int64_t run = *sim.candidates.begin();
@@ -121,7 +122,7 @@ void start_what_can(Simulation& sim, Trace& trace) {
   }
 }
 
-// One of those that a run waits for has ended.
+// Notes that one of the runs that a run waits for has ended.
 void heard(Simulation& sim, int64_t run) {
   if (--sim.waits[run] == 0) arrive(sim, run);
 }
@@ -131,7 +132,7 @@ bool share_a_queue(const SimNode& a, const SimNode& b) {
                      [&](int q) { return std::find(b.queues.begin(), b.queues.end(), q) != b.queues.end(); });
 }
 
-void tell(Simulation& sim, const SimNode& node, int64_t run) {
+void notify(Simulation& sim, const SimNode& node, int64_t run) {
   if (sim.message_ns == 0 || share_a_queue(node, sim.node(run))) heard(sim, run);
   else sim.messages.push({sim.now + sim.message_ns, run});
 }
@@ -143,12 +144,12 @@ void end(Simulation& sim, int64_t run, Trace& trace) {
   for (TaskId t : node.tasks)
     trace.events.push_back({t, static_cast<int>(step), sim.graph.order[run % sim.n].firing, sim.began[run], sim.now});
   for (int q : node.queues) sim.busy[q] = false;
-  for (int y : node.now) tell(sim, node, step * sim.n + y);
+  for (int y : node.now) notify(sim, node, step * sim.n + y);
   if (step + 1 < sim.steps)
-    for (int y : node.next) tell(sim, node, (step + 1) * sim.n + y);
+    for (int y : node.next) notify(sim, node, (step + 1) * sim.n + y);
 }
 
-// Moves on to the next time at which anything ends or a message comes, and does all that happens then.
+// Moves on to the next time at which a run ends or a message comes, and handles all events of that time.
 void move_on(Simulation& sim, Trace& trace) {
   int64_t next = sim.messages.empty() ? INT64_MAX : sim.messages.top().first;
   if (!sim.running.empty()) next = std::min(next, sim.running.next_end());

@@ -1,4 +1,4 @@
-// Timelines worked out by hand, the order rules, and what the timelines of random nets must satisfy.
+// Tests timelines worked out by hand, the order rules, and properties of the timelines of random nets.
 #include "partita/sim/simulate.h"
 
 #include <gtest/gtest.h>
@@ -202,8 +202,8 @@ TEST(Order, AStaticQueueRunsItsShareInOrder) {
     sy.push_back(b.reg(fmt::format("sy{}", d), d, 5));
     b.graph.task(b.add(fmt::format("make{}", d), d, {}, {x[d]})).bytes = 30 + 20 * d;
   }
-  for (const auto& parts : {b.all_reduce("first", x, sx), b.all_reduce("second", y, sy)})
-    for (TaskId t : parts) b.graph.task(t).bytes = 10;
+  for (const auto& participants : {b.all_reduce("first", x, sx), b.all_reduce("second", y, sy)})
+    for (TaskId t : participants) b.graph.task(t).bytes = 10;
   for (std::size_t t : {0, 1, 2, 4}) b.graph.order.push_back({TaskId(t), 0});
   make_counts(b.graph);
   plan_memory(b.graph, {.share_bytes = false});
@@ -213,8 +213,8 @@ TEST(Order, AStaticQueueRunsItsShareInOrder) {
             "make0 0 0 30\nmake1 0 0 50\nfirst@0 0 50 60\nfirst@1 0 50 60\nsecond@0 0 60 70\nsecond@1 0 60 70\n");
 }
 
-// A reduction of gradients that comes first in the order, and is ready late, holds up no sum of activations: they are
-// on different queues. The one behind it on its own queue waits.
+// A reduction of gradients comes first in the order and is ready late. It holds up no sum of activations, which are on
+// other queues. The one behind it on its own queue waits.
 TEST(Order, EachKindOfGroupHasAStaticQueueOfItsOwn) {
   using Of = PhysicalBuilder::Of;
   for (const Of of : {Of::kActivations, Of::kParameters}) {
@@ -266,7 +266,7 @@ TEST(Order, ACollectiveHoldsItsLinksFromWhenTheLastHasCome) {
   EXPECT_EQ(run(b, 2), "make 0 0 30\nlate 0 0 35\nbefore 0 0 33\nsum@0 0 33 45\nsum@1 0 33 45\nafter 0 45 49\n");
 }
 
-// Two groups that share a device follow each other; a third, apart from both, runs beside them.
+// Two groups that share a device follow each other. A third, apart from both, runs at the same time.
 TEST(Order, GroupsThatShareADeviceFollowEachOther) {
   PhysicalBuilder b(5);
   const auto group = [&](const std::string& name, const std::vector<int>& devices, int64_t ns) {
@@ -275,9 +275,9 @@ TEST(Order, GroupsThatShareADeviceFollowEachOther) {
       from.push_back(b.constant(fmt::format("{}.x{}", name, d), d, 1));
       to.push_back(b.reg(fmt::format("{}.y{}", name, d), d, 1));
     }
-    const auto parts = b.all_reduce(name, from, to);
-    for (TaskId t : parts) b.graph.task(t).bytes = ns;
-    b.graph.order.push_back({parts[0], 0});
+    const auto participants = b.all_reduce(name, from, to);
+    for (TaskId t : participants) b.graph.task(t).bytes = ns;
+    b.graph.order.push_back({participants[0], 0});
   };
   group("a", {0, 1}, 10);
   group("b", {1, 2}, 20);
@@ -529,7 +529,7 @@ TEST(Speed, TwentyThousandTasks) {
       b.graph.order.push_back({TaskId(b.graph.tasks.size() - 1), 0});
     }
     h = next;
-    // Data edges are all that it needs for one step.
+    // Data edges are enough for one step.
     for (int d = 0; d < kDevices; ++d) {
       const std::size_t first = b.graph.tasks.size() - 3 * kDevices;
       const auto edge = [&](std::size_t from, std::size_t to) {

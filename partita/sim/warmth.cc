@@ -1,4 +1,4 @@
-// Follows what each device touches, kernel by kernel.
+// Follows the bytes that each device touches, kernel by kernel.
 #include "partita/sim/warmth.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace partita {
 
 namespace {
 
-// Where what is accessed lies in the device's memory: [begin, end), of which so many bytes are touched (a strided part
-// has others between its own).
+// Where an access lies in the device's memory: [begin, end), and how many bytes of it are touched (a strided box has
+// others between its own).
 struct Place {
   int64_t begin = 0, end = 0;
   double bytes = 0;
@@ -26,7 +26,7 @@ struct Found {
 class DeviceCache {
  public:
   DeviceCache(double core_bytes, double shared_bytes) : core_bytes_(core_bytes), shared_bytes_(shared_bytes) {}
-  // How many of these bytes are in the caches; they are then the ones touched last.
+  // Counts those of these bytes that are in the caches, and touches them: they are then the last touched.
   Found touch(const std::vector<Place>& places) {
     Found found;
     for (const Place& p : places) {
@@ -57,7 +57,7 @@ class DeviceCache {
         warm += std::min(at->second.end, p.end) - std::max(at->first, p.begin);
     return p.end > p.begin ? p.bytes * static_cast<double>(warm) / static_cast<double>(p.end - p.begin) : 0;
   }
-  // A cache that others use too does not end sharply: from half of it to twice as much, evenly in the logarithm.
+  // A cache that others use too does not end sharply, but from half of it to twice as much, evenly in the logarithm.
   double near_bytes(const Place& p) {
     constexpr int kSizes = 4;
     double near = 0;
@@ -88,8 +88,8 @@ constexpr int64_t kApart = int64_t{1} << 42;
 Place place_of(const PhysicalGraph& graph, const Access& access, int firing) {
   const Register& reg = graph.reg(access.reg);
   const int use = std::min(firing, reg.uses - 1);
-  const auto [whole, part] = boxes_of(access, reg, firing);
-  const Box box = intersect(whole, part);
+  const auto [whole, box_accessed] = boxes_of(access, reg, firing);
+  const Box box = intersect(whole, box_accessed);
   const Interval span = spanned(relative_to(box, whole), extents(whole));
   const int64_t size = bytes_of(reg.dtype);
   const int64_t at = reg.offset < 0 ? -kApart * (1 + access.reg.value) : reg.slot_offset(reg.slot(use));
@@ -99,7 +99,7 @@ Place place_of(const PhysicalGraph& graph, const Access& access, int firing) {
 }  // namespace
 
 std::vector<CacheParts> cache_parts(const PhysicalGraph& graph, double core_bytes, double shared_bytes) {
-  std::vector<CacheParts> parts(graph.order.size());
+  std::vector<CacheParts> out(graph.order.size());
   std::vector<DeviceCache> caches(static_cast<size_t>(graph.device_count),
                                   DeviceCache(core_bytes, shared_bytes / std::max(1, graph.compute_count)));
   for (const bool first_step : {true, false})
@@ -115,9 +115,9 @@ std::vector<CacheParts> cache_parts(const PhysicalGraph& graph, double core_byte
         }
       const Found found = caches[task.device.index()].touch(places);
       if (!first_step && bytes > 0 && std::holds_alternative<KernelWork>(task.work))
-        parts[i] = {found.warm / bytes, 1 - found.near / bytes};
+        out[i] = {found.warm / bytes, 1 - found.near / bytes};
     }
-  return parts;
+  return out;
 }
 
 }  // namespace partita
