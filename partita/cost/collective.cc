@@ -1,4 +1,4 @@
-// The formulas of collectives and transfers (collective.h).
+// Computes the formulas of collectives and transfers (collective.h).
 #include "partita/cost/collective.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr double kNsPerUs = 1e3, kNsPerS = 1e9;
 
 const LibraryRow kPlainRing{}, kPlainTransfer{CollectiveAlgorithm::kPairwise, "", 0, {}, 0, 1, 1, 0, 2};
 
-// A kind of collective on a group: what all rows share.
+// A kind of collective on a group: the figures that all rows share.
 struct Setting {
   const Cluster& cluster;
   const GroupLinks& group;
@@ -29,10 +29,10 @@ struct Setting {
   double n, nodes, k;
   bool straight;  // messages go straight from each device to each: rows of rings do not apply
   bool reduces_all() const { return kind == StepKind::kAllReduce; }
-  // Messages that follow one another, in a ring or straight from each to each. An all-reduce sends parts to their
+  // Messages that follow one another, in a ring or straight from each to each. An all-reduce sends shards to their
   // owners and sums back; the others do one of the two.
   double hops(double members) const { return (reduces_all() ? 2 : 1) * (members - 1); }
-  // What a participant sends of a buffer of one byte, and the buffer for one byte that it sends.
+  // The bytes that a participant sends of a buffer of one byte, and the buffer for one byte that it sends.
   double sent() const { return hops(n) / n; }
   double buffer() const { return 1 / sent(); }
   double network_hop_us(const LibraryRow& row) const { return row.network_hop_us + group.between_latency_us; }
@@ -118,10 +118,10 @@ Duration time_of(const Setting& at, const LibraryRow& row) {
   return {};
 }
 
-// What a curve of a profile says, for a byte.
+// The duration of a curve of a profile, for a byte.
 Duration along(const Curve& curve) { return duration(curve.latency_us, curve.us_per_byte * 1e-6); }
 
-// Where a profile has the collective: the devices' own processors do it, and no link is taken.
+// Returns the collective of a profile, if it has one. The devices' own processors do it, and no link is taken.
 std::optional<Collective> measured(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
   const Profile* profile = cluster.profile_of(devices[0]);
   for (DeviceId d : devices)
@@ -131,7 +131,7 @@ std::optional<Collective> measured(const Cluster& cluster, StepKind kind, const 
   return Collective{{"measured"}, {{along(*curve)}}, {}, {}};
 }
 
-// A row of a library, and what a call takes by it.
+// A row of a library, and the time of a call by it.
 struct AlgorithmCost {
   CollectiveAlgorithm algorithm;
   std::string protocol, name;
@@ -142,7 +142,7 @@ AlgorithmCost algorithm_cost_of(const LibraryRow& row, const Duration& duration)
   return {row.algorithm, row.protocol, row.name(), duration};
 }
 
-// Those of the devices, each once; a null one where a device has no rows.
+// The libraries of the devices, each once; a null one if a device has no rows.
 std::vector<Library> libraries_of(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   std::vector<Library> found;
   for (DeviceId d : devices) {
@@ -153,8 +153,8 @@ std::vector<Library> libraries_of(const Cluster& cluster, const std::vector<Devi
   return found;
 }
 
-// The ways that both libraries have, each as slow as the slower says. Protocols are only names: where an algorithm has
-// none in common, any two of its rows are one way.
+// The algorithms that both libraries have, each as slow as the slower says. Protocols are only names: if an algorithm
+// has none in common, any two of its rows are the same.
 std::vector<AlgorithmCost> common(const std::vector<AlgorithmCost>& some, const std::vector<AlgorithmCost>& others) {
   auto all_pairs = [&](const auto& visit) {
     for (const AlgorithmCost& a : some)
@@ -178,7 +178,8 @@ std::vector<AlgorithmCost> common(const std::vector<AlgorithmCost>& some, const 
   return out;
 }
 
-// What the libraries of all devices have of `has`, by `time`; `plain` where one has nothing, or they nothing in common.
+// The costs of the rows in `has` that the libraries of all devices have, by `time`; `plain` if one has none, or they
+// have none in common.
 std::vector<AlgorithmCost> algorithm_costs_of(const std::vector<Library>& libraries, const LibraryRow& plain,
                                               const std::function<bool(const LibraryRow&)>& has,
                                               const std::function<Duration(const LibraryRow&)>& time) {

@@ -1,9 +1,9 @@
-// How long collectives and transfers take, by the rows of the devices' library (cluster/library.h) and the links that
-// their group has (cluster/group.h). For each collective the fastest of what the library has for it counts, as for
-// NCCL: its constants are the model of nccl's src/graph/tuning.cc, with bandwidths of the cluster's links.
+// Computes the time of collectives and transfers, by the rows of the devices' library (cluster/library.h) and the links
+// of their group (cluster/group.h). The fastest of the library's algorithms for a collective counts, as for NCCL. The
+// constants follow the model of nccl's src/graph/tuning.cc, with bandwidths of the cluster's links.
 //
-// n devices on N nodes, with k on the node that has most; S bytes of the whole buffer; l a row's hop_us, L its
-// network_hop_us and the latency of the slowest route between nodes; B and C the rates inside and between nodes
+// There are n devices on N nodes, with k on the node that has most; S bytes of the whole buffer. l is a row's hop_us, L
+// its network_hop_us and the latency of the slowest route between nodes. B and C are the rates inside and between nodes
 // (1 / inside_s x bandwidth, 1 / between_s x network_bandwidth):
 //   ring          all-reduce h = 2 (n-1) hops, all-gather and reduce-scatter h = n-1, of which g = 2 (N-1) or N-1 are
 //                 between nodes (N > 1): (h - g) l + g L + V / the rate of the busiest link, for V = h/n S; and
@@ -12,7 +12,7 @@
 //   nvls          l + 2 floor(log2 N) L + max(S / B, c S / C)
 //   hierarchical  a ring of k for S in each node, and one of N for S/k between the devices of equal place, which run
 //                 together
-//   pairwise      (n-1) l, and L where N > 1; S (n-1)/n over straight routes, and own_part x S/n. Direct: each of
+//   pairwise      (n-1) l, and L if N > 1; S (n-1)/n over straight routes, and own_part x S/n. Direct: each of
 //                 reduce-scatter and all-gather likewise, all-reduce twice the hops and bytes (cluster/direct.h)
 // Each with launch_us before it. A row of rings or pairs without hop_us has the slowest route's latency as its hops.
 //
@@ -33,33 +33,35 @@
 
 namespace partita {
 
-// Time as two parts: one that does not depend on the bytes, and one that is proportional to them.
+// Time as two terms: one that does not depend on the bytes, and one that is proportional to them.
 struct Duration {
   double fixed_ns = 0, moving_ns = 0;
   bool operator==(const Duration&) const = default;
 };
 
-// What something takes by each of several ways, of which the fastest counts. A work of one way has one.
+// The time by each of several algorithms, of which the fastest counts. Work that has no choice of algorithm has one
+// entry.
 struct AlgorithmCosts {
   std::vector<Duration> durations = {{}};
 
   double ns(double bytes) const;         // moving_ns counts for one byte
   int64_t whole_ns(double bytes) const;  // rounded; at least 1
   size_t fastest(double bytes) const;
-  void add(const AlgorithmCosts&
-               after);  // one after the other, by equal ways; where one has one way alone, with each of them
+  // Adds work that follows, algorithm by algorithm. If one of both has a single entry, it is added to each of the
+  // other.
+  void add(const AlgorithmCosts& after);
   void repeat(double times);
   bool operator==(const AlgorithmCosts&) const = default;
 };
 
 struct Collective {
-  std::vector<std::string> names;  // of the ways: "ring LL128"
+  std::vector<std::string> names;  // of the algorithms: "ring LL128"
   AlgorithmCosts costs;            // for every byte that each participant sends
   std::vector<LinkId> occupies;    // the links that it takes for itself
   std::vector<LinkLoad> loads;     // the bytes on each link, for every byte that each participant sends
 };
 
-// The collectives of groups, each worked out once. Safe from several threads.
+// Computes the collectives of groups, each once. Safe from several threads.
 class CollectiveTimes {
  public:
   explicit CollectiveTimes(const Cluster& cluster) : cluster_(cluster) {}
@@ -71,7 +73,8 @@ class CollectiveTimes {
   std::map<std::pair<StepKind, std::vector<DeviceId>>, std::unique_ptr<const Collective>> known_;
 };
 
-// A transfer of so many bytes over this route: durations of the whole, not of a byte. `from` may be invalid.
+// Returns the costs of a transfer of `bytes` bytes over this route: durations of the whole, not of a byte. `from` may
+// be invalid.
 AlgorithmCosts transfer_costs(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route,
                               double bytes);
 

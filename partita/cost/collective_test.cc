@@ -1,4 +1,4 @@
-// What collectives take, worked out by hand.
+// Tests times of collectives, worked out by hand.
 #include "partita/cost/collective.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Collective, PlainRingInANode) {
   EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllGather, all).names, std::vector<std::string>{"ring"});
 }
 
-// On two nodes both ports of each are used: half of what each sends passes over either, in 3 MB / 2 / 10 GB/s.
+// On two nodes both ports of each are used. Half of each device's bytes pass over either, in 3 MB / 2 / 10 GB/s.
 TEST(Collective, EveryPortOfANodeIsUsedAtOnce) {
   const Cluster c = nodes(2, 2);
   EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1, 2, 3}), 3e6), 3 * 4 + 150);
@@ -102,11 +102,11 @@ TEST(Collective, TheFastestForTheBytesCounts) {
   EXPECT_EQ(name(100), "tree LL");
   EXPECT_EQ(name(3e5), "ring Simple");
   EXPECT_EQ(name(3e8), "nvls");
-  // Of S = 4 MB each sends 6: the tree passes 2 S at 10 GB/s, the switch S at 90.
+  // Each sends 6 MB for S = 4 MB: the tree passes 2 S at 10 GB/s, the switch S at 90.
   EXPECT_DOUBLE_EQ(reduce.costs.durations[1].fixed_ns + 6e6 * reduce.costs.durations[1].moving_ns, 1e3 * (1 + 3 + 800));
   EXPECT_DOUBLE_EQ(reduce.costs.durations[2].fixed_ns + 6e6 * reduce.costs.durations[2].moving_ns,
                    1e3 * (40 + 4e6 / 90e3));
-  // Fewer devices than the switch takes; and nothing but rings for other collectives.
+  // Fewer devices than the switch takes; and only rings for other collectives.
   EXPECT_EQ(times.of(StepKind::kAllReduce, devices({0, 1, 2})).names.size(), 2u);
   EXPECT_EQ(times.of(StepKind::kAllGather, all).names, std::vector<std::string>{"ring Simple"});
 }
@@ -131,12 +131,12 @@ TEST(Collective, HierarchicalWhereTheFileSaysSo) {
   const Cluster c = nodes(2, 2, std::string(kSimple) + "      - {algorithm: hierarchical, launch_us: 2, hop_us: 1}\n");
   const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
   ASSERT_EQ(reduce.names.back(), "hierarchical");
-  // S = 2 MB, of which each sends 3: 2 hops of 1 MB in the node; 2 hops between nodes, of 1 MB over two ports.
+  // Each sends 3 MB for S = 2 MB: 2 hops of 1 MB in the node; 2 hops between nodes, of 1 MB over two ports.
   const Duration& d = reduce.costs.durations.back();
   EXPECT_NEAR(d.fixed_ns + 3e6 * d.moving_ns, 1e3 * (2 + 2 * 1 + 2 * 4 + 2e6 / 100e3 + 2e6 / 20e3), 1e-6);
 }
 
-// Rings run over wires of their own where there are any: two wires between each two of three devices, one each way.
+// Rings run over links of their own if there are any: two links between each two of three devices, one each way.
 TEST(Collective, RingsOverWires) {
   const Cluster c = nodes(1, 3, "",
                           "links:\n"
@@ -201,7 +201,7 @@ Cluster two_types(const std::string& first, const std::string& second) {
                        "two.yaml");
 }
 
-// What only some of a group's devices have is not taken, and the slower of two rows counts, in either order.
+// An algorithm that only some of a group's devices have is not taken. The slower of two rows counts, in either order.
 TEST(Collective, DevicesOfTwoTypesTakeWhatBothHave) {
   const std::string some =
       "{algorithm: ring, protocol: LL, launch_us: 2, hop_us: 1, bandwidth: 0.1}, {algorithm: ring, protocol: Simple, "
@@ -244,7 +244,7 @@ TEST(Direct, InANodeEachPartGoesToItsOwnerAndBack) {
   EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, all).names, std::vector<std::string>{"direct"});
 }
 
-// Two nodes of two: of the 3 MB that each sends, 2 go to the other node, where a ring sends 1.5. So a port of 10 GB/s
+// Two nodes of two: 2 of the 3 MB that each sends go to the other node, while a ring sends 1.5. So a port of 10 GB/s
 // takes 200 us in place of 150.
 TEST(Direct, SendsMoreBetweenNodesThanRings) {
   const std::vector<DeviceId> all = devices({0, 1, 2, 3});
@@ -260,8 +260,9 @@ TEST(Direct, SendsMoreBetweenNodesThanRings) {
   EXPECT_DOUBLE_EQ(others, 4 * 2 * 1 / 3.0);
 }
 
-// Four boards of two GPUs on switches (p2.8xlarge): of the 7 parts that a GPU sends 6 leave its board, by a link that
-// the board's two share. So the board's link has 12/7 of what a GPU sends, where rings send as much as one GPU does.
+// Four boards of two GPUs on switches (p2.8xlarge): 6 of the 7 shards that a GPU sends leave its board, by a link that
+// the board's two share. So the board's link has 12/7 of the bytes that a GPU sends, while rings send as much as one
+// GPU does.
 TEST(Direct, BoardsShareTheirLinks) {
   const std::string text = load_cluster("p2.8xlarge").text;
   const size_t at = text.find("    launch_overhead_us: ");
@@ -293,7 +294,7 @@ TEST(Direct, ARowHasItsHopsAndRates) {
   EXPECT_DOUBLE_EQ(transfer_costs(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 10 + 3 + 1e6 / 80e3);
 }
 
-// Where the library takes its row from four devices of a node on, two still exchange without rings.
+// If the library takes its row from four devices of a node on, two still exchange without rings.
 TEST(Direct, HasNoRingsForFewDevicesEither) {
   const Cluster c = nodes(2, 2, "      - {algorithm: direct, launch_us: 10, least_devices: 4}\n");
   const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
@@ -314,7 +315,7 @@ TEST(Direct, IsMonotoneInBandwidth) {
   }
 }
 
-// Beside others a device with a direct library has the ring of those without rows.
+// In a group with others, a device with a direct library has the ring of those without rows.
 TEST(Direct, WithDevicesOfAnotherLibraryIsARing) {
   const std::string direct = "{algorithm: direct, launch_us: 2}",
                     ring = "{algorithm: ring, launch_us: 3}, {algorithm: pairwise, launch_us: 4}";

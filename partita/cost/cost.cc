@@ -1,4 +1,4 @@
-// The formulas of time: kernels, copies, transfers over a route, rings of collectives.
+// Computes times of tasks: kernels, copies, transfers over a route, collectives.
 #include "partita/cost/cost.h"
 
 #include <algorithm>
@@ -35,10 +35,10 @@ Rates rates_of_task(const PhysicalGraph& graph, const Task& task) {
                   [&](int tensor) { return dtypes.at(tensor); });
 }
 
-// How many share its links, one after another.
+// The number of tasks that share its links, one after another.
 double sharers(const Task& task) { return task.background ? task.background->sharers : 1; }
 
-// From where a transfer comes: the device of what it reads.
+// The source of a transfer: the device of its read.
 DeviceId source_of(const PhysicalGraph& graph, const Task& task) {
   return task.reads.empty() ? DeviceId() : graph.reg(task.reads[0].reg).device;
 }
@@ -52,14 +52,14 @@ std::string_view curve_of(const Work& work) {
   return "copy";
 }
 
-// A load makes all from its part's first element to the last (train/feed.h); others touch what they move.
+// A load makes all elements from its box's first to the last (train/feed.h); others touch the bytes that they move.
 double fed_bytes(const PhysicalGraph& graph, const Task& task) {
   if (!std::holds_alternative<LoadWork>(task.work)) return static_cast<double>(task.bytes);
   const Register& reg = graph.reg(task.writes[0].reg);
   return static_cast<double>(spanned(reg.boxes[0], reg.axes).size() * bytes_of(reg.dtype));
 }
 
-// How much longer with all cores busy, of the point nearest to so many bytes.
+// The factor of a task's time with all cores busy, by the point nearest to so many bytes.
 double together_of(const Curve* curve, double bytes) {
   if (!curve) return 1;
   const auto near =
@@ -69,7 +69,8 @@ double together_of(const Curve* curve, double bytes) {
   return near->time.together_us > 0 ? std::max(1.0, near->time.together_us / near->time.us) : 1;
 }
 
-// What devices that are not lowered fetch takes the device's own time no more than what others fetch.
+// Whether a task stands for devices that are not lowered. Their fetches take none of the device's own time, as any
+// other device's.
 bool stands_for_others(const Task& task) { return task.writes.empty() && std::holds_alternative<CopyWork>(task.work); }
 
 }  // namespace

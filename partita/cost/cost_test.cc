@@ -1,4 +1,4 @@
-// Figures of the cost model, worked out by hand.
+// Tests figures of the cost model, worked out by hand.
 #include "partita/cost/cost.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What conversions take alone, with a memory.
+// Computes isolated costs of conversions, with a cache.
 #include "partita/cost/isolated_costs.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What conversions and operations take when nothing else runs, for searches that cost a plan piece by piece. The
-// formulas are the simulator's (cost.h). Steps of a conversion run one after another. A simulated step of a plan
-// differs from the sum: what does not wait for each other overlaps, and what shares a link or a queue waits.
+// Computes isolated costs: the time of conversions and operations when nothing else runs, for searches that cost a plan
+// piece by piece. The formulas are the simulator's (cost.h). Steps of a conversion run one after another. A simulated
+// step of a plan differs from the sum: independent tasks overlap, and tasks that share a link or a queue wait.
 //
 // Example: S(0) -> B of 64 MB on 2 devices is one all-gather; each sends its 32 MB in p-1 = 1 round. With links of
 // 8 GB/s and 5 us that takes 5 us + 4 ms.
@@ -20,23 +20,23 @@
 
 namespace partita {
 
-// The same layout over as few factors an axis as it can be: layouts that place alike are then equal.
+// Returns the same layout over as few factors an axis as possible. Layouts that place alike are then equal.
 Layout coarse(const Layout& layout);
 
-// Conversions in ns, with a memory. Two layouts are looked at once, and once for all shapes that differ in nothing but
+// Times of conversions in ns, with a cache. Two layouts are looked at once, and once for all shapes that differ only in
 // the length of their evenly split axes. The path is convert()'s, which moves the fewest bytes, between layouts over as
-// few factors as they can be. Lowering may have to fetch instead where a reader sees an unevenly split axis in factors.
-// Not thread-safe.
+// few factors as possible. Lowering may have to fetch instead if a reader sees an unevenly split axis in factors. Not
+// thread-safe.
 class ConversionTimes {
  public:
   explicit ConversionTimes(const Cluster& cluster);
   int64_t ns(const Layout& from, const Layout& to, int64_t element_bytes);
-  // From each of `from` to each of `to`, places in `layouts`: row-major.
+  // Returns the times from each of `from` to each of `to`, places in `layouts`: row-major.
   std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from,
                              const std::vector<int>& to, int64_t element_bytes);
-  // A strategy's own inner steps, one after another.
+  // The time of a strategy's own inner steps, one after another.
   int64_t inner_ns(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes);
-  // An input is loaded by its hosts, and moves to where it is kept; an output moves from there to its host.
+  // The time of an input from its hosts into its kept layout, and of an output from there to its host.
   int64_t load_ns(const Layout& kept_layout, int64_t element_bytes) const;
   int64_t give_ns(const Layout& kept_layout, int64_t element_bytes) const;
 
@@ -57,13 +57,12 @@ class ConversionTimes {
   std::unordered_map<uint64_t, std::shared_ptr<const StepTime>> steps_;
 };
 
-// What a plan's parts take one after another: kernels, inner steps, conversions, inputs from their hosts, outputs to
-// theirs.
+// Sums a plan's isolated costs: kernels, inner steps, conversions, inputs from their hosts, outputs to theirs.
 int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& cluster);
-// The same for a plan that nothing else is done with. Bad input where a choice does not exist.
+// The same for a plan that is resolved for nothing else. Bad input if a choice does not exist.
 int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
-// An op's kernels under a strategy: each run of stages takes as long as on the slowest device of the mesh.
+// The time of an op's kernels under a strategy. Each run of stages takes as long as on the slowest device of the mesh.
 int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived,
                    const Mesh& mesh);
 

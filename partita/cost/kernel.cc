@@ -1,4 +1,4 @@
-// The formulas of kernels' times.
+// Computes the formulas of kernels' times (kernel.h).
 #include "partita/cost/kernel.h"
 
 #include <algorithm>
@@ -18,11 +18,11 @@ struct Tile {
   double m, n;
   double half() const { return m * n / (m + n); }  // FLOPs for each element read, halved
 };
-// The largest first. Those of units for matrix products, and those without.
+// Tiles, the largest first: those of units for matrix products, and those without.
 constexpr Tile kMatrixTiles[] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
 constexpr Tile kVectorTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}};
 constexpr double kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-constexpr double kShortestSplit = 128, kStep = 64;  // of k; a shorter part takes as long as this
+constexpr double kShortestSplit = 128, kStep = 64;  // of k; a shorter split takes as long as this
 constexpr double kHalfRate = 10;                    // half() of a tile at half of the rate that no tile exceeds
 constexpr double kJoinNs = 1500, kPartialBytes = 4;
 constexpr int kAlignedBytes = 16;
@@ -32,7 +32,7 @@ double rising(double half) { return half / (half + kHalfRate); }
 
 double norm(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
 
-// A device at a part of its clock.
+// A device at a fraction of its clock.
 struct Paced {
   const Device& device;
   double clock;
@@ -51,8 +51,8 @@ bool has_matrix_unit(const Device& on, DType rate) {
   return on.peak_flops_per_s.at(rate) > 2 * on.peak_flops_per_s.at(DType::kFloat32);
 }
 
-// Of the rate of units for matrices, by where rows begin.
-double aligned_part(const Paced& on, DType rate, int elements) {
+// The fraction of the rate of units for matrices, by the alignment of rows.
+double aligned_fraction(const Paced& on, DType rate, int elements) {
   const auto& parts = on.figures().unaligned;
   const auto bytes = static_cast<int>(elements * bytes_of(rate));
   if (bytes >= kAlignedBytes || parts.empty() || !has_matrix_unit(on.device, rate)) return 1;
@@ -62,7 +62,7 @@ double aligned_part(const Paced& on, DType rate, int elements) {
 
 double product_ns(const Paced& on, const Kernel& kernel, const Product& p, double bytes) {
   const double memory = memory_ns(on, bytes), k = std::max(1.0, p.k * kernel.computed);
-  const double rate = rate_of_one(on, kernel.rate) * aligned_part(on, kernel.rate, p.aligned);
+  const double rate = rate_of_one(on, kernel.rate) * aligned_fraction(on, kernel.rate, p.aligned);
   const double partial = memory_ns(on, p.batch * p.m * p.n * kPartialBytes);
   const std::span<const Tile> tiles = has_matrix_unit(on.device, kernel.rate) ? std::span<const Tile>(kMatrixTiles)
                                                                               : std::span<const Tile>(kVectorTiles);
@@ -78,7 +78,7 @@ double product_ns(const Paced& on, const Kernel& kernel, const Product& p, doubl
       const double compute = waves * std::ceil(part / kStep) * kStep * step;
       const double joining = split > 1 ? kJoinNs + split * partial : 0;
       if (std::max(compute, memory) + joining < best) best = std::min(best, norm(compute, memory) + joining);
-      if (k / split <= kShortestSplit) break;  // more parts would be no shorter
+      if (k / split <= kShortestSplit) break;  // more splits would be no shorter
     }
   }
   return best;
@@ -115,8 +115,8 @@ double attention_ns(const Paced& on, const Kernel& kernel) {
          (split ? on.device.launch_overhead_us * kNsPerUs : 0);
 }
 
-// One kernel after another. Each product reads or writes the scores, and so do as many kernels between them: softmax
-// does both, and its gradient reads what it made too.
+// One kernel after another. Each product reads or writes the scores, and so do as many kernels between them. Softmax
+// does both, and its gradient reads its result too.
 double unfused_attention_ns(const Paced& on, const Kernel& kernel) {
   const Product& scores = kernel.products[0];
   const auto kernels = static_cast<double>(kernel.products.size());

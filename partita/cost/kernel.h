@@ -1,26 +1,27 @@
-// How long a kernel takes on a device, by its size. The device's figures are data sheets' and what large kernels reach
-// of them (docs/reference/cluster.md); everything else here is the same for all devices, and fitted to published times.
+// Computes the time of a kernel on a device, by its size. The device's figures are those of data sheets and the
+// fraction of them that large kernels reach (docs/reference/cluster.md). All other constants are the same for all
+// devices, and fitted to published times.
 //
 // Without `multiprocessors`: launch + max(FLOPs / (peak x efficiency), bytes / (bandwidth x efficiency)), the roofline
-// (Williams et al., CACM 2009). With them, in parts of the peaks that the device reaches:
+// (Williams et al., CACM 2009). With them, in terms of the peaks that the device reaches:
 //
 // Bound by memory   launch + max(bytes / bandwidth, FLOPs / peak); bytes that are read twice count twice.
 // Product           launch + the least, over tiles and splits s of k, of norm(compute, bytes / bandwidth) + joining:
 //     compute = ceil(tiles s / multiprocessors) x ceil(k / s / 64) 64 x 2 tm tn / rate of one multiprocessor
 //     tiles   = batch ceil(m / tm) ceil(n / tn)
-//   The last wave and what of a tile lies outside are lost. A smaller tile reads more for each product: its rate is
-//   e(tm, tn) of the peak, as h / (h + 10) for h = tm tn / (tm + tn), 1 for the largest tile. norm(a, b) =
-//   (a^3 + b^3)^(1/3): the two overlap, not wholly where they are alike. A split writes s partial results of 4 bytes
-//   and another kernel adds them up; a part takes at least what 128 of k take. Where the peak is over twice float32's,
-//   a unit for matrices computes, which takes larger tiles. What guards leave out shortens k. A vector's product (m or
+//   The last wave, and elements of a tile outside the result, are lost. A smaller tile reads more for each product: its
+//   rate is e(tm, tn) of the peak, as h / (h + 10) for h = tm tn / (tm + tn), 1 for the largest tile. norm(a, b) =
+//   (a^3 + b^3)^(1/3): the two overlap, but not wholly if they are alike. A split writes s partial results of 4 bytes,
+//   and another kernel adds them up; a split takes at least as long as 128 of k. If the peak is over twice float32's, a
+//   matrix unit computes, which takes larger tiles. Elements that guards leave out shorten k. A vector's product (m or
 //   n is 1) may also run without tiles. Several products in a kernel share its bytes as their matrices have elements;
-//   their times add up. A unit for matrices has `unaligned` of its rate where rows begin at no multiple of 16 bytes.
+//   their times add up. A matrix unit has `unaligned` of its rate if rows begin at no multiple of 16 bytes.
 // Fused attention   launch + compute + bytes / bandwidth, in tiles of 128 queries by 128 keys:
 //     compute = tiles of the busiest multiprocessor x 128^2 x (FLOPs of a pair / rate + 1 / (16 clock)) / reach
 //   16 exponentials a clock and multiprocessor is NVIDIA's figure from compute capability 3.x on (CUDA C++ Programming
 //   Guide, arithmetic instructions); they are why small heads are slower. The busiest has the average, or the longest
-//   row of tiles. With a mask by position a tile is computed whole where part of it counts. The gradient's kernel (more
-//   than two products) reaches 0.8 of what the forward one does. A few queries (decoding) are one short tile; the keys
+//   row of tiles. With a mask by position a tile is computed whole if any of it counts. The gradient's kernel (more
+//   than two products) reaches 0.8 of the forward kernel's rate. A few queries (decoding) are one short tile. The keys
 //   are split then, and a second kernel joins them.
 //
 // Without a kernel that fuses it (fused_attention is missing), attention is its products one after another, which read
@@ -46,22 +47,22 @@ struct Product {
 
 struct Kernel {
   DType rate = DType::kFloat32;    // of its products; without them of all its arithmetic
-  DType vector = DType::kFloat32;  // of what is no product
+  DType vector = DType::kFloat32;  // of other arithmetic
   double flops = 0;                // all of it
   double bytes = 0;                // read and written
   std::vector<Product> products;   // guards aside
-  double computed = 1;             // the part of `products` that guards leave
+  double computed = 1;             // the fraction of `products` that guards leave
   // The products are attention's: the first makes scores of m queries and n keys, which do not leave the kernel.
   bool fused_attention = false;
-  double again = 0;  // the part of `bytes` that is read once more (cost/second_pass.h)
+  double again = 0;  // the fraction of `bytes` that is read once more (cost/second_pass.h)
   bool operator==(const Kernel&) const = default;
 };
 
-// At a part of the device's clock, which its arithmetic depends on and its memory does not: 1 for a kernel alone,
-// `sustained` of the device in a step (CostModel).
+// Returns the time in ns at a fraction of the device's clock, on which arithmetic depends and memory does not. It is 1
+// for an isolated kernel, `sustained` of the device in a step (CostModel).
 double kernel_ns(const Device& device, const Kernel& kernel, double clock = 1);
 
-// What the device reaches. FLOP/s of integers and booleans are float32's; bad input where the device has none.
+// The rates that the device reaches. FLOP/s of integers and booleans are float32's; bad input if the device has none.
 double reached_flops_per_s(const Device& device, DType dtype);
 double reached_bytes_per_s(const Device& device);
 

@@ -1,8 +1,8 @@
-// What a kernel is, from the formula whose stages it runs: which products of matrices, and whether they are attention.
-// Never from an op's name.
+// Recognises the matrix products of a kernel, and whether they are attention, from the formula whose stages it runs;
+// never from an op's name.
 //
-// Example: the gradients of attention, one kernel, have five products; what the first of them makes goes through an
-// exponential into the others and is no result. So the kernel is fused attention of its first product's size.
+// Example: the gradients of attention, one kernel, have five products. The first one's values go through an exponential
+// into the others and are no result. So the kernel is fused attention of its first product's size.
 #pragma once
 #include <map>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace partita {
 
-// Of stages [first, last), for any ranges.
+// The form of stages [first, last), for any ranges.
 struct KernelForm {
   std::vector<tdl::MatrixProduct> products;
   std::vector<tdl::StagePoints> stages;
@@ -25,7 +25,7 @@ struct KernelForm {
 };
 KernelForm form_of(const tdl::Bound& bound, int first, int last);
 
-// Over these ranges, with so many FLOPs counted there; without rates and bytes.
+// Makes the kernel over these ranges, in which `flops` were counted; without rates and bytes.
 Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops);
 
 // Forms of formulas, each looked at once. Safe from several threads.

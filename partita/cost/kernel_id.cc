@@ -32,7 +32,7 @@ std::string form_text(const tdl::Bound& bound) {
 
 KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,
                    std::string form, int first_stage, int last_stage, const std::vector<Interval>& ranges,
-                   const std::vector<TensorPart>& parts) {
+                   const std::vector<TensorPart>& tensors) {
   KernelId id;
   id.definition = definition;
   id.form = std::move(form);
@@ -41,20 +41,20 @@ KernelId kernel_id(const std::string& definition, const tdl::Attributes& attribu
   id.first_stage = first_stage, id.last_stage = last_stage;
   for (size_t i = 0; i < ranges.size(); ++i) id.indices.emplace_back(bound.indices[i].name, ranges[i].size());
   for (const bool written : {false, true})
-    for (const TensorPart& part : parts)
-      if (part.written == written)
-        id.operands.push_back({bound.tensors[part.tensor].name, part.dtype, part.elements, written});
+    for (const TensorPart& tensor : tensors)
+      if (tensor.written == written)
+        id.operands.push_back({bound.tensors[tensor.tensor].name, tensor.dtype, tensor.elements, written});
   return id;
 }
 
 KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form, int firing) {
-  std::vector<TensorPart> parts;
+  std::vector<TensorPart> tensors;
   for (const Access& access : task.reads)
-    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), false});
+    tensors.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), false});
   for (const Access& access : task.writes)
-    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), true});
+    tensors.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), true});
   return kernel_id(work.definition, work.attributes, *work.bound, std::move(form), work.first_stage, work.last_stage,
-                   work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(firing)], parts);
+                   work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(firing)], tensors);
 }
 
 const std::string& FormTexts::of(const std::shared_ptr<const tdl::Bound>& bound) {

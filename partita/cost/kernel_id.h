@@ -1,4 +1,4 @@
-// The id under which a profile knows a kernel (profile/profile.h), from what a task or an op of a plan asks for.
+// Makes the id under which a profile knows a kernel (profile/profile.h), from a task or an op of a plan.
 //
 // Example: stages [0, 1) of linear over n = [0, 16), k = [0, 64), o = [32, 64) are "linear n.0=16 k=64 o=32".
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace partita {
 
-// What a kernel reads or writes of a tensor of its formula.
+// The elements that a kernel reads or writes of a tensor of its formula.
 struct TensorPart {
   int tensor = -1;
   DType dtype = DType::kFloat32;
@@ -21,13 +21,14 @@ struct TensorPart {
   bool written = false;
 };
 
-// A formula's text without numbers, as 16 hexadecimal digits: equal for the same formula over other extents.
+// Returns a hash of a formula's text without numbers, as 16 hexadecimal digits. It is equal for the same formula over
+// other extents.
 std::string form_text(const tdl::Bound& bound);
 
 KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,
                    std::string form, int first_stage, int last_stage, const std::vector<Interval>& ranges,
-                   const std::vector<TensorPart>& parts);
-// Of a task's kernel in one firing; the first of them where all are alike.
+                   const std::vector<TensorPart>& tensors);
+// Returns the id of a task's kernel in one firing; the first firing if all are alike.
 KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form,
                    int firing = 0);
 

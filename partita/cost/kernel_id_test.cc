@@ -1,4 +1,4 @@
-// Ids of kernels, and the times that a profile gives for them.
+// Tests ids of kernels, and the times that a profile gives for them.
 #include "partita/cost/kernel_id.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct Product {
       a.tensor = tensor;
       return a;
     };
-    // The rows are a part of a register that has all of them.
+    // The rows are a box of a register that has all of them.
     task.reads = {access(reg({32, 8}, full_box({32, 8})), 0), access(reg({8, 16}, full_box({8, 16})), 1)};
     task.reads[0].boxes = {{rows, {0, 8}}};
     task.writes = {access(reg({32, 16}, {rows, {0, 16}}), 2)};
@@ -104,7 +104,7 @@ TEST(ProfiledTimes, AreThoseOfTheTaskAndMarkedWhereEstimated) {
   EXPECT_NEAR(profile.mean_over_median(), 1.15, 1e-12);
   EXPECT_EQ(with(half).ns, 23500);
   EXPECT_EQ(with(half).cold_ns, 29250);
-  // Of another type of device it says nothing.
+  // It says nothing about another type of device.
   half.cluster.devices[0].model = "H100";
   EXPECT_LT(CostModel(half.cluster).task_ns(half.graph, half.graph.tasks[0]), 100);
 }

@@ -1,4 +1,4 @@
-// Times of kernels, worked out by hand.
+// Tests times of kernels, worked out by hand.
 #include "partita/cost/kernel.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 namespace partita {
 namespace {
 
-// 100 multiprocessors of 8 TFLOP/s in float16 and 1 in float32 at half of the peak each, 1 TB/s of which half is
-// reached, 5 us a launch.
+// 100 multiprocessors of 8 TFLOP/s in float16 and 1 in float32 at half of the peak each; 1 TB/s, of which half is
+// reached; 5 us a launch.
 Device gpu() {
   Device d;
   d.name = "gpu";
@@ -56,7 +56,7 @@ TEST(KernelTime, AtAPartOfTheClockWhatComputesTakesLonger) {
   EXPECT_DOUBLE_EQ(kernel_ns(gpu(), copy, 0.8), kernel_ns(gpu(), copy));
   copy.flops = 1e12;  // 10 ms at 100 TFLOP/s
   EXPECT_NEAR(kernel_ns(gpu(), copy, 0.8), 5000 + 1e7 / 0.8, 1e-3);
-  // What a plan's kernels take, and searches price, is at the clock that the device sustains.
+  // A plan's kernels, and searches' prices, are at the clock that the device sustains.
   Cluster cluster;
   cluster.devices = {gpu()};
   cluster.devices[0].kernels.sustained = 0.8;
@@ -78,7 +78,7 @@ TEST(KernelTime, LongSumsOfFewTilesAreSplit) {
               1e-6);
 }
 
-// Not where another split becomes worth it either: float64 takes so long here that sums of 256 are split.
+// Not either if another split becomes worth it: float64 takes so long here that sums of 256 are split.
 TEST(KernelTime, LongerSumsTakeNoLessTime) {
   Device d = gpu();
   d.peak_flops_per_s[DType::kFloat64] = 20e12;
@@ -91,7 +91,7 @@ TEST(KernelTime, LongerSumsTakeNoLessTime) {
         before = ns;
       }
     }
-  // A part is no shorter than 128: two of them, at a rate of 5 a ns of one multiprocessor in float64.
+  // A split is no shorter than 128: two of them, at a rate of 5 a ns of one multiprocessor in float64.
   const double rate = 50.0 * (32.0 / 42) / (64.0 / 74), two_parts = 2.0 * 64 * 64 * 128 / rate;
   EXPECT_NEAR(kernel_ns(d, product(DType::kFloat64, {1, 7, 7, 255})), 5000 + two_parts + 1500 + 2 * 49 * 4 / 500.0,
               1e-6);
@@ -111,14 +111,14 @@ TEST(KernelTime, MemoryAndComputeOverlapInPart) {
 }
 
 TEST(KernelTime, WithoutAUnitForMatricesTilesAreSmaller) {
-  // 10 x 10 tiles of 128 x 128 at 1 TFLOP/s. float64 has no part of its own: a quarter.
+  // 10 x 10 tiles of 128 x 128 at 1 TFLOP/s. float64 has no fraction of its own: a quarter.
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat32, {1, 1280, 1280, 64})), 5000 + 2 * 128 * 128 * 64 / 1000.0,
               1e-6);
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat64, {1, 1280, 1280, 64})), 5000 + 2 * 128 * 128 * 64 / 250.0, 1e-6);
 }
 
 TEST(KernelTime, AVectorNeedsNoTiles) {
-  // 1e8 channels of 9 values: at 100 TFLOP/s 18 us, where tiles 32 wide would take 32 times as long.
+  // 1e8 channels of 9 values: at 100 TFLOP/s 18 us, while tiles 32 wide would take 32 times as long.
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat32, {1000, 100000, 1, 9})), 5000 + 18000, 1e-6);
 }
 
@@ -269,7 +269,7 @@ TEST(KernelForm, StatisticsOfMoreThanIsHeldAreASecondPass) {
   const char* rows = "ln(x) -> y =\n m[n] = sum(i) x[n, i]\n y[n, i] = x[n, i] - m[n]";
   EXPECT_EQ(again(rows, {{64, 4096}}), 0);
   EXPECT_DOUBLE_EQ(again(rows, {{64, 65536}}), 0.5);
-  // The gradient: g and z twice, dx written, of which z is made of x point by point.
+  // The gradient: g and z twice, dx written; z is made of x point by point.
   const char* gradient =
       "grad(x, g) -> dx, dw =\n z[n, c] = x[n, c] * 2\n dw[c] = sum(n) g[n, c] * z[n, c]\n"
       " dx[n, c] = g[n, c] - z[n, c] * dw[c]";

@@ -1,4 +1,4 @@
-// Adds up what tasks take at the peaks of devices and links.
+// Adds up times of tasks at the peaks of devices and links.
 #include "partita/cost/peak_times.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ double kernel_s(const PhysicalGraph& graph, const Task& task, const Cluster& clu
   return task.flops / peak + static_cast<double>(task.bytes) / device.memory_bandwidth_bytes_per_s;
 }
 
-// By collective: its participants. Where some devices alone are lowered, all of them.
+// By collective: all its participants, also those that are not lowered.
 std::map<CollectiveId, std::vector<DeviceId>> groups_of(const PhysicalGraph& graph) {
   std::map<CollectiveId, std::vector<DeviceId>> groups;
   for (const Task& task : graph.tasks) {
@@ -32,7 +32,7 @@ std::map<CollectiveId, std::vector<DeviceId>> groups_of(const PhysicalGraph& gra
   return groups;
 }
 
-// How long a ring of a group takes. Groups are few, and many collectives are of the same.
+// Times of rings by group. Groups are few, and many collectives are of the same.
 class GroupTimes {
  public:
   explicit GroupTimes(const Cluster& cluster) : cluster_(cluster) {}
@@ -51,7 +51,7 @@ bool is_transfer_of_micro_batches(const PhysicalGraph& graph, const Task& task) 
   return task.rate > 1 && graph.queues[task.queue.index()].kind == QueueKind::kLink;
 }
 
-// A few bytes for which a device would wait for its host.
+// Whether it is an output: a few bytes for which a device would wait for its host.
 bool is_output(const PhysicalGraph& graph, const Task& task) {
   return graph.queues[task.queue.index()].kind == QueueKind::kLink && task.device.value >= graph.compute_count;
 }

@@ -1,5 +1,5 @@
-// Rough times of tasks at the peaks of devices and links: how much communication may overlap is decided by them before
-// an order is simulated. Nothing takes less.
+// Estimates times of tasks at the peaks of devices and links. They decide how much communication may overlap before an
+// order is simulated. No task takes less.
 #pragma once
 #include <vector>
 
@@ -9,11 +9,11 @@ namespace partita {
 
 // In seconds, by TaskId.
 struct PeakTimes {
-  std::vector<double> kernels;  // of the forward and backward pass; 0 of other tasks
-  std::vector<double> overlap;  // of communication that may overlap kernels (below); 0 of other tasks
+  std::vector<double> kernels;  // of the forward and backward pass; 0 for other tasks
+  std::vector<double> overlap;  // of communication that may overlap kernels (below); 0 for other tasks
 };
-// Collectives of parameters may overlap kernels; with `transfers` those of micro-batches too, as between the stages of
-// a pipeline; and if there are any, outputs to a host.
+// Returns the peak times. Collectives of parameters may overlap kernels. With `transfers` those of micro-batches may
+// too, as between the stages of a pipeline. If there are any, so may outputs to a host.
 PeakTimes peak_times(const PhysicalGraph& graph, const Cluster& cluster, bool transfers);
 // Whether any communication may overlap kernels.
 bool may_overlap(const PeakTimes& times);

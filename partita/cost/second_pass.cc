@@ -1,4 +1,4 @@
-// Follows operands through the stages of a kernel, to where statistics of them meet them again.
+// Follows operands through the stages of a kernel, to the place where their statistics meet them again.
 #include "partita/cost/second_pass.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kHeld = 1 << 15;  // elements of a row: 128 KiB of float32
 
-// What a tensor is made of: operands, point by point, and statistics, by what they are over.
+// A tensor's origin: operands, point by point, and statistics, by their extents.
 struct Origin {
   std::set<int> operands;
   std::set<std::set<int>> statistics;

@@ -1,6 +1,6 @@
-// What a kernel without products reads twice: it takes statistics over more than a multiprocessor holds, and then
-// scales with them what they were taken from. Several statistics of the same values are one pass, as means with
-// variances are (Welford, Technometrics 1962).
+// Finds the operands that a kernel without products reads twice. Such a kernel takes statistics over more than a
+// multiprocessor holds, and then scales the same values with them. Several statistics of the same values are one pass,
+// as means with variances are (Welford, Technometrics 1962).
 //
 // Example: batch norm of x [n, c, s] takes the mean and variance of each channel over n and s, and then reads x again;
 // layer norm keeps its row.
@@ -14,7 +14,7 @@ namespace partita {
 struct SecondPass {
   int operand = -1;          // a position in Bound::tensors
   std::vector<int> indices;  // of the operand that is read twice: it has an element for each of their values
-  std::vector<int> reduced;  // of those, what the statistics are over: so long are the rows
+  std::vector<int> reduced;  // those over which the statistics are: so long are the rows
 };
 struct SecondPasses {
   std::vector<SecondPass> operands;
@@ -22,7 +22,7 @@ struct SecondPasses {
 };
 SecondPasses second_passes(const tdl::Bound& bound, int first, int last);
 
-// Elements that are read again, as a part of all that are read and written.
+// Returns the elements that are read again, as a fraction of all that are read and written.
 double part_read_again(const SecondPasses& passes, const std::vector<Interval>& ranges);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// What a plan's parts take one after another: kernels, inner steps, conversions, inputs and outputs.
+// Sums the isolated costs of a plan: kernels, inner steps, conversions, inputs and outputs.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -12,7 +12,7 @@ namespace partita {
 
 namespace {
 
-// Everything that the kernels and inner steps of an op depend on; layers that are alike share it.
+// All that the kernels and inner steps of an op depend on. Layers that are alike share it.
 using Likeness =
     std::tuple<std::string, const tdl::Bound*, const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>;
 
@@ -23,13 +23,13 @@ Likeness likeness_of(const Graph& graph, const Op& op, const tdl::Derived& deriv
   return {op.definition, op.bound.get(), &derived, mesh.devices, std::move(dtypes)};
 }
 
-// What a segment's kernel reads and writes at position p.
+// Returns the elements that a segment's kernel reads and writes at position p.
 std::vector<TensorPart> parts_of(const tdl::Derived& derived, const Segment& segment, int p,
                                  const std::function<DType(int)>& dtype_of) {
-  std::vector<TensorPart> parts;
-  for (int t : segment.reads) parts.push_back({t, dtype_of(t), volume(box_read(derived, segment, t, p)), false});
-  for (int t : segment.writes) parts.push_back({t, dtype_of(t), volume(derived.boxes[t][p]), true});
-  return parts;
+  std::vector<TensorPart> elements;
+  for (int t : segment.reads) elements.push_back({t, dtype_of(t), volume(box_read(derived, segment, t, p)), false});
+  for (int t : segment.writes) elements.push_back({t, dtype_of(t), volume(derived.boxes[t][p]), true});
+  return elements;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What one step of a conversion takes by itself: the jobs that lowering makes of it, and how these run at once.
+// Computes the isolated time of one step of a conversion, from the jobs that lowering makes of it.
 #include "partita/cost/step_time.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool any_meet(const std::vector<Job>& jobs) {
   return false;
 }
 
-// Whether a takes no less than b, way by way, whatever the bytes.
+// Whether a takes no less than b, algorithm by algorithm, whatever the bytes.
 bool outlasts(const AlgorithmCosts& a, const AlgorithmCosts& b) {
   if (a.durations.size() != b.durations.size()) return false;
   for (size_t w = 0; w < a.durations.size(); ++w)
@@ -32,7 +32,7 @@ bool outlasts(const AlgorithmCosts& a, const AlgorithmCosts& b) {
   return true;
 }
 
-// In how many rounds jobs run that take equally long. A round takes, in order, every job that does not meet one that it
+// Counts the rounds in which jobs of equal time run. A round takes, in order, every job that does not meet one that it
 // has taken.
 int rounds_of(std::vector<Job> jobs) {
   int rounds = 0;
@@ -73,7 +73,7 @@ void simplify(std::vector<Job>& jobs) {
 
 double ns(const Job& job, double element_bytes) { return job.costs.ns(element_bytes); }
 
-// The time until the last job has ended, as the simulator runs them: whenever one ends, all that can start do, in
+// The time until the last job has ended, as the simulator runs them. Whenever one ends, all that can start do, in
 // order.
 double makespan(const std::vector<Job>& jobs, double element_bytes) {
   if (!any_meet(jobs)) {

@@ -1,5 +1,5 @@
-// What one step of a conversion takes when nothing else runs. The formulas are in cost.h, as the simulator's are, and
-// so are the rules by which the parts of one step run at the same time.
+// Computes the isolated time of one step of a conversion. The formulas are in cost.h, as the simulator's are, and so
+// are the rules by which the jobs of one step run at the same time.
 //
 // Example: an all-reduce of 4 devices in two groups {0, 1} and {2, 3} has two jobs, one ring each. If no link is the
 // narrowest of both they run at once, and the step takes as long as the longer one; else their times add up.
@@ -11,7 +11,7 @@
 
 namespace partita {
 
-// A part of a step: how long it keeps links or a device busy, for elements of so many bytes.
+// A job of a step: how long it keeps links or a device busy, for elements of so many bytes.
 struct Job {
   std::vector<int> occupies;  // ascending
   AlgorithmCosts costs;

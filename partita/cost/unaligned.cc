@@ -1,4 +1,4 @@
-// Times each product as it is and as it would be with full rows.
+// Times each product with its own rows and with full rows.
 #include "partita/cost/unaligned.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-// Of the rows of a kernel's products, the one of the least alignment.
+// Returns the row of least alignment among a kernel's products.
 int64_t worst_row(const KernelWork& work) {
   int64_t worst = 0, least = INT64_MAX;
   for (const tdl::MatrixProduct& product : tdl::matrix_products(*work.bound, work.first_stage, work.last_stage))

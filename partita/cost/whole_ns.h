@@ -1,11 +1,12 @@
-// Whole nanoseconds of what formulas say.
+// Rounds the times of formulas to whole nanoseconds.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
 namespace partita {
 
-// Of one task: 115 days. What takes longer, or is no number, counts as so long, and a simulation of it is refused.
+// The most that a task takes: 115 days. A time that is longer, or no number, counts as so long, and a simulation of it
+// is refused.
 constexpr int64_t kMostNs = 10'000'000'000'000'000;
 
 inline int64_t whole_ns(double ns, int64_t least) {
