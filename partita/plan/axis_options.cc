@@ -1,4 +1,4 @@
-// Derives what each strategy of an op over one mesh axis makes of its tensors.
+// Derives the layouts of an op's tensors under each strategy over one mesh axis.
 #include "partita/plan/axis_options.h"
 
 #include <algorithm>

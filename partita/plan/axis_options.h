@@ -1,8 +1,8 @@
-// How ops can be split over one mesh axis, and how their tensors then lie there: what rules share that follow a split
+// Lists how ops can be split over one mesh axis, and how their tensors then lie there, for rules that follow a split
 // through a graph (tensor_rule.h, expert_rule.h, sequence_rule.h).
 //
-// Example, matmul(a [4x6], b [6x8]) over 2 positions: cut along its index j, a is whole, b and the result are split
-// along axis 1; cut along k, a is split along axis 1, b along axis 0, and the result is partial.
+// Example, matmul(a [4x6], b [6x8]) over 2 positions. Split along its index j, a is whole, b and the result are split
+// along axis 1. Split along k, a is split along axis 1, b along axis 0, and the result is partial.
 #pragma once
 #include <map>
 #include <vector>
@@ -12,18 +12,18 @@
 
 namespace partita {
 
-// How a tensor lies over a group of devices. Two splits meet if they cut the same axis inside the same parts: S(1) of
-// 768 and S(1.0) of 12x64 do, though their cuts differ where 12 does not divide; S(1.1) of 3x256 is another.
+// How a tensor lies over a group of devices. Two splits meet if they cut the same axis inside the same outer digits:
+// S(1) of 768 and S(1.0) of 12x64 do, though their cuts differ if 12 does not divide. S(1.1) of 3x256 is another.
 struct Part {
   enum class Kind { kWhole, kSplit, kPartial, kOther } kind = Kind::kWhole;
   int axis = 0;
-  int64_t outer = 1;  // parts of the axis above the digit that is cut
+  int64_t outer = 1;  // extent of the axis above the digit that is cut
   bool operator==(const Part&) const = default;
 };
-// Of a layout on a mesh of one axis. An axis of which all positions read the same (one half of a rotary embedding, say)
-// counts as whole.
+// Returns how a layout lies on a mesh of one axis. An axis of which all positions read the same (one half of a rotary
+// embedding, say) counts as whole.
 Part part_of(Layout layout);
-// The split of a tensor with these radices; empty where they have no such digit.
+// Returns the split of a tensor with these radices; empty if they have no such digit.
 std::optional<Sbp> sbp_of(const Part& part, const std::vector<Shape>& radices);
 
 // One strategy of an op over the group.
@@ -33,7 +33,8 @@ struct AxisOption {
   bool inner = false;  // it exchanges something inside
 };
 
-// The options that split something, of ops over a group of `degree` devices; those without an exchange inside first.
+// The options that split a tensor, of ops over a group of `degree` devices. Those without an exchange inside come
+// first.
 class AxisOptions {
  public:
   AxisOptions(const Graph& graph, int degree) : graph_(graph), degree_(degree) {}

@@ -1,4 +1,4 @@
-// Judges a plan: each rule of docs/reference/plan.md is a function, and bytes are counted from the boxes.
+// Checks a plan: each rule of docs/reference/plan.md is a function, and bytes are counted from the boxes.
 #include "partita/plan/check.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace partita {
 
 namespace {
 
-// That the list has all transfers, and no others, is lowering's to say, which makes them.
+// Lowering checks that the list has all transfers, and no others, since it makes them.
 void check_transfers(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   if (!plan.transfers) return;
   if (plan.order.empty()) fail("plan: transfers: a schedule is kept with the order of ops alone: give `order` too");
@@ -34,7 +34,7 @@ void check_transfers(const Graph& graph, const Plan& plan, const Cluster& cluste
   }
 }
 
-// An order names each op once, after all that it must follow; any other asks for a cycle.
+// Checks that an order names each op once, after all that it must follow. Any other asks for a cycle.
 void check_order(const Graph& graph, const std::vector<OpId>& order) {
   if (order.empty()) return;
   std::vector<int> place(graph.ops.size(), -1);
@@ -61,8 +61,9 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   }
 }
 
-// Which pipeline rank a device works for, where devices have several chunks: chunk c is rank c mod S's.
-void check_chunks(const Graph& graph, const Plan& plan, const Pipelining& pipelining, const Cluster& cluster) {
+// Checks that each device works for one pipeline rank if devices have several virtual stages: virtual stage c is rank c
+// mod S's.
+void check_virtual_stages(const Graph& graph, const Plan& plan, const Pipelining& pipelining, const Cluster& cluster) {
   std::vector<int> rank_of(cluster.devices.size(), -1);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     const OpChoice& choice = plan.ops[i];
@@ -80,7 +81,7 @@ void check_chunks(const Graph& graph, const Plan& plan, const Pipelining& pipeli
   }
 }
 
-// The stages are numbered without a gap, and the schedule can work on them.
+// Checks that stages are numbered without a gap, and that the schedule suits them.
 void check_pipeline(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   std::set<int> stages;
   for (const OpChoice& choice : plan.ops) stages.insert(choice.stage);
@@ -92,11 +93,11 @@ void check_pipeline(const Graph& graph, const Plan& plan, const Cluster& cluster
     fail("plan: pipeline: {} virtual stages a device do not divide its {} stages: take a number that does", v, count);
   const Pipelining pipelining{plan.pipeline.schedule, std::max(count, 1) / v, v, graph.micro_batches()};
   if (const auto why = pipelining_error(pipelining)) fail("plan: pipeline: {}", *why);
-  if (v > 1) check_chunks(graph, plan, pipelining, cluster);
+  if (v > 1) check_virtual_stages(graph, plan, pipelining, cluster);
 }
 
-// What is refetched is read by an op of the backward pass, or by one that fires once a part.
-void check_refetched(const Graph& graph, const Plan& plan) {
+// Checks that an op of the backward pass, or one that fires once a micro-batch, reads each resharded tensor.
+void check_resharded(const Graph& graph, const Plan& plan) {
   for (TensorId t : plan.resharded) {
     if (t.value < 0 || t.index() >= graph.tensors.size()) fail("plan: refetched: tensor {} is unknown", t.value);
     const bool backward = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
@@ -107,7 +108,7 @@ void check_refetched(const Graph& graph, const Plan& plan) {
   }
 }
 
-// Every op stands on the plan's mesh, and every tensor that the plan keeps is where the plan says.
+// Ensures that every op is on the plan's mesh, and every tensor that the plan keeps has the plan's layout.
 void expect_resolved(const Graph& graph, const Plan& plan, const Resolved& resolved) {
   ensure(resolved.ops.size() == plan.ops.size() && resolved.kept_layouts.size() == graph.tensors.size(),
          "'{}' was resolved with {} ops and {} tensors", graph.name, resolved.ops.size(), resolved.kept_layouts.size());
@@ -120,7 +121,7 @@ void expect_resolved(const Graph& graph, const Plan& plan, const Resolved& resol
 
 constexpr int kMostListed = 1024;  // devices; on more the pieces of a step are too many to list
 
-// The bytes of a step, counted from its boxes, without looking at what boxing said.
+// Counts the bytes of a step from its boxes, without boxing's figures.
 int64_t counted_bytes(const Step& step, int64_t element) {
   int64_t elements = 0;
   if (step.kind == StepKind::kFetch || step.kind == StepKind::kLocal) {
@@ -140,7 +141,7 @@ int64_t counted_bytes(const Step& step, int64_t element) {
       case StepKind::kReduceScatter:
         elements += (p - 1) * got;
         break;
-      // What each member gets and did not hold.
+      // The elements that each member gets and did not hold.
       case StepKind::kAllGather:
         elements += got - held;
         break;
@@ -169,7 +170,7 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
   check_pipeline(graph, plan, cluster);
   check_order(graph, plan.order);
   check_transfers(graph, plan, cluster);
-  check_refetched(graph, plan);
+  check_resharded(graph, plan);
   check_kept(Whose::kPlan, graph, plan.kept, cluster, last);
 }
 

@@ -1,10 +1,10 @@
-// The independent checker: judges a plan against graph and cluster.
+// Checks a plan against graph and cluster, independently of all searches.
 //
-// It shares nothing with any search: not a search's cost tables, nor bytes that boxing predicts without making the
-// steps (conversion_bytes(), Converter::bytes, Converter::table). What it does share is what says what a plan means:
+// It shares nothing with any search: neither a search's cost tables, nor bytes that boxing predicts without making the
+// steps (conversion_bytes(), Converter::bytes, Converter::table). It shares the code that defines what a plan means:
 // derivation (tdl/), layouts and steps (sharding/), and the Resolved that resolve() makes of them, which lowering reads
-// too. It still judges for itself. Every rule about choices is tested on the plan as it stands, before anything is
-// derived from it. Bytes are counted from the boxes of the steps; the bytes that boxing says must agree.
+// too. It still checks by itself. Every rule about choices is tested on the plan as it stands, before anything is
+// derived from it. Bytes are counted from the boxes of the steps, and boxing's bytes must agree.
 #pragma once
 #include <cstdint>
 
@@ -18,16 +18,15 @@ struct CheckReport {
   int64_t conversions = 0;
 };
 
-// Tests the choices as they stand; it must pass before resolve(). Throws bad input naming op, tensor, rule and values:
-// a missing op, a strategy name that the op lacks, two reducers on one value, a device twice or unknown, more parts
+// Checks the choices as they stand; it must pass before resolve(). Throws bad input naming op, tensor, rule and values:
+// a missing op, a strategy name that the op lacks, two reducers on one value, a device twice or unknown, more shards
 // than extent, a mesh whose extents and devices disagree, a kept layout that does not exist, a replaced tensor that
 // ends elsewhere than it began, an order that asks for a cycle.
 void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster);
-// Counts what a plan moves; `resolved` must be of this plan. Where it does not list all devices, boxing's count is
-// taken.
+// Counts the bytes that a plan moves; `resolved` must be of this plan. If it does not have all devices, boxing's count
+// is taken.
 CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster);
-// Both, for a plan that nothing else is done with: resolved in between, without the pieces of steps on more than 1,024
-// devices.
+// Does both, for a plan that is resolved for nothing else, without the pieces of steps on more than 1,024 devices.
 CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
 }  // namespace partita

@@ -56,20 +56,20 @@ void check_mesh(const Mesh& mesh, const Cluster& cluster, const Subject& who, Me
   last = mesh;
 }
 
-// Hosts run things whole and keep them whole.
+// Checks that hosts run ops whole and keep tensors whole.
 void check_hosts(const Mesh& mesh, bool whole, const Cluster& cluster, const Subject& who) {
   for (DeviceId d : mesh.devices)
     if (d.value >= cluster.compute_count && !whole)
       who.refuse("device {} is a host, which runs and keeps things whole, and here each has a part", d.value);
 }
 
-// No index is cut into more parts than it has values, taking all mesh axes together.
-void check_parts(const Op& op, const OpChoice& choice, const Subject& who) {
-  std::map<std::string, int64_t> parts;
+// Checks that no index is split into more shards than it has values, over all mesh axes together.
+void check_shards(const Op& op, const OpChoice& choice, const Subject& who) {
+  std::map<std::string, int64_t> shards;
   for (size_t a = 0; a < choice.strategies.size(); ++a)
     for (const std::string& name : choice.strategies[a].names)
-      parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
-  for (const auto& [name, count] : parts) {
+      shards.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
+  for (const auto& [name, count] : shards) {
     int index = op.bound->find_index(name);
     if (index < 0) {
       std::vector<std::string> known;
@@ -95,7 +95,7 @@ void check_op_choice(Whose whose, const Op& op, const OpChoice& choice, const Cl
       if (tensor < 0 || tensor >= op.bound->operand_count)
         who.refuse("no operand '{}' can be partial: the formula has none", operand);
     }
-  check_parts(op, choice, who);
+  check_shards(op, choice, who);
 }
 
 namespace {
@@ -123,7 +123,7 @@ void check_placement(const Subject& who, const Tensor& tensor, const Placement& 
       who.refuse("the radices of axis {} make {}, its extent is {}", a, product, tensor.shape[a]);
   }
   std::optional<tdl::Reducer> reducer;
-  std::map<std::pair<int, int>, int64_t> parts;
+  std::map<std::pair<int, int>, int64_t> shards;
   for (size_t a = 0; a < placement.sbp.size(); ++a) {
     const Sbp& sbp = placement.sbp[a];
     if (sbp.kind == Sbp::Kind::kPartial) {
@@ -138,7 +138,7 @@ void check_placement(const Subject& who, const Tensor& tensor, const Placement& 
       if (sbp.axis < 0 || sbp.axis >= static_cast<int>(tensor.shape.size()) || sbp.sub_axis < 0 ||
           sbp.sub_axis >= static_cast<int>(radices[sbp.axis].size()))
         who.refuse("{} names an axis that shape [{}] lacks", to_string(sbp), fmt::join(tensor.shape, ", "));
-      int64_t& count = parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second;
+      int64_t& count = shards.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second;
       count *= placement.mesh.extents[a];
       if (count > radices[sbp.axis][sbp.sub_axis])
         who.refuse("axis {} of extent {} can't be split in {} parts", sbp.axis, radices[sbp.axis][sbp.sub_axis], count);
@@ -146,7 +146,8 @@ void check_placement(const Subject& who, const Tensor& tensor, const Placement& 
   }
 }
 
-// A part of a sequence x batch has all of the sequence: it is kept split along one of these, and not along both as one.
+// Checks that a tensor of sequence x batch is kept split along one of these, and not along both as one: a micro-batch
+// has all of the sequence.
 void check_samples_digit(const Subject& who, const Graph& graph, TensorId id, const Placement& placement) {
   const Tensor& tensor = graph.tensor(id);
   if (tensor.scope != MicroBatchScope::kMicroBatch) return;

@@ -1,4 +1,4 @@
-// Finds the products of experts, and what lies between them.
+// Finds the products of experts, and the ops between them.
 #include "partita/plan/expert_rule.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ void ExpertRule::take_weight(TensorId t, const Part& part) {
   }
 }
 
-// What reads the experts' results, and keeps them apart.
+// Splits the ops that read the experts' results and keep them apart.
 void ExpertRule::follow(TensorId t, const Part& part) {
   if (part.kind != Part::Kind::kSplit) return;
   for (const Reader& reader : read_by_[t.index()]) {

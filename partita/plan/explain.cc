@@ -1,4 +1,4 @@
-// Explains choices: converts the touched tensors again under each alternative, and compares what moves.
+// Explains choices: converts the touched tensors under each alternative, and compares the bytes that move.
 #include "partita/plan/explain.h"
 
 #include <algorithm>
@@ -39,13 +39,13 @@ Difference difference(const std::vector<Moved>& now, const std::vector<Moved>& t
   return d;
 }
 
-// The reason if an index is cut into more parts than it has values.
-std::optional<std::string> too_many_parts(const tdl::Bound& bound, const std::vector<int>& extents,
-                                          const std::vector<tdl::AxisStrategy>& strategies) {
-  std::map<std::string, int64_t> parts;
+// Returns the reason if an index is split into more shards than it has values.
+std::optional<std::string> too_many_shards(const tdl::Bound& bound, const std::vector<int>& extents,
+                                           const std::vector<tdl::AxisStrategy>& strategies) {
+  std::map<std::string, int64_t> shards;
   for (size_t a = 0; a < strategies.size(); ++a)
-    for (const std::string& name : strategies[a].names) parts.try_emplace(name, 1).first->second *= extents[a];
-  for (const auto& [name, count] : parts)
+    for (const std::string& name : strategies[a].names) shards.try_emplace(name, 1).first->second *= extents[a];
+  for (const auto& [name, count] : shards)
     if (const int64_t extent = bound.indices[bound.find_index(name)].extent; count > extent)
       return fmt::format("index '{}' of extent {} has no {} parts", name, extent, count);
   return std::nullopt;
@@ -143,7 +143,7 @@ void Explainer::look_at_alternatives(OpId id, const std::vector<TensorId>& touch
     OpAlternative other;
     for (size_t a = 0; a < at.size(); ++a) other.strategies.push_back(offered[a][at[a]]);
     if (other.strategies == choice.strategies) return;
-    if (const auto why = too_many_parts(*op.bound, choice.mesh.extents, other.strategies)) {
+    if (const auto why = too_many_shards(*op.bound, choice.mesh.extents, other.strategies)) {
       out.impossible[*why].push_back(other.strategies);
       return;
     }
@@ -177,20 +177,20 @@ TensorExplanation Explainer::tensor(TensorId id) {
   out.moved = moved_of(id, layouts_, plan_);
   dearest_first(out.moved);
 
-  std::vector<TensorId> alike = {out.keeper};  // tensors that share the home
+  std::vector<TensorId> alike = {out.keeper};  // tensors that share the kept layout
   if (const TensorId next = graph_.replacement_of(out.keeper); next.valid()) alike.push_back(next);
   const std::vector<Moved> now = moved_of(alike, layouts_, plan_);
   if (plan_.kept.contains(out.keeper) && graph_.tensor(out.keeper).producer.valid() &&
       !(out.made && same_placement(*out.made, out.kept_layout)))
     out.alternatives.push_back(
         {std::nullopt, difference(now, moved_of(alike, layouts_, with(plan_, out.keeper, std::nullopt)), 0)});
-  look_at_homes(id, alike, now, out);
+  look_at_layouts(id, alike, now, out);
   fewest_bytes_first(out.alternatives);
   return out;
 }
 
-void Explainer::look_at_homes(TensorId id, const std::vector<TensorId>& alike, const std::vector<Moved>& now,
-                              TensorExplanation& out) {
+void Explainer::look_at_layouts(TensorId id, const std::vector<TensorId>& alike, const std::vector<Moved>& now,
+                                TensorExplanation& out) {
   const std::vector<Shape> radices = out.kept_layout.radices;
   std::vector<Sbp> offered;  // on each axis
   for (size_t axis = 0; axis < radices.size(); ++axis)
@@ -207,12 +207,12 @@ void Explainer::look_at_homes(TensorId id, const std::vector<TensorId>& alike, c
   out.others = product(counts) - 1;
   auto consider = [&](const std::vector<size_t>& at) {
     Placement other{out.kept_layout.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
-    std::map<std::pair<int, int>, int64_t> parts;
+    std::map<std::pair<int, int>, int64_t> shards;
     for (size_t a = 0; a < at.size(); ++a) {
       const Sbp& sbp = offered[at[a]];
       other.sbp.push_back(sbp);
       if (sbp.kind != Sbp::Kind::kSplit) continue;
-      if ((parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second *= extents[a]) >
+      if ((shards.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second *= extents[a]) >
           radices[sbp.axis][sbp.sub_axis])
         return;
     }
@@ -220,7 +220,7 @@ void Explainer::look_at_homes(TensorId id, const std::vector<TensorId>& alike, c
     const Plan changed = with(plan_, out.keeper, other);
     out.alternatives.push_back({other, difference(now, moved_of(alike, layouts_, changed), 0)});
   };
-  consider(here);  // where the home has no name it is one of the others
+  consider(here);  // if the kept layout has no name, it is one of the others
   for_each_tuple_near(here, counts, kMostListed, consider);
 }
 

@@ -1,5 +1,6 @@
-// Megatron-LM's plans: tensor parallelism inside groups of devices, experts and samples over the groups, ZeRO's splits
-// of the states over those that share samples. The mesh is [data, expert, tensor], without axes of one position.
+// Makes Megatron-LM's plans: tensor parallelism inside groups of devices, experts and samples over the groups, ZeRO's
+// splits of the states over devices that split samples. The mesh is [data, expert, tensor], without axes of one
+// position.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -15,8 +16,8 @@ namespace partita {
 
 namespace {
 
-// A sum of its operands, or a scaled one: partial values of all of them stay so. Not where it is longer than they are,
-// as after a cast: then it is better reduced before.
+// Returns strategies of a sum of its operands, or a scaled one, by which partial values of all of them stay partial.
+// None if the result is longer than they are, as after a cast: then it is better reduced before.
 std::vector<tdl::AxisStrategy> sums_of_all(const Graph& graph, const Op& op,
                                            const std::vector<tdl::AxisStrategy>& all) {
   std::vector<tdl::AxisStrategy> out;
@@ -29,7 +30,7 @@ std::vector<tdl::AxisStrategy> sums_of_all(const Graph& graph, const Op& op,
   return out;
 }
 
-// What every op is chosen by.
+// Chooses every op by tensor parallelism, experts and ZeRO.
 class Groups {
  public:
   Groups(const Graph& graph, const Cluster& cluster, const GroupsOf& of, const Constraints& constraints,
@@ -85,7 +86,7 @@ class Groups {
     return axes;
   }
 
-  // Which axes of parameters the tensor and the expert groups split.
+  // Whether the tensor or the expert groups split an axis of a parameter.
   StateSplits::IsTaken taken_axes() const {
     std::vector<Part> parts = tensor_.weight_parts();
     if (sequence_) sequence_->add_weight_parts(parts);
@@ -96,7 +97,7 @@ class Groups {
     };
   }
 
-  // Over an axis: as its forward op.
+  // The strategy over an axis: that of its forward op.
   template <typename Rule>
   std::vector<tdl::AxisStrategy> as_forward(const Rule& rule, OpId id,
                                             const std::vector<tdl::AxisStrategy>& all) const {
@@ -110,14 +111,14 @@ class Groups {
     return named;
   }
 
-  // Layers repeat: by formula and sizes.
+  // Allowed strategies, cached by formula and sizes, since layers repeat.
   const std::vector<tdl::AxisStrategy>& allowed(const Op& op, int positions) const {
     const auto [known, fresh] = allowed_.try_emplace({op.bound.get(), positions});
     if (fresh) known->second = allowed_strategies(op, positions);
     return known->second;
   }
 
-  // Whether all operands, or some, are at home so on this axis.
+  // Whether all operands, or some, are kept so on this axis.
   bool comes(OpId id, int axis, Sbp::Kind kind, bool all) const {
     const auto is = [&](TensorId t) {
       const Layout* kept_layout = planner_.kept_layout(t);
@@ -142,7 +143,7 @@ class Groups {
     const auto& all = allowed(op, planner_.mesh().extents[static_cast<size_t>(axis)]);
     if (axis == expert_axis_)
       if (auto by_experts = as_forward(*experts_, id, all); !by_experts.empty()) return by_experts;
-    // Gradients of what several products of experts read are added before they go back to the samples.
+    // If several products of experts read a tensor, its gradients are added before they go back to the samples.
     if (axis == expert_axis_ && op.phase == Phase::kBackward && op.definition == "add" &&
         comes(id, axis, Sbp::Kind::kSplit, true))
       return split_strategies(all);
@@ -161,7 +162,7 @@ class Groups {
   }
 
   // Over the tensor axis: its forward op's strategy if that is split; else replication, or a sum that is left partial,
-  // or a split where an operand comes split.
+  // or a split if an operand comes split.
   std::vector<tdl::AxisStrategy> over_tensor(OpId id) const {
     const Op& op = graph_.op(id);
     const auto& all = allowed(op, of_.tensor);
@@ -203,8 +204,8 @@ class Groups {
     states_.keep_results(planner_, id);
   }
 
-  // What was gathered along the sequence for the forward pass is not kept for the backward pass (Korthikanti et al.,
-  // section 4.2.2).
+  // Adds activations that were gathered along the sequence for the forward pass: they are not kept for the backward
+  // pass (Korthikanti et al., section 4.2.2).
   void gather_sequences_again(std::set<TensorId>& again) const {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
@@ -253,7 +254,7 @@ void expect_groups(const std::string& rule, const Graph& graph, int devices, con
   require_samples(rule, graph, devices / of.tensor);
 }
 
-// "12 heads of 'attn.q'", where the model has named the op that makes heads; "12 of index 'i2' of 'attn.q.permute'".
+// "12 heads of 'attn.q'" if the model has named the op that makes heads; else "12 of index 'i2' of 'attn.q.permute'".
 std::string text_of(const TensorRule::Uneven& uneven) {
   constexpr std::string_view kHeads = ".heads";
   if (!uneven.op.ends_with(kHeads))

@@ -1,5 +1,5 @@
-// One weird trick (Krizhevsky, arXiv:1404.5997): convolutions see few weights and many activations, fully connected
-// layers the opposite. Convolutions are split along samples; of a fully connected layer every device has a part of the
+// Makes plans by one weird trick (Krizhevsky, arXiv:1404.5997). Convolutions have few weights and many activations,
+// fully connected layers the opposite. So convolutions are split along samples, fully connected layers along their
 // units, for all samples.
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
@@ -8,8 +8,8 @@ namespace partita {
 
 namespace {
 
-// The index that a fully connected layer is split along: the longest of its units, no shorter than p. Empty: another
-// kind of op.
+// Returns the index that a fully connected layer is split along: the longest of its units, no shorter than p. Empty:
+// another kind of op.
 std::string units_index(const Graph& graph, const std::vector<bool>& weight, const Op& op, int p) {
   const auto product = weight_product(graph, weight, op);
   if (!product || product->windows) return "";
@@ -21,8 +21,8 @@ std::string units_index(const Graph& graph, const std::vector<bool>& weight, con
   return longest ? longest->name : "";
 }
 
-// A weight that ops make of parameters (a cast, a transposition) is made in the parts that its layer reads, and so are
-// its gradient and what is updated by it.
+// A weight that ops make of parameters (a cast, a transposition) is made in the shards that its layer reads. So are its
+// gradient and the tensors that it updates.
 void make_wanted_weights(RulePlanner& planner, const Graph& graph, const std::vector<bool>& weight,
                          std::vector<bool>& chosen) {
   for (size_t i = graph.ops.size(); i-- > 0;) {
@@ -83,7 +83,7 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& con
       planner.choose(OpId(i), {split});
     } else if (product[forward] && !samples.empty()) {
       planner.choose(OpId(i), {samples});
-    } else {  // between layers: whatever moves least, samples, all of it, or units
+    } else {  // between layers: the split that moves least, of samples, none, or units
       std::vector<tdl::AxisStrategy> candidates = samples;
       candidates.push_back(kReplicate);
       const bool of_weights = op.phase != Phase::kForward && sample_indices(graph, op).empty();

@@ -1,4 +1,4 @@
-// The error of a pin that cannot be kept, so that who knows the file of pins can name it.
+// Defines the error of a pin that cannot be kept, so that a caller who knows the file of pins can name it.
 #pragma once
 #include <string>
 #include <utility>

@@ -57,7 +57,8 @@ std::vector<OpId> ops_of_pins(const std::string& name, const Graph& graph, const
   return ops;
 }
 
-// What an object of names says of ops, each read by `read`. An op's own name counts more than patterns, which agree.
+// Reads an object that gives names of ops values, each by `read`. An op's own name counts more than patterns, which
+// agree.
 template <typename Read>
 auto read_by_op(const Json& object, const Graph& graph, const NameIndex& names, const Read& read) {
   std::map<OpId, std::decay_t<decltype(read("", object))>> values;
@@ -125,7 +126,7 @@ void read_colocation(Fields& in, const Graph& graph, const NameIndex& names, Pin
 Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json_object(text, "plan");
   Fields in(json, "pins");
-  // A whole plan serves as well.
+  // A whole plan serves as pins as well.
   bool whole = false;
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);

@@ -1,4 +1,4 @@
-// Plans and the references in them as JSON.
+// Prints and parses plans and the references in them as JSON.
 #include "partita/plan/plan.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Makes a plan's Resolved: derives every op, finds every tensor's home, converts it for its readers.
+// Makes a plan's Resolved: derives every op, finds every tensor's kept layout, converts it for its readers.
 #include "partita/plan/resolve.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ const Layout& made_layout(const Graph& graph, const std::vector<const OpLayouts*
 
 Layout home_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
-  // A replacement is in the layout of what it replaces: one buffer.
+  // A replacement has the layout of the tensor that it replaces: they are one buffer.
   TensorId keeper = tensor.replaces.valid() ? tensor.replaces : id;
   auto kept = plan.kept.find(keeper);
   if (kept != plan.kept.end()) return layout_of(kept->second, graph.tensor(keeper).shape);
@@ -133,7 +133,7 @@ int reads_a_step(const Graph& graph, TensorId id) {
 int conversion_firings(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
   const bool into_kept = readers.empty();
   if (into_kept) return graph.firings(graph.op(graph.tensor(id).producer));
-  if (graph.tensor(id).scope == MicroBatchScope::kMicroBatch) return graph.micro_batches();  // a constant's parts too
+  if (graph.tensor(id).scope == MicroBatchScope::kMicroBatch) return graph.micro_batches();  // a constant's too
   if (const int firings = reads_a_step(graph, id); firings > 1 || !plan.resharded.contains(id)) return firings;
   return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph.op(r.op).per_micro_batch; })
              ? graph.micro_batches()
@@ -174,15 +174,16 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   return out;
 }
 
-// Which digit of an axis in factors samples are the outermost of.
+// Returns the digit of a factored axis of which samples are the outermost values.
 size_t samples_digit(const Shape& radices, int64_t outer) {
   size_t digit = 0;
   for (int64_t before = 1; digit + 1 < radices.size() && before < outer; ++digit) before *= radices[digit];
   return digit;
 }
 
-// The plan of `large` for parts of another size: samples are the outermost of one digit, the others stay.
-Plan for_parts_of(const Graph& small, Plan plan, const Graph& large) {
+// Returns the plan of `large` for micro-batches of another size. Samples are the outermost of one digit; the others
+// stay.
+Plan for_micro_batches_of(const Graph& small, Plan plan, const Graph& large) {
   for (auto& [id, placement] : plan.kept) {
     const Tensor& tensor = small.tensor(id);
     if (tensor.scope != MicroBatchScope::kMicroBatch || placement.radices.empty()) continue;
@@ -204,7 +205,7 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, c
   Resolved out = resolved_of(graph, plan, cluster, device_mask);
   if (graph.whole && graph.micro_batch_samples.back() != graph.micro_batch_samples.front()) {
     Graph small = with_micro_batches_of(graph, graph.micro_batch_samples.back());
-    Resolved of_small = resolved_of(small, for_parts_of(small, plan, graph), cluster, device_mask);
+    Resolved of_small = resolved_of(small, for_micro_batches_of(small, plan, graph), cluster, device_mask);
     out.smaller = std::make_shared<const ResolvedStep>(ResolvedStep{std::move(small), std::move(of_small)});
   }
   return out;

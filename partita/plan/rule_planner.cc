@@ -1,4 +1,5 @@
-// Chooses ops one after another under a rule, the cheapest allowed strategy each; and what rules ask of a graph.
+// Chooses ops one after another under a rule, the cheapest allowed strategy each; and answers rules' questions about a
+// graph.
 #include "partita/plan/rule_planner.h"
 
 #include <algorithm>
@@ -14,13 +15,13 @@ namespace {
 
 constexpr int64_t kNever = INT64_MAX;
 
-// Some position would keep nothing, which no plan offers.
-bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
-  std::map<std::pair<int, int>, int64_t> parts;
+// Whether some position would keep nothing, which no plan may have.
+bool more_shards_than_extent(const Layout& layout, const NdSbp& sbp) {
+  std::map<std::pair<int, int>, int64_t> shards;
   for (size_t a = 0; a < sbp.size(); ++a)
     if (sbp[a].kind == Sbp::Kind::kSplit)
-      parts.try_emplace({sbp[a].axis, sbp[a].sub_axis}, 1).first->second *= layout.mesh.extents[a];
-  return std::any_of(parts.begin(), parts.end(),
+      shards.try_emplace({sbp[a].axis, sbp[a].sub_axis}, 1).first->second *= layout.mesh.extents[a];
+  return std::any_of(shards.begin(), shards.end(),
                      [&](const auto& p) { return p.second > layout.radices[p.first.first][p.first.second]; });
 }
 
@@ -109,7 +110,7 @@ void RulePlanner::keep_along(TensorId id, int mesh_axis, const Part& part) {
   const std::optional<Sbp> sbp = sbp_of(part, kept_layout.radices);
   if (!name || !sbp || (*name)[mesh_axis] == *sbp) return;
   (*name)[mesh_axis] = *sbp;
-  if (!more_parts_than_extent(kept_layout, *name)) keep(id, placement_of(kept_layout, *name));
+  if (!more_shards_than_extent(kept_layout, *name)) keep(id, placement_of(kept_layout, *name));
 }
 
 void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
@@ -119,7 +120,7 @@ void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
 
 namespace {
 
-// The layout's place, but so split; empty where it cannot be.
+// Returns the layout's placement, but so split; empty if it cannot be.
 std::optional<Placement> split_over(const Layout& layout, const SplitOver& split) {
   NdSbp name(layout.mesh.extents.size(), split.sbp);
   std::vector<Shape> radices = split.radices;
@@ -132,7 +133,7 @@ std::optional<Placement> split_over(const Layout& layout, const SplitOver& split
   }
   Placement placement{layout.mesh, name, is_factored(radices) ? std::move(radices) : std::vector<Shape>()};
   const Layout made = layout_of(placement, layout.shape());
-  return more_parts_than_extent(made, name) ? std::nullopt : std::optional(placement);
+  return more_shards_than_extent(made, name) ? std::nullopt : std::optional(placement);
 }
 
 }  // namespace
@@ -144,8 +145,8 @@ void RulePlanner::keep_split(TensorId id, const SplitOver& split) {
 
 namespace {
 
-// The op has this tensor as a sum, of which each device may keep its term from step to step: a state that it replaces,
-// where nobody else reads it. Running statistics of groups that lie on several devices are such sums.
+// Whether each device may keep its term of this sum from step to step: the tensor is a state that the op replaces, and
+// no other op reads it. Running statistics of groups that lie on several devices are such sums.
 bool may_keep_terms(const Graph& graph, const Op& op, TensorId t, const Layout& need) {
   const Tensor& tensor = graph.tensor(t);
   return tensor.role == Role::kState && is_float(tensor.dtype) && need.reducer() == tdl::Reducer::kSum &&
@@ -154,14 +155,14 @@ bool may_keep_terms(const Graph& graph, const Op& op, TensorId t, const Layout& 
 
 }  // namespace
 
-Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layout& need, bool alone) {
-  const bool whole = need.is_partial() && !(alone && may_keep_terms(graph, op, id, need));
+Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layout& need, bool only_reader) {
+  const bool whole = need.is_partial() && !(only_reader && may_keep_terms(graph, op, id, need));
   const auto name = whole ? std::nullopt : name_of(need);
-  if (name && !more_parts_than_extent(need, *name)) return placement_of(need, *name);
+  if (name && !more_shards_than_extent(need, *name)) return placement_of(need, *name);
   return {need.mesh, NdSbp(need.mesh.extents.size(), Sbp::broadcast()), {}};
 }
 
-// How a tensor without a home is kept for its first reader.
+// Returns how a tensor without a kept layout is kept for its first reader.
 Placement RulePlanner::kept_layout_for(const Op& op, TensorId id, const Layout& need) const {
   Placement kept = kept_as_read(graph_, op, id, need, readers_[id.index()] == 1);
   if (const auto split = split_when_kept_.find(id); split != split_when_kept_.end() && need.mesh == mesh_)
@@ -170,7 +171,7 @@ Placement RulePlanner::kept_layout_for(const Op& op, TensorId id, const Layout& 
 }
 
 Plan RulePlanner::finish(std::string_view search) {
-  for (size_t t = 0; t < graph_.tensors.size(); ++t)  // what nobody reads
+  for (size_t t = 0; t < graph_.tensors.size(); ++t)  // tensors that no op reads
     if (!kept_layouts_[t] && !graph_.tensors[t].producer.valid())
       keep(TensorId(t), {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}});
   plan_.search = search;
@@ -184,22 +185,22 @@ void RulePlanner::keep(TensorId id, const Placement& placement) {
 
 namespace {
 
-// Some index is cut into more parts than it has values, which no plan may.
-bool more_parts_than_values(const Op& op, const OpChoice& choice) {
-  std::map<std::string, int64_t> parts;
+// Whether some index is split into more shards than it has values, which no plan may.
+bool more_shards_than_values(const Op& op, const OpChoice& choice) {
+  std::map<std::string, int64_t> shards;
   for (size_t a = 0; a < choice.strategies.size(); ++a)
     for (const std::string& name : choice.strategies[a].names)
-      parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
-  return std::ranges::any_of(parts, [&](const auto& part) {
-    const int index = op.bound->find_index(part.first);
-    return index >= 0 && part.second > op.bound->indices[static_cast<size_t>(index)].extent;
+      shards.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
+  return std::ranges::any_of(shards, [&](const auto& split) {
+    const int index = op.bound->find_index(split.first);
+    return index >= 0 && split.second > op.bound->indices[static_cast<size_t>(index)].extent;
   });
 }
 
 }  // namespace
 
 int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
-  if (more_parts_than_values(op, choice)) return kNever;
+  if (more_shards_than_values(op, choice)) return kNever;
   auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies);
   if (!derived) return kNever;
   OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);
@@ -214,7 +215,7 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
     } else if ((need.is_partial() &&
                 (readers_[op.operands[k].index()] > 1 || !may_keep_terms(graph_, op, op.operands[k], need))) ||
                !name_of(need)) {
-      bytes += tensor.bytes();  // a tensor without a home is not kept so where others read it
+      bytes += tensor.bytes();  // a tensor without a kept layout is not kept so if others read it
     } else if (split_when_kept_.contains(op.operands[k])) {
       const Layout kept = layout_of(kept_layout_for(op, op.operands[k], need), tensor.shape);
       bytes += conversion_bytes(kept, need, bytes_of(tensor.dtype), cluster_);
@@ -255,14 +256,14 @@ Mesh all_devices(const Cluster& cluster) {
   return {{static_cast<int>(devices.size())}, devices};
 }
 
-void require_samples(std::string_view rule, const Graph& graph, int parts) {
+void require_samples(std::string_view rule, const Graph& graph, int shards) {
   for (TensorId input : graph.inputs) {
     const Tensor& t = graph.tensor(input);
-    if (t.sample_axis >= 0 && t.shape[t.sample_axis] < parts)
+    if (t.sample_axis >= 0 && t.shape[t.sample_axis] < shards)
       throw DoesNotApply(
           fmt::format("{}: input '{}' has {} samples{}, too few for {} devices; use a larger batch{} or fewer devices",
-                      rule, t.name, t.shape[t.sample_axis], graph.micro_batches() > 1 ? " in a micro-batch" : "", parts,
-                      graph.micro_batches() > 1 ? ", fewer micro-batches" : ""));
+                      rule, t.name, t.shape[t.sample_axis], graph.micro_batches() > 1 ? " in a micro-batch" : "",
+                      shards, graph.micro_batches() > 1 ? ", fewer micro-batches" : ""));
   }
 }
 
@@ -302,7 +303,7 @@ bool passes_sums_on(const tdl::AxisStrategy& s) {
   return s.names.empty() && !s.partial.empty() && s.reducer == tdl::Reducer::kSum;
 }
 
-// Both operands are summands.
+// Whether both operands are summands.
 bool is_sum(const Op& op) {
   return op.operands.size() > 1 && std::ranges::any_of(tdl::strategies(*op.bound, 2), [&](const tdl::AxisStrategy& s) {
            return passes_sums_on(s) && s.partial.size() == op.operands.size();
@@ -311,7 +312,7 @@ bool is_sum(const Op& op) {
 
 }  // namespace
 
-// Whether it ends in a sum of gradients, by way of ops that read it alone and do not see samples.
+// Whether it ends in a sum of gradients, through ops that are its only readers and do not see samples.
 bool LateSums::is_added_to(TensorId id) const {
   while (read_by_[id.index()].size() == 1) {
     const Op& reader = graph_.op(read_by_[id.index()][0].op);
@@ -331,15 +332,16 @@ std::vector<tdl::AxisStrategy> LateSums::strategies(OpId id, const std::vector<t
   for (const tdl::AxisStrategy& s : allowed) {
     if (!passes_sums_on(s)) continue;
     int64_t bytes = 0;
-    bool alone = true;
+    bool only_reader = true;
     for (const std::string& name : s.partial) {
       const TensorId operand = op.operands[op.bound->find_tensor(name)];
       bytes += graph_.tensor(operand).bytes();
-      alone &= std::ranges::all_of(read_by_[operand.index()], [&](const Reader& reader) { return reader.op == id; });
+      only_reader &=
+          std::ranges::all_of(read_by_[operand.index()], [&](const Reader& reader) { return reader.op == id; });
     }
     const Tensor& result = graph_.tensor(op.results[0]);
-    const bool by_parts = !kept_split && graph_.micro_batches() > 1 && result.accumulated;
-    if (alone && (result.bytes() <= bytes || by_parts || is_added_to(op.results[0]))) out.push_back(s);
+    const bool by_micro_batches = !kept_split && graph_.micro_batches() > 1 && result.accumulated;
+    if (only_reader && (result.bytes() <= bytes || by_micro_batches || is_added_to(op.results[0]))) out.push_back(s);
   }
   return out;
 }

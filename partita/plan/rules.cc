@@ -1,4 +1,4 @@
-// The rules single, data-parallel and model-parallel.
+// Makes plans by the rules single, data-parallel and model-parallel.
 #include "partita/plan/rules.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<tdl::AxisStrategy> splits_first(std::vector<tdl::AxisStrategy> strat
   return strategies;
 }
 
-// How model parallelism splits an op with a parameter: the index, and the axis along which its result is kept.
+// The split of an op with a parameter by model parallelism: the index, and the axis along which its result is kept.
 struct ParameterSplit {
   std::string index;
   int result_axis = -1;
@@ -98,10 +98,10 @@ std::vector<std::string> sample_indices(const Graph& graph, const Op& op) {
 
 bool has_values_for(const tdl::Bound& bound, const std::vector<int>& extents,
                     const std::vector<tdl::AxisStrategy>& strategies) {
-  std::map<std::string, int64_t> parts;
+  std::map<std::string, int64_t> shards;
   for (size_t a = 0; a < strategies.size(); ++a)
     for (const std::string& name : strategies[a].names) {
-      int64_t& count = parts.try_emplace(name, 1).first->second;
+      int64_t& count = shards.try_emplace(name, 1).first->second;
       count *= extents[a];
       if (count > bound.indices[bound.find_index(name)].extent) return false;
     }

@@ -1,4 +1,4 @@
-// The schedules of micro-batches, and their run in unit time.
+// Lists the work of each rank under a schedule, and runs the lists in unit time.
 #include "partita/plan/schedule.h"
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace {
 
 constexpr EnumWords<Schedule::kInterleaved> kSchedules({"default", "gpipe", "1f1b", "interleaved"});
 
-// A forward or a backward that a rank has to do.
+// A forward or a backward of a rank's list.
 struct Step {
   bool backward = false;
-  int chunk = 0, micro_batch = 0;
+  int stage = 0, micro_batch = 0;
 };
 
-// Forwards that a rank does before the first that a backward follows.
+// Counts the forwards of a rank before the first that a backward follows.
 int warm_up(const Pipelining& p, int rank) {
   const int behind = p.ranks - 1 - rank, all = p.micro_batches * p.virtual_stages;
   switch (p.schedule) {
@@ -34,15 +34,15 @@ int warm_up(const Pipelining& p, int rank) {
   return 0;
 }
 
-// The rank's k-th forward or backward. With several chunks a rank, S micro-batches pass through all its chunks, then
-// the next S: forward from the first chunk on, backward from the last.
+// Returns the rank's k-th forward or backward. With several virtual stages a rank, S micro-batches pass through all of
+// them, then the next S: forward from the first on, backward from the last.
 Step step_of(const Pipelining& p, int rank, int k, bool backward) {
   const int group = p.virtual_stages == 1 ? 1 : p.ranks, round = group * p.virtual_stages;
   const int turn = k % round / group;
   return {backward, (backward ? p.virtual_stages - 1 - turn : turn) * p.ranks + rank, k / round * group + k % group};
 }
 
-// All that a rank does, in order.
+// Lists all forwards and backwards of a rank, in order.
 std::vector<Step> steps_of(const Pipelining& p, int rank) {
   const int all = p.micro_batches * p.virtual_stages, warm = warm_up(p, rank);
   std::vector<Step> steps;
@@ -76,10 +76,10 @@ std::optional<std::string> pipelining_error(const Pipelining& p) {
 }
 
 TickTable tick_table(const Pipelining& p) {
-  const auto chunks = static_cast<std::size_t>(p.chunks());
+  const auto stages = static_cast<std::size_t>(p.stages());
   constexpr int kNotYet = -1;
   TickTable table;
-  table.forward.assign(chunks, std::vector<int>(p.micro_batches, kNotYet));
+  table.forward.assign(stages, std::vector<int>(p.micro_batches, kNotYet));
   table.backward = table.forward;
   std::vector<std::vector<Step>> steps;
   for (int rank = 0; rank < p.ranks; ++rank) steps.push_back(steps_of(p, rank));
@@ -87,16 +87,16 @@ TickTable tick_table(const Pipelining& p) {
   const auto over = [&](int tick) { return tick != kNotYet && tick < table.length; };
   const auto ready = [&](const Step& s) {
     const int n = s.micro_batch;
-    if (!s.backward) return s.chunk == 0 || over(table.forward[s.chunk - 1][n]);
-    return over(table.forward[s.chunk][n]) && (s.chunk + 1 == p.chunks() || over(table.backward[s.chunk + 1][n]));
+    if (!s.backward) return s.stage == 0 || over(table.forward[s.stage - 1][n]);
+    return over(table.forward[s.stage][n]) && (s.stage + 1 == p.stages() || over(table.backward[s.stage + 1][n]));
   };
   std::vector<std::size_t> next(steps.size(), 0);
-  for (std::size_t left = 2 * chunks * static_cast<std::size_t>(p.micro_batches); left > 0; ++table.length) {
+  for (std::size_t left = 2 * stages * static_cast<std::size_t>(p.micro_batches); left > 0; ++table.length) {
     const std::size_t before = left;
     for (std::size_t rank = 0; rank < steps.size(); ++rank) {
       if (next[rank] == steps[rank].size() || !ready(steps[rank][next[rank]])) continue;
       const Step& s = steps[rank][next[rank]++];
-      (s.backward ? table.backward : table.forward)[s.chunk][s.micro_batch] = table.length;
+      (s.backward ? table.backward : table.forward)[s.stage][s.micro_batch] = table.length;
       --left;
     }
     ensure(left < before, "schedule '{}' of {} ranks x {} chunks and {} micro-batches does not end",

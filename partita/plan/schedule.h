@@ -1,9 +1,10 @@
-// Schedules of micro-batches: which one a stage of a pipeline works on next (docs/inside/PHYSICAL.md section 2).
+// Orders the micro-batches of each stage of a pipeline: gpipe, 1F1B, interleaved (docs/inside/PHYSICAL.md section 2).
 //
-// A model is cut into S x V chunks, one after the other; rank s of S runs the chunks s, s + S, .. (V > 1 for
-// kInterleaved alone). Each rank has a list of what it does: forwards until so many are in flight, then a backward and
-// a forward in turn, then the backwards that are left. A schedule is how many are in flight, and the order of chunks.
-// The lists are run in unit time: a forward or backward of a chunk takes one tick, a rank does one thing a tick.
+// A model is cut into S x V virtual stages, one after the other. Rank s of S runs the virtual stages s, s + S, .. (V >
+// 1 only for kInterleaved). Each rank has a list: forwards until its limit in flight is reached, then a backward and a
+// forward in turn, then the backwards that are left. A schedule is the limit in flight, and the order of virtual
+// stages. The lists are run in unit time: a forward or backward of a virtual stage takes one tick, and a rank runs one
+// of them a tick.
 //
 // Example: 1F1B, 2 ranks, 3 micro-batches. A forward of micro-batch n is n, a backward n', an idle tick a dot:
 //
@@ -22,7 +23,7 @@ enum class Schedule {
   kDefault,      // one micro-batch after the other
   kGpipe,        // all forwards, then all backwards (Huang et al. 2019)
   k1F1B,         // PipeDream-Flush (Narayanan et al. 2021, section 2.2.1)
-  kInterleaved,  // 1F1B over V chunks a rank, S micro-batches of a chunk at a time (the same, section 2.2.2)
+  kInterleaved,  // 1F1B over V virtual stages a rank, S micro-batches of one at a time (the same, section 2.2.2)
 };
 std::string_view name_of(Schedule schedule);                   // "default", "gpipe", "1f1b", "interleaved"
 std::optional<Schedule> find_schedule(std::string_view name);  // by its name; none: no such schedule
@@ -31,30 +32,31 @@ std::string schedule_words();                                  // "default, gpip
 struct Pipelining {
   Schedule schedule = Schedule::kDefault;
   int ranks = 1;           // S
-  int virtual_stages = 1;  // V: chunks a rank
+  int virtual_stages = 1;  // V: of each rank
   int micro_batches = 1;   // m
   int more_in_flight = 0;  // of k1F1B: on each rank but the last, so that no rank waits for a transfer there and back
-  int chunks() const { return ranks * virtual_stages; }
+  int stages() const { return ranks * virtual_stages; }
 };
 
-// What is wrong with it, and what to do: V other than 1 without kInterleaved, and there an m that S does not divide.
+// Returns the fault and its remedy: V other than 1 without kInterleaved, or with it an m that S does not divide.
 std::optional<std::string> pipelining_error(const Pipelining& pipelining);
 
-// The rest is for what pipelining_error() has nothing against.
+// The functions below take only pipelines without a pipelining_error().
 
-// The tick of each forward and backward: [chunk][micro-batch].
+// The tick of each forward and backward: [virtual stage][micro-batch].
 struct TickTable {
   std::vector<std::vector<int>> forward, backward;
   int length = 0;  // ticks: 2 (mV + S - 1), for kDefault 2 m S
 };
 TickTable tick_table(const Pipelining& pipelining);
 
-// Micro-batches whose forward of a chunk on this rank has begun and whose backward is not over, at most: kDefault 1,
-// kGpipe m, k1F1B min(m, S - s) and more_in_flight, kInterleaved min(mV, 2 (S - s - 1) + (V - 1) S + 1).
+// Returns the most micro-batches whose forward of a virtual stage on this rank has begun and whose backward is not
+// over: kDefault 1, kGpipe m, k1F1B min(m, S - s) and more_in_flight, kInterleaved min(mV, 2 (S - s - 1) + (V - 1) S +
+// 1).
 int in_flight(const Pipelining& pipelining, int rank);
 
-// The part of the time in which a rank is idle, with chunks of equal time and free transfers: (S - 1) / (mV + S - 1),
-// for kDefault (S - 1) / S. The same for each rank.
+// Returns the fraction of the time in which a rank is idle, with virtual stages of equal time and free transfers: (S -
+// 1) / (mV + S - 1), for kDefault (S - 1) / S. It is the same for each rank.
 double bubble(const Pipelining& pipelining);
 
 }  // namespace partita

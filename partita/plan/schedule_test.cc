@@ -1,4 +1,4 @@
-// The schedules' runs in unit time: that they can be carried out, how long they take, and how much is in flight.
+// Tests the schedules' runs in unit time: that they can be carried out, how long they take, and how much is in flight.
 #include "partita/plan/schedule.h"
 
 #include <gtest/gtest.h>
@@ -29,12 +29,12 @@ std::vector<Pipelining> many() {
   return all;
 }
 
-// What runs in each tick on a rank: "0" the forward of micro-batch 0, "0'" its backward, "." nothing; of several chunks
-// "b0" is the second's.
+// The work of a rank in each tick: "0" the forward of micro-batch 0, "0'" its backward, "." nothing. "b0" is that of
+// the second of several virtual stages.
 std::string row(const Pipelining& p, int rank) {
   const TickTable table = tick_table(p);
   std::vector<std::string> ticks(table.length, ".");
-  for (int c = rank; c < p.chunks(); c += p.ranks)
+  for (int c = rank; c < p.stages(); c += p.ranks)
     for (int n = 0; n < p.micro_batches; ++n) {
       const std::string name =
           (p.virtual_stages > 1 ? std::string(1, static_cast<char>('a' + c / p.ranks)) : "") + std::to_string(n);
@@ -53,7 +53,7 @@ TEST(Schedules, OfTwoRanksAndThreeMicroBatches) {
   EXPECT_EQ(row({Schedule::kDefault, 2, 1, 2}, 1), ". 0 0' . . 1 1' .");
 }
 
-// The order of work of Narayanan et al. 2021, figure 4, lower half: 4 devices, 2 chunks each, 8 micro-batches.
+// The order of work of Narayanan et al. 2021, figure 4, lower half: 4 devices, 2 virtual stages each, 8 micro-batches.
 TEST(Schedules, InterleavedAsDrawnInThePaper) {
   const Pipelining p{Schedule::kInterleaved, 4, 2, 8};
   const auto work = [&](int rank) {
@@ -74,9 +74,9 @@ TEST(Schedules, CanBeCarriedOut) {
     SCOPED_TRACE(text_of(p));
     ASSERT_FALSE(pipelining_error(p).has_value());
     const TickTable table = tick_table(p);
-    ASSERT_EQ(table.forward.size(), static_cast<std::size_t>(p.chunks()));
+    ASSERT_EQ(table.forward.size(), static_cast<std::size_t>(p.stages()));
     std::set<std::pair<int, int>> taken;  // rank, tick
-    for (int c = 0; c < p.chunks(); ++c) {
+    for (int c = 0; c < p.stages(); ++c) {
       ASSERT_EQ(table.forward[c].size(), static_cast<std::size_t>(p.micro_batches));
       for (int n = 0; n < p.micro_batches; ++n) {
         const int f = table.forward[c][n], b = table.backward[c][n];
@@ -117,7 +117,7 @@ TEST(Schedules, InFlight) {
     const TickTable table = tick_table(p);
     for (int rank = 0; rank < s; ++rank) {
       std::vector<int> change(table.length + 1, 0);
-      for (int c = rank; c < p.chunks(); c += s)
+      for (int c = rank; c < p.stages(); c += s)
         for (int n = 0; n < m; ++n) {
           ++change[table.forward[c][n]];
           --change[table.backward[c][n] + 1];
@@ -135,33 +135,33 @@ TEST(Schedules, InFlight) {
   }
 }
 
-// The rule of 1F1B as it is told of one stage that knows no list: a backward if one is there, else a forward while
-// fewer than S - s are in flight.
+// The rule of 1F1B for one stage that knows no list: a backward if one is there, else a forward while fewer than S - s
+// are in flight.
 TEST(Schedules, OneForwardOneBackwardIsWhatEachStageWouldDoAlone) {
   for (const Pipelining& p : many()) {
     if (p.schedule != Schedule::k1F1B) continue;
     SCOPED_TRACE(text_of(p));
     const int m = p.micro_batches, stages = p.ranks;
     std::vector<int> forwards(stages, 0), backwards(stages, 0);
-    TickTable told;
-    told.forward.resize(stages);
-    told.backward.resize(stages);
-    for (; backwards[0] < m; ++told.length) {
+    TickTable expected;
+    expected.forward.resize(stages);
+    expected.backward.resize(stages);
+    for (; backwards[0] < m; ++expected.length) {
       const std::vector<int> f = forwards, b = backwards;
       for (int s = 0; s < stages; ++s) {
         if (b[s] < f[s] && (s == stages - 1 || b[s + 1] > b[s])) {
-          told.backward[s].push_back(told.length);
+          expected.backward[s].push_back(expected.length);
           ++backwards[s];
         } else if (f[s] < m && (s == 0 || f[s - 1] > f[s]) && f[s] - b[s] < stages - s) {
-          told.forward[s].push_back(told.length);
+          expected.forward[s].push_back(expected.length);
           ++forwards[s];
         }
       }
     }
     const TickTable table = tick_table(p);
-    EXPECT_EQ(table.length, told.length);
-    EXPECT_EQ(table.forward, told.forward);
-    EXPECT_EQ(table.backward, told.backward);
+    EXPECT_EQ(table.length, expected.length);
+    EXPECT_EQ(table.forward, expected.forward);
+    EXPECT_EQ(table.backward, expected.backward);
   }
 }
 

@@ -1,4 +1,4 @@
-// Grows regions of ops that can be split along the sequence, from where partial sums are added up.
+// Grows regions of ops that can be split along the sequence, from places where partial sums are added up.
 #include "partita/plan/sequence_rule.h"
 
 #include <algorithm>
@@ -82,8 +82,8 @@ void SequenceRule::set(TensorId t, const Part& part) {
   fresh_.push_back(t);
 }
 
-// Whether an op may act so. Activations come as they are kept, or are gathered; what it leaves is split, or a sum of
-// less than what it reads.
+// Whether an op may take this option. Activations come as they are kept, or are gathered. Its results are split, or
+// sums of less than it reads.
 bool SequenceRule::suits(const Op& op, const AxisOption& option) const {
   if (option.inner) return false;
   int64_t read = 0, left = 0;
@@ -119,7 +119,8 @@ void SequenceRule::take(OpId id, const AxisOption& option) {
     if (option.results[r].kind == Part::Kind::kSplit) set(op.results[r], option.results[r]);
 }
 
-// An op that tensor parallelism splits, or that cannot act on this part, reads the tensor whole.
+// Splits a reader of the tensor. An op that tensor parallelism splits, or that cannot run on this part, reads the
+// tensor whole.
 void SequenceRule::try_reader(OpId id, TensorId t) {
   const Op& op = graph_.op(id);
   if (op.phase != Phase::kForward || chosen_[id.index()] || tensor_.chosen(id)) return;

@@ -1,12 +1,12 @@
-// Sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.2.2): what tensor parallelism leaves whole on
-// every device of a group is split along another axis of its activations.
+// Finds sequence parallelism in a graph (Korthikanti et al., arXiv:2205.05198, section 4.2.2): activations that tensor
+// parallelism leaves whole on every device of a group are split along another axis.
 //
-// Example: x [batch, steps, hidden] is what a row product leaves, partial over the group. Reduce-scatter makes it
-// S(1), split along steps; dropout, the residual addition and the norm behind it keep it so; the next column product
-// reads it whole, by an all-gather. Both together move what the all-reduce in their place did.
+// Example: x [batch, steps, hidden] is the result of a row product, partial over the group. Reduce-scatter makes it
+// S(1), split along steps. Dropout, the residual addition and the norm behind it keep it so. The next column product
+// reads it whole, by an all-gather. Both together move as much as the all-reduce in their place.
 //
-// The axis is found, not named: of the axes of x but its samples', the one along which most bytes of activations
-// come to be split, where no op on the way exchanges anything. A norm over `hidden` ends a split along hidden.
+// The axis is found, not named. It is the one of the axes of x, except its samples', along which most bytes of
+// activations are split while no op on the way exchanges anything. A norm over `hidden` ends a split along hidden.
 #pragma once
 #include <optional>
 #include <vector>
@@ -20,12 +20,12 @@ class SequenceRule {
  public:
   SequenceRule(const Graph& graph, const TensorRule& tensor, int degree);
 
-  // How a forward op that tensor parallelism leaves whole is split; null: it is not.
+  // The split of a forward op that tensor parallelism leaves whole; null: none.
   const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }
-  // How an activation of the forward pass is kept; empty: as tensor parallelism has it.
+  // The split in which an activation of the forward pass is kept; empty: as tensor parallelism has it.
   const std::optional<Part>& part(TensorId t) const { return part_[t.index()]; }
   int64_t split_bytes() const;  // of activations
-  // Adds how weights are split that are read so, as a table of positions.
+  // Adds the splits of weights that are read so, such as a table of positions.
   void add_weight_parts(std::vector<Part>& parts) const;
 
  private:
@@ -44,7 +44,7 @@ class SequenceRule {
   std::vector<std::vector<Reader>> read_by_;
   std::vector<const AxisOption*> chosen_;  // by op
   std::vector<std::optional<Part>> part_;  // by tensor
-  // Of the axis that is tried.
+  // For the axis that is tried.
   std::vector<OpId> taken_;
   std::vector<TensorId> set_, fresh_;  // tensors with a part; those whose neighbours are still to be looked at
 };

@@ -1,4 +1,4 @@
-// Along what the states of each parameter are split, and which ops and tensors follow it.
+// Splits the states of each parameter, and the ops and tensors that follow them.
 #include "partita/plan/state_splits.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ Mesh as_one(const Mesh& mesh, const std::vector<int>& axes) {
   return one;
 }
 
-// How the update of one parameter is split: the strategy whose largest part of the parameter is smallest; empty where
-// no free axis is as long as there are devices.
+// Splits the update of one parameter by the strategy whose largest shard of the parameter is smallest; empty if no free
+// axis is as long as there are devices.
 std::optional<StateSplit> update_split(const Op& op, const Mesh& mesh, const std::function<bool(int)>& is_taken) {
   std::optional<StateSplit> best;
   int64_t fewest = volume(op.bound->tensors[0].shape);
@@ -87,7 +87,7 @@ void StateSplits::keep_parameters(RulePlanner& planner) const {
     if (stage_ == 3 || is_master(p)) planner.split_when_kept(p, {of(p)->layout.radices, of(p)->sbp, of(p)->mesh_axes});
 }
 
-// The split that an op reads one of its operands in, and its strategy then.
+// Returns the split in which an op reads one of its operands, and its strategy then.
 const StateSplit* StateSplits::reads(OpId id, tdl::AxisStrategy& strategy) const {
   const Op& op = graph_.op(id);
   for (TensorId t : op.operands) {
@@ -134,10 +134,10 @@ void StateSplits::keep_results(RulePlanner& planner, OpId id) const {
 std::set<TensorId> StateSplits::gathered_again(const RulePlanner& planner) const {
   std::set<TensorId> out;
   if (stage_ < 3) return out;
-  const std::vector<bool> weight = weights(graph_), of_parts = weights_of_micro_batches(graph_);
+  const std::vector<bool> weight = weights(graph_), of_micro_batches = weights_of_micro_batches(graph_);
   for (const Op& op : graph_.ops)
     for (TensorId t : op.operands) {
-      const bool again = of_parts[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
+      const bool again = of_micro_batches[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
       const Layout* kept_layout = again ? planner.kept_layout(t) : nullptr;
       const auto name = kept_layout ? name_of(*kept_layout) : std::nullopt;
       const auto is_split = [&](int a) { return (*name)[static_cast<size_t>(a)].kind == Sbp::Kind::kSplit; };

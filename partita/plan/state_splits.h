@@ -1,6 +1,6 @@
-// ZeRO (Rajbhandari et al., SC 2020, section 5): data parallelism that keeps no state twice. Stage 1 splits the
-// optimizer's states, stage 2 the gradients as well, stage 3 the parameters too. The update of a parameter runs on each
-// device's part of it.
+// Splits states by ZeRO (Rajbhandari et al., SC 2020, section 5): data parallelism that keeps no state twice. Stage 1
+// splits the optimizer's states, stage 2 the gradients as well, stage 3 the parameters too. The update of a parameter
+// runs on each device's shard of it.
 //
 // Example, stage 1 on a mesh [data 4, tensor 2]: w [64x48] is S(0) over tensor. Its states are S(1) over data, since
 // axis 0 is taken: [S(1), S(0)], 12 of 48 columns on each device. The gradient, [P(sum), S(0)], is reduce-scattered
@@ -16,35 +16,35 @@
 
 namespace partita {
 
-// What one parameter's states are split along, and over which mesh axes.
+// The split of one parameter's states, and the mesh axes over which it goes.
 struct StateSplit {
   tdl::AxisStrategy strategy;  // of the update, on each of the axes
-  Layout layout;               // over all of these axes as one: what the update reads
+  Layout layout;               // over all of these axes as one, as the update reads it
   Sbp sbp;                     // its name
   std::vector<int> mesh_axes;
 };
 
 class StateSplits {
  public:
-  // `axes_of`: of a weight, the mesh axes over which samples are split and it is not. `is_taken`: whether another
-  // mesh axis splits this axis of it; its states are then split along another one.
+  // `axes_of`: the mesh axes over which samples are split and this weight is not. `is_taken`: whether another mesh axis
+  // splits this axis of it. Its states are then split along another one.
   using AxesOf = std::function<std::vector<int>(TensorId)>;
   using IsTaken = std::function<bool(TensorId, int axis)>;
   StateSplits(const Graph& graph, const Mesh& mesh, int stage, const AxesOf& axes_of, const IsTaken& is_taken);
 
   bool none() const { return stage_ == 0; }
-  // Tells the planner which parameters are kept split: all in stage 3; else master copies, which the forward pass casts
-  // to a shorter type and reads nowhere else (mixed precision, section 5.1). Each device casts its part, and the
-  // shorter type is gathered.
+  // Tells the planner the parameters that are kept split. In stage 3 these are all; else they are master copies, which
+  // the forward pass casts to a shorter type and reads nowhere else (mixed precision, section 5.1). Each device casts
+  // its shard, and the shorter type is gathered.
   void keep_parameters(RulePlanner& planner) const;
-  // How an op is split over this mesh axis where ZeRO says so; empty: as the rule around it has it.
+  // The split of an op over this mesh axis if ZeRO determines it; empty: as the rule around it has it.
   std::vector<tdl::AxisStrategy> strategies(OpId id, int mesh_axis) const;
-  // For an op without samples: of weights alone, or sums of gradients.
+  // Asked for an op without samples: of weights only, or sums of gradients.
   bool takes_cheapest(const Op& op) const { return stage_ > 0 && op.phase != Phase::kUpdate; }
-  // After an op was chosen: gradients are kept split from stage 2 on, a short copy of a master whole below stage 3.
+  // After an op was chosen: keeps gradients split from stage 2 on, and a short copy of a master whole below stage 3.
   void keep_results(RulePlanner& planner, OpId id) const;
-  // Stage 3: weights that are kept split, and so gathered for forward and for backward ops alike, or for each part of
-  // the batch.
+  // Stage 3: weights that are kept split, and so gathered for forward and for backward ops alike, or for each
+  // micro-batch.
   std::set<TensorId> gathered_again(const RulePlanner& planner) const;
 
  private:

@@ -1,4 +1,4 @@
-// Finds the parts of a graph that close under a split of weight products.
+// Finds the regions of a graph that close under a split of weight products.
 #include "partita/plan/tensor_rule.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ std::optional<TensorRule::Uneven> TensorRule::uneven() const {
   return std::nullopt;
 }
 
-// Takes the option, and what follows from it. False: it does not fit what was taken before; the caller undoes all.
+// Takes the option and its consequences. False: it does not fit the options taken before; the caller undoes all.
 bool TensorRule::take(OpId id, const AxisOption& option) {
   if (chosen_[id.index()]) return chosen_[id.index()] == &option;
   const Op& op = graph_.op(id);
@@ -100,7 +100,7 @@ void TensorRule::take_weight(TensorId t, const Part& part) {
       take_weight(graph_.op(producer).operands[k], option->operands[k]);
 }
 
-// The tensor is split: its producer leaves it so, and every forward op that reads it takes it so.
+// Splits the tensor: its producer leaves it so, and every forward op that reads it takes it so.
 bool TensorRule::split(TensorId t, const Part& part) {
   std::optional<Part>& known = split_[t.index()];
   if (known) return *known == part;
@@ -120,7 +120,8 @@ bool TensorRule::split(TensorId t, const Part& part) {
   return true;
 }
 
-// The op's choice, or else its first option, under which `tensor`, one of `tensors`, is `part` wherever it stands.
+// Returns the op's choice, or else its first option, under which `tensor`, one of `tensors`, is `part` wherever it
+// stands.
 const AxisOption* TensorRule::find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const Part& part,
                                    std::vector<Part> AxisOption::*parts) {
   const auto has = [&](const AxisOption& option) { return fits(tensors, option.*parts, tensor, part); };
@@ -153,7 +154,7 @@ void TensorRule::try_column(OpId id) {
   }
 }
 
-// A table read at rows that the data name: more rows than columns, and no weight product.
+// Splits a table that is read at rows given by the data, if it has more rows than columns and is in no weight product.
 void TensorRule::try_embedding(OpId id) {
   const Op& op = graph_.op(id);
   if (op.phase != Phase::kForward || chosen_[id.index()] || weight_[op.results[0].index()] ||

@@ -1,12 +1,13 @@
-// Tensor parallelism of transformers (Megatron-LM: Shoeybi et al., arXiv:1909.08053, section 3).
+// Finds tensor parallelism of transformers in a graph (Megatron-LM: Shoeybi et al., arXiv:1909.08053, section 3).
 //
-// The rule is found from the graph, not from names. A weight product that is split along its units ("column") leaves a
-// split result. Its readers take that split, and their other operands must come split as well, until all ends in weight
-// products that contract the split index ("row"); one all-reduce adds up their partial sums. A part of the graph that
-// is closed in this way is split over the tensor group: q, k, v, the heads and the output projection; the two products
-// of the feed-forward part with all between them; the products of an expert. The whole group computes everything else,
-// or each device a part of the sequence (sequence_rule.h). A loss over split classes ends a split too: it exchanges a
-// number or two for each token. Embedding tables with more rows than columns are split along the vocabulary.
+// The rule goes by the graph, not by names. A weight product that is split along its units ("column") leaves a split
+// result. Its readers take that split, and their other operands must come split as well. This ends in weight products
+// that contract the split index ("row"); one all-reduce adds up their partial sums. A region of the graph that is
+// closed in this way is split over the tensor group. Examples are q, k, v, the heads and the output projection; the two
+// products of the feed-forward layer with all between them; the products of an expert. The whole group computes
+// everything else, or each device a shard of the sequence (sequence_rule.h). A loss over split classes ends a split
+// too: it exchanges a number or two for each token. Embedding tables with more rows than columns are split along the
+// vocabulary.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,18 +21,18 @@ class TensorRule {
  public:
   TensorRule(const Graph& graph, int degree);
 
-  // How a forward op is split; null: it is not.
+  // The split of a forward op; null: none.
   const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }
-  // Bytes of the weights that are split.
+  // Returns the bytes of the weights that are split.
   int64_t split_bytes() const;
-  // What is split into parts so uneven that the largest is more than a tenth above an even share, as few heads are: an
-  // op without weights, its index, and how many there are. Tables and products with weights may be uneven.
+  // An op without weights whose shards are so uneven that the largest is more than a tenth above an even share, as few
+  // heads are: its index, and the extent. Tables and products with weights may be uneven.
   struct Uneven {
     std::string op, index;
     int64_t extent = 0;
   };
   std::optional<Uneven> uneven() const;
-  std::vector<Part> weight_parts() const;  // by tensor: of parameters that are split, how
+  std::vector<Part> weight_parts() const;  // by tensor: the splits of parameters
 
  private:
   bool take(OpId id, const AxisOption& option);
@@ -45,12 +46,12 @@ class TensorRule {
 
   const Graph& graph_;
   AxisOptions options_;
-  std::vector<bool> weight_;   // by tensor: a parameter, or made of parameters alone
+  std::vector<bool> weight_;   // by tensor: a parameter, or made only of parameters
   std::vector<bool> trained_;  // by tensor: depends on a parameter
   std::vector<std::vector<Reader>> read_by_;
   std::vector<const AxisOption*> chosen_;   // by op
   std::vector<std::optional<Part>> split_;  // by tensor
-  // The try that is under way.
+  // The current try.
   bool ends_ = false;
   std::vector<OpId> taken_;
   std::vector<TensorId> split_tensors_;

@@ -124,7 +124,7 @@ size_t StageCuts::estimated() const {
 
 StageCuts stage_cuts(const Graph& graph, const Plan& one, const Cluster& cluster, const Pipelining& pipelining) {
   constexpr double kLess = 1.01;
-  const int stages = pipelining.chunks();
+  const int stages = pipelining.stages();
   StageCuts out{layer_blocks_of(graph, stages), {}, {}};
   if (out.blocks.cuts < stages)
     throw DoesNotApply(fmt::format(
