@@ -1,4 +1,4 @@
-// SHA-256 of a graph's text, by which a plan recognises the graph that it was made for.
+// Computes the SHA-256 of a graph's text, by which a plan recognises the graph that it was made for.
 #include "partita/pipeline/fingerprint.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How a plan recognises the graph that it was made for.
+// Makes the fingerprint by which a plan recognises the graph that it was made for.
 #pragma once
 #include <string>
 
@@ -6,10 +6,10 @@
 
 namespace partita {
 
-// The graph without the values of parameters and states. Constants keep theirs.
+// Returns the graph without the values of parameters and states. Constants keep theirs.
 Graph without_weights(Graph graph);
 
-// SHA-256 of the printed graph without weights, in hexadecimal.
+// Returns the SHA-256 of the printed graph without weights, in hexadecimal.
 std::string fingerprint(const Graph& graph);
 
 }  // namespace partita

@@ -9,26 +9,26 @@ namespace partita {
 
 namespace {
 
-// Compute devices of a plan's meshes.
+// Counts the compute devices of a plan's meshes.
 class Devices {
  public:
-  explicit Devices(int all) : has_(static_cast<size_t>(all), false), missing_(all) {}
+  explicit Devices(int all) : has_(static_cast<size_t>(all), false), absent_(all) {}
   void add(const Mesh& mesh) {
-    if (missing_ == 0 || mesh == last_) return;
+    if (absent_ == 0 || mesh == last_) return;
     last_ = mesh;
     for (const DeviceId d : mesh.devices)
-      if (d.index() < has_.size() && !has_[d.index()]) has_[d.index()] = true, --missing_;
+      if (d.index() < has_.size() && !has_[d.index()]) has_[d.index()] = true, --absent_;
   }
   bool has(int device) const { return has_[static_cast<size_t>(device)] != 0; }
-  int missing() const { return missing_; }
+  int absent() const { return absent_; }
 
  private:
   std::vector<char> has_;
-  int missing_;
+  int absent_;
   Mesh last_;
 };
 
-// Where tensors are, and where they pass.
+// Returns the devices on which tensors are, or through which they pass.
 Devices that_hold(const Resolved& resolved, int all) {
   Devices devices(all);
   for (const Layout& kept_layout : resolved.kept_layouts) devices.add(kept_layout.mesh);
@@ -50,7 +50,7 @@ IdleDevices idle_devices(const Planned& planned) {
   const int all = planned.cluster.compute_count;
   Devices computing(all);
   for (const OpChoice& choice : planned.plan.ops) computing.add(choice.mesh);
-  idle.count = computing.missing();
+  idle.count = computing.absent();
   if (idle.count == 0) return idle;
   const Devices holding = that_hold(*planned.resolved, all);
   for (int d = 0; d < all; ++d) {

@@ -1,4 +1,4 @@
-// Devices that compute nothing in a step.
+// Finds devices that compute nothing in a step.
 //
 // Example: a plan for a node of 4 A100 and one of 4 T4 splits every operation over the A100s, and a table is kept on
 // one T4: 4 of 8 devices are idle, all of them T4, and one of these holds a tensor.
@@ -17,13 +17,14 @@ struct IdleDevices {
   };
   std::vector<Type> types;  // in the cluster's order
   int count = 0;            // in all
-  int holding = 0;          // of these: tensors are kept on them, or come from there
+  int holding = 0;          // those of them on which tensors are kept, or from which tensors come
 };
-// No operation of the plan has a part on them. Of an estimate none: every device has the model to itself.
+// Returns the devices on which no operation of the plan has a shard. An estimate has none: every device has the model
+// to itself.
 IdleDevices idle_devices(const Planned& planned);
 
-// "3 of 16 devices compute nothing: 3 of 16 P100"; "4 of 8 devices compute nothing: all 4 T4, of which 1 holds
-// tensors". Empty: there are none.
+// Returns "3 of 16 devices compute nothing: 3 of 16 P100"; or "4 of 8 devices compute nothing: all 4 T4, of which 1
+// holds tensors". Empty: there are none.
 std::string idle_text(const Planned& planned);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Messages that name the file.
+// Adds the name of a file to messages about it.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace partita {
 
-// What `read` makes of the file at `path`. Bad input inside `read` names the file. `Kind`: of errors that are about the
-// file; others are thrown as they are.
+// Returns the result of `read` on the file at `path`. Bad input inside `read` names the file. `Kind`: of errors that
+// are about the file; others are thrown as they are.
 template <typename Kind = Error, typename Read>
 auto in_file(const std::string& path, Read read) {
   try {

@@ -1,4 +1,4 @@
-// A model as a request names it: from a file, a configuration or the zoo to a forward graph.
+// Loads the model that a request names, from a file, a configuration or the zoo, as a forward graph.
 #include "partita/pipeline/load_model.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace partita {
 
 namespace {
 
-// The path of the configuration that a file or folder stands for, for messages too.
+// Returns the path of the configuration that a file or folder stands for, for messages too.
 std::string config_path(const std::string& model) {
   return model.ends_with(".json") ? model : (std::filesystem::path(model) / "config.json").string();
 }
 
-// The config.json that a model's reference means, itself or its folder; empty: another kind of reference.
+// Returns the config.json that a model's reference means, itself or its folder; empty: another kind of reference.
 std::string config_file(const std::string& model) {
   if (model.starts_with("zoo:")) return "";
   if (model.ends_with(".json")) return model;
@@ -28,8 +28,8 @@ std::string config_file(const std::string& model) {
   return config_path(model);
 }
 
-// A note where images come out and no loss is given. Nobody has said where the classes lie: PyTorch has them on axis 1,
-// cross_entropy here on the last.
+// Returns a note if images come out and no loss is given. Nothing says where the classes lie: PyTorch has them on axis
+// 1, cross_entropy here on the last.
 std::string assumed_loss(const Graph& forward, const std::string& loss) {
   if (loss != "cross_entropy" || forward.outputs.empty() || forward.tensor(forward.outputs[0]).shape.size() < 4)
     return "";
@@ -40,7 +40,7 @@ std::string assumed_loss(const Graph& forward, const std::string& loss) {
       output.name, fmt::join(output.shape, ", "));
 }
 
-// Bad input if the reference is neither a model of the zoo, whose name may do without "zoo:", nor a file of a known
+// Throws bad input if the reference is neither a model of the zoo, whose name may lack "zoo:", nor a file of a known
 // kind.
 void expect_known_model(const std::string& model) {
   if (model.starts_with("zoo:")) return;
@@ -99,7 +99,7 @@ LoadedModel read_model(const Request& request) {
 
 namespace {
 
-// The model with another forward graph of the same names.
+// Returns the model with another forward graph of the same names.
 LoadedModel with_forward(const LoadedModel& model, Graph forward) {
   LoadedModel result = model;
   result.forward = std::move(forward);

@@ -1,4 +1,4 @@
-// A model as a request names it: from a file, a configuration or the zoo to a forward graph.
+// Loads the model that a request names, from a file, a configuration or the zoo, as a forward graph.
 #pragma once
 #include <optional>
 
@@ -9,7 +9,7 @@
 
 namespace partita {
 
-// The forward graph of a file with a fixed batch, before it was made for another, and after.
+// The forward graph of a file with a fixed batch, before and after it was made for another batch.
 struct OtherBatch {
   Graph own, other;
 };
@@ -22,17 +22,17 @@ struct LoadedModel {
   OnnxFindings findings;  // of an .onnx file
 };
 
-// In float32, with the loss that the request or the model has.
+// Reads the model in float32, with the loss that the request or the model has.
 LoadedModel read_model(const Request& request);
 
-// The request with the text of the configuration that its model means; as it is for another kind of model.
+// Returns the request with the text of the configuration that its model means; as it is for another kind of model.
 Request with_config(Request request);
 
-// The same model, its batch norms with statistics of each of so many groups of consecutive samples. Bad input: it has
-// none, or its batch is no such groups.
+// Returns the same model whose batch norms take statistics of each of `groups` groups of consecutive samples. Bad input
+// if it has no batch norm, or its batch cannot be divided so.
 LoadedModel in_batch_norm_groups(const LoadedModel& model, int64_t groups);
 
-// The same model in another dtype; float16 and bfloat16 mean mixed precision.
+// Returns the same model in another dtype; float16 and bfloat16 mean mixed precision.
 LoadedModel in_dtype(const LoadedModel& model, DType dtype);
 
 void verify(const LoadedModel& model);

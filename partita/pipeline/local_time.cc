@@ -22,9 +22,9 @@ std::string local_time_note(const Planned& p) {
   Orders orders(p.training, *p.resolved, p.cluster, {.share_bytes = false});
   const auto apart_ns =
       static_cast<double>(simulate(orders.with_edges(orders.size() - 1), CostModel(p.cluster)).step_time_ns);
-  const auto part = [](double ns) { return fmt::format("{}{}", ns < 0 ? "-" : "", time_text(std::abs(ns))); };
+  const auto signed_time = [](double ns) { return fmt::format("{}{}", ns < 0 ? "-" : "", time_text(std::abs(ns))); };
   return fmt::format("{}; {} is waiting for memory that others use, {} the order in which devices take what is ready",
-                     what, part(step_ns - apart_ns), part(apart_ns - local_ns));
+                     what, signed_time(step_ns - apart_ns), signed_time(apart_ns - local_ns));
 }
 
 }  // namespace partita

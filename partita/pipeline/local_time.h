@@ -1,4 +1,4 @@
-// Why the predicted step of a plan is not what the local task graph said, by which it was searched
+// Explains why the predicted step of a plan differs from that of the local task graph by which it was searched
 // (partita/task_graph/local_tasks.h).
 #pragma once
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// A line where the two differ by more than 5%; else, and for plans of other searches, empty. It lowers and simulates
-// the plan once more.
+// Returns a line if the two differ by more than 5%; else, and for plans of other searches, empty. It lowers and
+// simulates the plan once more.
 std::string local_time_note(const Planned& planned);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Counts micro-batches by a replica's samples, or by what stages want.
+// Counts micro-batches by a replica's samples, or by the number of stages.
 #include "partita/pipeline/micro_batches.h"
 
 #include <algorithm>

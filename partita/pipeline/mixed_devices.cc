@@ -1,4 +1,4 @@
-// Compares what devices of different types compute in a step.
+// Compares the compute times of devices of different types in a step.
 #include "partita/pipeline/mixed_devices.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-// Devices of several types that have parts of one operation.
+// Returns devices of several types that have shards of one operation.
 std::set<DeviceId> mixed_devices(const Planned& p) {
   std::set<DeviceId> out;
   std::set<std::vector<DeviceId>> known;
@@ -40,7 +40,7 @@ std::vector<TypeTime> times_of_mixed_devices(const Planned& p) {
   if (p.search.estimate) return {};
   const std::set<DeviceId> mixed = mixed_devices(p);
   if (mixed.empty()) return {};
-  // Of the first micro-batches, where these stand for all.
+  // Scales the figures if the first micro-batches stand for all.
   const double times = p.of_all_micro_batches
                            ? static_cast<double>(p.of_all_micro_batches->compute_ns) /
                                  static_cast<double>(breakdown_of(p.predicted, p.physical).compute_ns)

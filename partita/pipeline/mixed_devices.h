@@ -1,4 +1,4 @@
-// How long faster devices wait where a plan splits operations evenly over devices of several types.
+// Computes how long faster devices wait if a plan splits operations evenly over devices of several types.
 //
 // Example: data parallelism over A100 and V100 devices. The A100s compute for 40 ms of a step, the V100s for 100 ms, on
 // as many samples each: the A100s wait for 60 ms.
@@ -10,14 +10,14 @@
 
 namespace partita {
 
-// What the devices of one type do in a step.
+// The times of one type's devices in a step.
 struct TypeTime {
   std::string type;
   int64_t compute_ns = 0;  // of the device of this type that computes longest
-  int64_t waits_ns = 0;    // less than those of the slowest type
+  int64_t waits_ns = 0;    // difference to the slowest type
 };
-// Of the types over which operations are split together, the fastest first. Empty: no operation is split over devices
-// of several types, or the plan is an estimate.
+// Returns the times of types over which operations are split together, the fastest first. Empty: no operation is split
+// over devices of several types, or the plan is an estimate.
 std::vector<TypeTime> times_of_mixed_devices(const Planned& planned);
 
 }  // namespace partita

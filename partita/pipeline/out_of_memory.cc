@@ -47,11 +47,11 @@ struct FirstFit {
   double took_s = 0;  // to plan it
 };
 
-// More if fewer do not fit; fewer if the model cannot be worked on in so many parts. If time is short, the count that
-// needs least memory comes next: the most.
+// Tries more if fewer do not fit, and fewer if the model cannot be divided into so many. If time is short, the count
+// that needs least memory comes next: the most.
 FirstFit first_that_fits(const MicroBatchChoice& choice, const PlanCount& plan, const Watch& watch) {
   const std::vector<int> counts = all_counts(choice);
-  std::string refused;  // the first of them, where it cannot be
+  std::string refused;  // the first of them, if it cannot be
   bool hurried = false;
   for (size_t i = 0;;) {
     const auto begin = Watch::Clock::now();
@@ -126,7 +126,7 @@ Planned plan_in_micro_batches(const Request& request, const MicroBatchChoice& ch
     };
     Comparison comparison(best, plan, watch);
     comparison.look_at(behind(best.at + 1, choice.counts.size()));
-    // Fewer than one that was tried first; those before another do not fit.
+    // Fewer are compared only with the count that was tried first; those before another do not fit.
     if (best.at == 0 || best.at >= choice.counts.size())
       comparison.look_at(behind(std::max(best.at + 1, choice.counts.size()), counts.size()));
     const int taken = best.planned.plan.model.micro_batches;

@@ -1,4 +1,4 @@
-// The table of contents: what Partita does with a model, step by step.
+// Calls the steps of Partita in their order, from a model to a plan and its prediction: the table of contents.
 #include "partita/pipeline/pipeline.h"
 
 #include <algorithm>
@@ -61,18 +61,18 @@ Graph whole_step(const LoadedModel& model, const Request& request, Runner& runne
       "factor", [&] { return carry_factors(std::move(graph), may_factor); }, kVerified, kPrinted);
 }
 
-// What the plan makes of the step: results that are made again, a batch that is worked on in parts. `chosen_on`: the
-// same step with other extents, by which results are chosen that are made again; none: by its own.
+// Rewrites the step for the plan: results are recomputed, the batch is divided into micro-batches. `chosen_on`: the
+// same step with other extents, by which the results to recompute are chosen; none: by its own.
 Graph rewritten(Graph graph, const Request& request, Runner& runner, const Graph* chosen_on = nullptr) {
-  const int parts = request.micro_batches.value_or(1);
+  const int micro_batches = request.micro_batches.value_or(1);
   if (request.recompute != "none")
     graph = runner.step(
         "recompute",
-        [&] { return recomputed_as_on(chosen_on ? *chosen_on : graph, graph, request.recompute, parts != 1); },
+        [&] { return recomputed_as_on(chosen_on ? *chosen_on : graph, graph, request.recompute, micro_batches != 1); },
         kVerified, kPrinted);
-  if (parts != 1)
+  if (micro_batches != 1)
     graph = runner.step(
-        "parts", [&] { return in_micro_batches(graph, parts, may_factor); }, kVerified, kPrinted);
+        "parts", [&] { return in_micro_batches(graph, micro_batches, may_factor); }, kVerified, kPrinted);
   return graph;
 }
 
@@ -98,7 +98,7 @@ struct PlannedStep {
   Graph graph;
   std::string sha256;
 };
-// On the whole batch, before it is rewritten.
+// Makes the step on the whole batch, before it is rewritten.
 PlannedStep whole_planned_step(const LoadedModel& model, const Request& request, Runner& runner) {
   Request whole = request;
   whole.micro_batches.reset();
@@ -132,7 +132,7 @@ Planned of_model(LoadedModel model, PlannedStep step) {
 using WithBatch = decltype(Problem::with_batch);
 using WithBatchOf = std::function<WithBatch(const Request&)>;
 
-// The request's training graph, of another number of samples.
+// Makes the request's training graph for another number of samples.
 WithBatch with_batch(const Request& request) {
   return [request](int64_t samples) {
     Request other = request;
@@ -169,11 +169,11 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   const auto as_asked = [&](Plan plan) { return made_for(std::move(plan), request, loss, p.sha256, p.cluster); };
   Rng rng(request.seed);
   if (request.before_search) request.before_search();
-  Budget part = for_search(budget, runner, p.cluster);
-  if (choice.entry->rule) part.deadline = budget.deadline;  // stopped early it would have no plan
+  Budget search_budget = for_search(budget, runner, p.cluster);
+  if (choice.entry->rule) search_budget.deadline = budget.deadline;  // stopped early it would have no plan
   p.search = runner.step(
       "search",
-      [&] { return in_file<PinError>(request.pin_file, [&] { return choice.entry->search(problem, part, rng); }); },
+      [&] { return in_file<PinError>(request.pin_file, [&] { return choice.entry->search(problem, search_budget, rng); }); },
       [&](const SearchResult& found) {
         return found.plan ? printed(as_asked(*found.plan), p.training) : printed(found);
       });
@@ -209,7 +209,7 @@ Planned plan_loaded(const LoadedModel& model, const Request& request, const Budg
   return plan_in_micro_batches(request, choice, plan, budget.watch());
 }
 
-// So many as would be tried first for the model without groups.
+// Chooses the number of micro-batches that would be tried first for the model without groups.
 MicroBatchChoice for_groups(const Request& request) {
   Request plain = request;
   plain.batch_norm_groups.clear();
@@ -304,13 +304,13 @@ Planned runnable(Planned p, Runner& runner) {
   return run;
 }
 
-// ---------------------------------------------------------------- what follows from the plan
+// ---------------------------------------------------------------- the steps after the plan
 
 namespace {
 
-// The plan is judged, and resolved between the rules about its choices and the count of its bytes. Where only typical
-// devices are lowered, its steps list their part alone, and the checker resolves for itself. `from`: of what the
-// figures are made, which only a plan that keeps the rules can say.
+// Checks the plan, and resolves it between the rules about its choices and the count of its bytes. If only
+// representatives are lowered, its steps list only their shards, and the checker resolves by itself. `from`: the
+// devices and micro-batches to simulate, which only a plan that keeps the rules can say.
 CheckReport checked(Planned& p, Follow follow, const Watch& patience, const Runner& runner, Representatives& from) {
   check_choices(p.training, p.plan, p.cluster);
   if (follow == Follow::kAll)
@@ -329,14 +329,14 @@ void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience, Bu
   p.report = runner.step(
       "check", [&] { return checked(p, follow, patience, runner, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
-  // What sums over the batch is not whole of the first few micro-batches, nor what lies on other devices.
+  // Sums over the batch are not whole after the first few micro-batches, nor are tensors on other devices.
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
   const ChooseOrderOptions choosing{
       .out_of_memory = OutOfMemoryPolicy::kKeepTightest, .watch = {}, .patience = patience, .known = p.order};
   ChosenOrder chosen = runner.step(
       "lower", [&] { return choose_order_within_memory(p, from, buckets, choosing); },
       [&](const ChosenOrder& made) {
-        if (whole && made.fits) verify(made.graph);  // of what does not fit no edges are made
+        if (whole && made.fits) verify(made.graph);  // a plan that does not fit gets no edges
       },
       [](const ChosenOrder& made) { return printed(made.graph); });
   p.physical = std::move(chosen.graph);

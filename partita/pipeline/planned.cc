@@ -1,4 +1,4 @@
-// Figures of a planned model: of its estimate where there is one, else of its prediction.
+// Computes figures of a planned model: of its estimate if there is one, else of its prediction.
 #include "partita/pipeline/planned.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace partita {
 
 namespace {
 
-// Of all devices, in FLOPs a second. None where one has no figure of its own: a cluster file without one for a short
-// type has float32's there, and the figures of local:N stand for no machine.
+// Sums the peak of all devices, in FLOPs a second. None if one has no figure of its own. A cluster file without one for
+// a short type has float32's there, and the figures of local:N stand for no machine.
 std::optional<double> peak_flops_per_s(const Cluster& cluster, DType dtype) {
   if (cluster.name.starts_with("local:")) return std::nullopt;
   double sum = 0;
@@ -79,15 +79,15 @@ int64_t Planned::least_memory_bytes() const {
 }
 
 StepBreakdown Planned::breakdown() const {
-  StepBreakdown parts = of_all_micro_batches ? *of_all_micro_batches : breakdown_of(predicted, physical);
-  if (representatives.empty()) return parts;
-  const size_t ranks = parts.stages.size();
+  StepBreakdown out = of_all_micro_batches ? *of_all_micro_batches : breakdown_of(predicted, physical);
+  if (representatives.empty()) return out;
+  const size_t ranks = out.stages.size();
   std::vector<std::set<DeviceId>> devices(ranks);
   for (const OpChoice& choice : plan.ops)
     devices[static_cast<size_t>(choice.stage) % ranks].insert(choice.mesh.devices.begin(), choice.mesh.devices.end());
   for (size_t rank = 0; rank < ranks; ++rank)
-    parts.stages[rank].devices.assign(devices[rank].begin(), devices[rank].end());
-  return parts;
+    out.stages[rank].devices.assign(devices[rank].begin(), devices[rank].end());
+  return out;
 }
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// What --dump writes of each representation: its own text or JSON.
+// Prints each representation for --dump: its own text or JSON.
 #include "partita/pipeline/printed.h"
 
 #include <nlohmann/json.hpp>

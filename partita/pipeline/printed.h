@@ -1,4 +1,4 @@
-// What --dump writes of each representation: its own text or JSON.
+// Prints each representation for --dump: its own text or JSON.
 #pragma once
 #include "partita/physical/trace.h"
 #include "partita/pipeline/load_model.h"
@@ -8,7 +8,7 @@
 
 namespace partita {
 
-// Without the values of parameters and states, which a model's file has.
+// Prints a graph without the values of parameters and states, which a model's file has.
 Printed printed(const Graph& graph);
 Printed printed(const LoadedModel& model);  // its forward graph
 Printed printed(const Cluster& cluster);    // the YAML that it was made from

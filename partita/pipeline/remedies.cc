@@ -1,4 +1,4 @@
-// Tries changes of a request that may make its plan fit, so that only those that do are told.
+// Tries changes of a request that may make its plan fit, and lists those that do.
 #include "partita/pipeline/remedies.h"
 
 #include <algorithm>
@@ -73,10 +73,10 @@ class CpuTimeLimit {
 
 std::string trimmed(const std::string& text) { return text.substr(0, text.find_last_not_of(' ') + 1); }
 
-// Ahead of what a message of its own advises.
+// Returns the message without its own advice.
 std::string first_clause(const std::string& message) { return message.substr(0, message.find("; ")); }
 
-// What did not help, by its reason.
+// Collects the changes that did not help, by their reason.
 class NoWayOut {
  public:
   void needs(const Change& change, int64_t bytes) {
@@ -113,7 +113,7 @@ class Trials {
   bool ended() const { return watch_.ended(); }
   const NoWayOut& no_way_out() const { return no_way_out_; }
 
-  // None: it is no way out, for the reason of `why`.
+  // Makes a change's plan. None: it does not help, for the reason of `why`.
   std::optional<Made> made(const Change& change, Failure* why = nullptr) {
     Failure ignored;
     Failure& reason = why ? *why : ignored;
@@ -152,7 +152,7 @@ class Trials {
   std::optional<Made> planned(const Request& request) {
     const LoadedModel& model = model_of(request);
     Cluster cluster = cluster_of(request);
-    Request counted = request;  // in as many micro-batches as may be: they need least memory
+    Request counted = request;  // in as many micro-batches as possible: they need least memory
     if (!request.micro_batches) {
       counted.micro_batches = 1;
       counted.micro_batches =
@@ -191,7 +191,7 @@ struct Remedy {
   int64_t bytes = 0, step_ns = 0;
 };
 
-// None: it cannot run.
+// Simulates a change's step. None: it cannot run.
 std::optional<Remedy> timed(const Change& change, const Made& made) {
   const int64_t bucket_bytes = change.request.bucket_bytes.value_or(kBucketBytes);
   const auto step = attempt([&] { return evaluate_step(made.graph, made.plan, made.cluster, bucket_bytes).cost(); });
@@ -207,8 +207,8 @@ std::vector<Remedy> first_of(const std::vector<Change>& alternatives, Trials& tr
   return {};
 }
 
-// The request as it is, then with fewer samples at a time, the most first: the fewer there are, the longer is a step.
-// `graph`: of the whole batch. A pipeline has as many micro-batches as fit anyway, unless they were given.
+// Lists the request as it is, then with fewer samples at a time, the most first: the fewer there are, the longer is a
+// step. `graph`: of the whole batch. A pipeline has as many micro-batches as fit anyway, unless they were given.
 std::vector<Change> by_micro_batch(const Change& base, const Graph& graph) {
   std::vector<Change> out = {base};
   const Request& request = base.request;
@@ -238,7 +238,7 @@ std::vector<Change> by_micro_batch(const Change& base, const Graph& graph) {
   return out;
 }
 
-// The kinds of recomputing from the request's on, those that keep less behind. What the search's own options say stays.
+// Lists the kinds of recomputation from the request's on, those that keep less behind. The search's own options stay.
 std::vector<std::string> kinds_of(const Request& request) {
   const std::string& kind = request.recompute;
   std::vector<std::string> out = {kind};
@@ -255,16 +255,16 @@ Change recomputing(Change change, const std::string& kind) {
   return change;
 }
 
-// Micro-batches and recomputation together: for each kind of recomputing the largest micro-batches that fit. Memory
-// falls with either, so that they are found by halving, and kinds that keep less need no smaller micro-batches. The
-// fastest are returned. `known`: the first of all is the request that does not fit.
+// Tries micro-batches and recomputation together: for each kind of recomputation the largest micro-batches that fit.
+// Memory falls with either, so bisection finds them, and kinds that keep less need no smaller micro-batches. Returns
+// the fastest. `known`: the first of all is the request that does not fit.
 std::vector<Remedy> of_grid(const Change& base, const Graph& graph, bool known, Trials& trials) {
   std::vector<Change> sizes = by_micro_batch(base, graph);
   const std::vector<std::string> kinds = kinds_of(base.request);
   for (Failure why; sizes.size() > 1 && !trials.made(recomputing(sizes.back(), kinds.back()), &why);) {
     if (why == Failure::kDoesNotFit || why == Failure::kEnded) return {};
     if (why == Failure::kDoesNotApply) sizes.pop_back();
-    else sizes.resize(1);  // the model cannot be worked on in parts
+    else sizes.resize(1);  // the model cannot be divided into micro-batches
   }
   std::vector<Remedy> found;
   for (const std::string& kind : kinds) {
@@ -288,7 +288,7 @@ void add(std::vector<Remedy>& all, std::vector<Remedy> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// The batch halved as seldom as may be, with as little recomputing.
+// Tries the batch halved as seldom as possible, with as little recomputation.
 std::vector<Remedy> of_smaller_batches(const Change& base, const Graph& graph, Trials& trials) {
   std::vector<Change> out;
   std::optional<int64_t> batch = find_batch(graph);
@@ -315,9 +315,9 @@ std::vector<Remedy> of_more_devices(const Request& request, const Graph& graph, 
   return {};
 }
 
-// Groups of devices that divide operations, with all states split: where there are no more samples than devices, only
-// these leave a device less of an activation. Large groups need least, so that the first that does not fit is the last;
-// of those that fit the fastest is returned.
+// Tries groups of devices that divide operations, with all states split. If there are no more samples than devices,
+// only these leave a device less of an activation. Large groups need least, so the first that does not fit is the last.
+// Returns the fastest that fits.
 std::vector<Remedy> of_tensor_groups(const Request& asked, const Graph& graph, Trials& trials) {
   std::vector<Remedy> found;
   const int node = node_size(cluster_of(asked));
@@ -337,8 +337,8 @@ std::vector<Remedy> of_tensor_groups(const Request& asked, const Graph& graph, T
   return found;
 }
 
-// Of a search that is no rule: itself again, and for others that place operations whole the one that looks longest,
-// with less that is kept.
+// Tries a search that is no rule again, and for other searches of device placement the one that looks longest, with
+// less that is kept.
 std::vector<Remedy> of_searches(const Request& request, Trials& trials) {
   const SearchEntry& entry = *parse_search(request.search).entry;
   const std::vector<std::string> kinds = kinds_of(request);
@@ -354,7 +354,7 @@ std::vector<Remedy> of_searches(const Request& request, Trials& trials) {
   return out;
 }
 
-// `asked`: without what the options of its search say.
+// `asked`: the request without its search's options.
 std::vector<Remedy> all_remedies(const Request& request, const Request& asked, const Graph& graph, Trials& trials) {
   const SearchChoice search = parse_search(request.search);
   const bool rule = search.entry->rule;
@@ -376,7 +376,7 @@ std::vector<Remedy> all_remedies(const Request& request, const Request& asked, c
   return out;
 }
 
-// The fastest first, of those that train on as many samples with as many devices; then the others.
+// Sorts remedies: first those with the same samples and devices, the fastest first; then the others.
 void sort_for_reader(const Request& request, std::vector<Remedy>& all) {
   const auto smaller = std::stable_partition(all.begin(), all.end(), [&](const Remedy& r) {
     return r.change.request.cluster == request.cluster && r.change.request.bindings == request.bindings;
@@ -395,12 +395,12 @@ std::string remedies(const Request& asked) {
   std::vector<Remedy> found = all_remedies(request, asked, graph.whole_graph(), trials);
   sort_for_reader(request, found);
   const std::string late = trials.ended() ? "; the time limit ended the search for what fits" : "";
-  std::vector<std::string> told;
+  std::vector<std::string> listed;
   for (const Remedy& r : found)
-    told.push_back(fmt::format("{} (at least {} a device, {} a step)", trimmed(r.change.text),
+    listed.push_back(fmt::format("{} (at least {} a device, {} a step)", trimmed(r.change.text),
                                enough_megabytes(static_cast<double>(r.bytes)),
                                time_text(static_cast<double>(r.step_ns))));
-  if (!told.empty()) return fmt::format("; it fits with {}{}", fmt::join(told, ", or "), late);
+  if (!listed.empty()) return fmt::format("; it fits with {}{}", fmt::join(listed, ", or "), late);
   return trials.no_way_out().text() + late;
 }
 

@@ -1,5 +1,4 @@
-// From the names and files in a request to what they stand for: search, operations, cluster, pins, a plan to begin
-// with.
+// Resolves the names and files in a request: search, operations, cluster, pins, initial plan.
 #include "partita/pipeline/request.h"
 
 #include <algorithm>
@@ -59,7 +58,7 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
 
 namespace {
 
-// Copies of the whole model among the devices.
+// Counts the copies of the whole model among the devices.
 int64_t replicas_of(const Request& request) {
   const SearchChoice choice = parse_search(request.search);
   const auto unknown = [&](const std::string& why) {

@@ -1,4 +1,4 @@
-// The folder of --dump: one file a step, numbered in the order of the steps.
+// Writes the folder of --dump: one file a step, numbered in the order of the steps.
 #include "partita/pipeline/runner.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The runner of the pipeline's steps.
+// Runs the pipeline's steps: names, times, verifies and dumps each.
 #pragma once
 #include <chrono>
 #include <string>
@@ -12,7 +12,7 @@ struct Printed {
   std::string text;
 };
 
-// Runs each step under its name: times it, writes what it made into a folder if there is one, and verifies it.
+// Runs each step under its name: times it, writes its result into a folder if there is one, and verifies it.
 //
 //   Graph graph = runner.step("factor", [&] { return carry_factors(forward, may_factor); },  // the step
 //                             [](const Graph& g) { verify(g); },                               // throws if g is broken
@@ -24,7 +24,7 @@ class Runner {
     double seconds = 0, verify_seconds = 0;
   };
   // `verify`: whether results are verified. `dump_folder`: where they are written, as 00-load.txt, 01-autodiff.txt, ..;
-  // made if it is not there; empty: nowhere. Bad input where it cannot be written.
+  // made if it is not there; empty: nowhere. Bad input if it cannot be written.
   explicit Runner(bool verify = true, std::string dump_folder = "");
 
   template <typename Make, typename Verify, typename Print>

@@ -1,4 +1,4 @@
-// How the time limit is divided between a search and what comes before and after it.
+// Divides the time limit between a search and the steps before and after it.
 #include "partita/pipeline/time_budget.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// Seconds in which the training graph was made, on this machine and as busy as it is now. What was made for several
-// numbers of micro-batches counts once: the last.
+// Returns the seconds in which the training graph was made, on this machine and as busy as it is now. A graph made for
+// several numbers of micro-batches counts once: the last.
 double graph_seconds(const Runner& runner) {
   std::map<std::string, double> last;
   for (const Runner::Timing& t : runner.timings())
@@ -23,9 +23,9 @@ double graph_seconds(const Runner& runner) {
   return sum;
 }
 
-// About how many seconds come after the search: a last look at memory, check, lowering, verification and simulation.
-// For each device they take as long as making the training graph took (measured: 0.4 to 1.4 times as long). At most a
-// part of the `left` seconds: the machine may have been busier then.
+// Estimates the seconds after the search: a last look at memory, check, lowering, verification and simulation. For each
+// device they take as long as making the training graph took (measured: 0.4 to 1.4 times as long). At most a fraction
+// of the `left` seconds: the machine may have been busier then.
 double finish_seconds(const Runner& runner, const Cluster& cluster, double left) {
   constexpr double kAtLeast = 0.05, kTimes = 1.5, kPart = 0.4;
   return std::min(kAtLeast + kTimes * cluster.compute_count * graph_seconds(runner), kPart * left);
@@ -44,14 +44,14 @@ double firings_per_second(const Runner& runner, const Graph& graph) {
 }
 
 Budget for_search(const Budget& whole, const Runner& runner, const Cluster& cluster) {
-  Budget part = whole;
+  Budget search_budget = whole;
   const Watch watch = whole.watch();
   watch.poll("before the search began");
-  if (!watch.deadline) return part;
+  if (!watch.deadline) return search_budget;
   const double left = Seconds(*watch.deadline - Watch::Clock::now()).count();
-  part.deadline = *watch.deadline -
+  search_budget.deadline = *watch.deadline -
                   std::chrono::duration_cast<Watch::Clock::duration>(Seconds(finish_seconds(runner, cluster, left)));
-  return part;
+  return search_budget;
 }
 
 }  // namespace partita

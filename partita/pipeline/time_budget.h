@@ -1,4 +1,4 @@
-// How the time limit is divided between a search and what comes before and after it.
+// Divides the time limit between a search and the steps before and after it.
 #pragma once
 #include "partita/cluster/cluster.h"
 #include "partita/pipeline/runner.h"
@@ -6,14 +6,15 @@
 
 namespace partita {
 
-// The same budget, with the moment when its time is over: from now on, unless it has one.
+// Returns the same budget, with the moment when its time is over: from now on, unless it has one.
 Budget with_deadline(Budget budget);
 
-// The search's part of the time that is left. The rest is kept for what follows it. Throws where no time is left.
+// Returns the search's share of the time that is left. The rest is kept for the steps that follow it. Throws if no time
+// is left.
 Budget for_search(const Budget& whole, const Runner& runner, const Cluster& cluster);
 
-// About how many firings of a plan are lowered, verified and simulated in a second, as the time tells that the training
-// graph took: on a slow or busy machine fewer.
+// Estimates how many firings of a plan are lowered, verified and simulated in a second, from the time that the training
+// graph took: fewer on a slow or busy machine.
 double firings_per_second(const Runner& runner, const Graph& graph);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Judges single choices: meshes, strategies and kept layouts, of plans and of pins.
+// Checks single choices: meshes, strategies and kept layouts, of plans and of pins.
 #include "partita/plan/choice_rules.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ template <typename... Args>
   fail("plan: {}", why);
 }
 
-// An op or tensor whose choice is judged.
+// An op or tensor whose choice is checked.
 struct Subject {
   Whose whose;
   std::string name;  // "op 'fc1' (linear)"

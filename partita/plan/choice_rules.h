@@ -1,5 +1,5 @@
-// The rules for one op's choice and for kept layouts (docs/reference/plan.md): the same for a plan, which check.h
-// checks as a whole, and for pins, which are a part of one (constraints.h).
+// Checks one op's choice and kept layouts (docs/reference/plan.md), by the same rules for a plan, which check.h checks
+// as a whole, and for pins (constraints.h).
 #pragma once
 #include <map>
 
@@ -7,13 +7,13 @@
 
 namespace partita {
 
-// Whose choices are judged: errors begin with "plan: " or "pins: ", and the latter are PinErrors.
+// The owner of the choices. Errors begin with "plan: " or "pins: ", and the latter are PinErrors.
 enum class Whose { kPlan, kPins };
 
-// Bad input: a device twice or unknown, a strategy name that the op lacks, more parts than extent, a mesh whose extents
-// and devices disagree. `last`: the mesh that was checked last. Mostly the next one is the same.
+// Throws bad input: a device twice or unknown, a strategy name that the op lacks, more shards than extent, a mesh whose
+// extents and devices disagree. `last`: the mesh that was checked last. Mostly the next one is the same.
 void check_op_choice(Whose whose, const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last);
-// Bad input: a layout that does not exist, two reducers on one value, a tensor that replaces another.
+// Throws bad input: a layout that does not exist, two reducers on one value, a tensor that replaces another.
 void check_kept(Whose whose, const Graph& graph, const std::map<TensorId, Placement>& kept, const Cluster& cluster,
                 Mesh& last);
 

@@ -1,4 +1,4 @@
-// Checks pins and answers what they fix.
+// Checks pins and answers questions about the choices that they fix.
 #include "partita/plan/constraints.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Pins: the part of a plan that a person fixes in a file. constraints.h checks them and answers what they fix.
+// Defines pins, the choices of a plan that a person fixes in a file. constraints.h checks them, for searches.
 #pragma once
 #include <map>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace partita {
 
-// The same JSON as a plan's meshes, ops and kept; and for searches that place whole ops, "device_types": {OP: "cpu"},
+// The JSON is that of a plan's meshes, ops and kept. For device placement it also has "device_types": {OP: "cpu"},
 // "colocation": {GROUP: [OP, ..]}. In names of ops a star stands for any characters: "rnn_l0.*".
 struct Pins {
   std::map<OpId, OpChoice> ops;
