@@ -1,5 +1,5 @@
-// Batch norm with statistics of groups of samples: what PyTorch computes on the groups one after another, on one device
-// and on several, in micro-batches and in stages; and plans that exchange no statistics.
+// Tests batch norm with statistics of groups of samples. It equals PyTorch's on the groups one after another, on one
+// device and on several, in micro-batches and in stages. Some plans exchange no statistics.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -119,7 +119,7 @@ TEST(BatchNormGroups, InMicroBatchesAreThoseOfOneStep) {
     expect_serial({.search = "data-parallel", .groups = "micro", .devices = 2, .micro_batches = m});
     expect_serial({.search = "zero?stage=2", .groups = "replica", .devices = 2, .micro_batches = m});
   }
-  expect_serial({.groups = "4", .micro_batches = 3});  // parts of 4, 2 and 2 samples
+  expect_serial({.groups = "4", .micro_batches = 3});  // micro-batches of 4, 2 and 2 samples
   expect_serial({.search = "data-parallel", .groups = "16", .devices = 2, .micro_batches = 3, .batch = 16});
 }
 
@@ -174,7 +174,7 @@ TEST(BatchNormGroups, AreSavedAndReadAgain) {
   for (const auto& [name, values] : weights[0]) EXPECT_LE(relative_error(weights[1].at(name), values), 1e-10) << name;
 }
 
-// After a few steps: statistics of two samples are steep, and make much of a difference in rounding.
+// Only a few steps: statistics of two samples are steep, and enlarge a difference in rounding.
 TEST(BatchNormGroups, AreEvaluatedAlike) {
   double accuracy[2];
   for (const bool parallel : {false, true}) {
@@ -191,10 +191,10 @@ TEST(BatchNormGroups, AreEvaluatedAlike) {
   EXPECT_GT(accuracy[0], 0);
 }
 
-// ---------------------------------------------------------------- what a plan moves
+// ---------------------------------------------------------------- the bytes that a plan moves
 
-// The tensors that a step exchanges by collectives: "gradient" where the update of a parameter reads what it makes,
-// "statistics" of anything else.
+// The tensors that a step exchanges by collectives: "gradient" if the update of a parameter reads the result, else
+// "statistics".
 std::map<std::string, int> exchanged(const Planned& p) {
   std::map<std::string, int> count;
   for (const Task& task : p.physical.tasks) {

@@ -1,4 +1,4 @@
-// Files exported at a batch of 1 or 2, run and trained with another: what PyTorch gives of all samples
+// Tests files exported at a batch of 1 or 2, run and trained with another: results equal PyTorch's for all samples
 // (tests/data/cases).
 #include <gtest/gtest.h>
 

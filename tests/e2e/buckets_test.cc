@@ -1,4 +1,4 @@
-// Gradients that are exchanged in buckets are, bit for bit, those that are exchanged one by one; and the run is the
+// Tests that gradients exchanged in buckets are, bit for bit, those exchanged one by one, and that the run equals the
 // serial one.
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ const std::vector<Case>& cases() {
       {kMlp, "data-parallel", 2, 8, 4},
       {kMlp, "zero?stage=1", 3},
       {kMlp, "zero?stage=2", 2, 8, 2},
-      {kMlp, "zero?stage=3", 2, 7, 3},  // parts of two sizes
+      {kMlp, "zero?stage=3", 2, 7, 3},  // micro-batches of two sizes
       {kMlp, "pipeline?stages=2", 4, 8, 4},
       {kGpt2, "data-parallel", 2},
       {kGpt2, "data-parallel", 2, 8, 2},
@@ -96,7 +96,7 @@ TEST(Buckets, TrainAsSerial) {
   }
 }
 
-// In float32, where another order of terms would show.
+// In float32, in which another order of terms would show.
 TEST(Buckets, ChangeNoBit) {
   TrainOptions options;
   options.steps = 3;

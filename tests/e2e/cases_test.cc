@@ -1,5 +1,5 @@
-// Files that people wrote: each folder of tests/data/cases has a model, its inputs, and what PyTorch or the ONNX
-// reference evaluator computes from them.
+// Tests files that people wrote. Each folder of tests/data/cases has a model, its inputs, and the results of PyTorch or
+// the ONNX reference evaluator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string case_file(const std::string& name, const std::string& file) {
   return fmt::format("{}/tests/data/cases/{}/{}", PARTITA_SOURCE_DIR, name, file);
 }
 
-// What `partita run` gives back of a folder's model on some inputs; a folder NAME_batchN is run with --batch N.
+// Returns the results of `partita run` for a folder's model on some inputs. A folder NAME_batchN is run with --batch N.
 Arrays run_case(const std::string& name, const Arrays& inputs, int devices, const std::string& search) {
   Request request;
   request.model = case_file(name, "model.onnx");
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Files, Cases,
                                            "resize_by_scales", "over_nothing", "norm_of_constant"),
                          [](const auto& info) { return std::string(info.param); });
 
-// A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
+// A number of a place that a tensor does not have is refused in the same words, on every device.
 TEST(CaseErrors, AnIdOutside) {
   Arrays inputs = read_arrays(case_file("gather_neg", "in.npz"));
   inputs.at("i").integer = {0, 1, 4, -5};
@@ -110,8 +110,8 @@ TEST(CaseWeights, OfATiedHeadAndOfConstants) {
   EXPECT_EQ(parameters("const_weights"), (Names{"w", "b"}));
 }
 
-// Three steps of SGD in float64, with the losses and the weights of PyTorch: of models whose first step is at a tie, at
-// a bound, or where a piece of a function has no finite derivative.
+// Three steps of SGD in float64, with the losses and the weights of PyTorch. The models' first steps are at a tie, at a
+// bound, or where a piece of a function has no finite derivative.
 struct Trained {
   const char* name;
   double lr;

@@ -1,4 +1,4 @@
-// `partita compare`: its columns, plans as rows; what is wrong with one search costs the others nothing.
+// Tests `partita compare`: its columns, plans as rows. An error of one search costs the others nothing.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -136,7 +136,7 @@ TEST(CliCompare, WhatASearchRefusesLaterIsARow) {
   EXPECT_NE(found[1]["reason"].get<std::string>().find("mesh 2x3 is of 6 devices"), std::string::npos) << found[1];
   EXPECT_NE(found[2]["reason"].get<std::string>().find("not in 2 micro-batches"), std::string::npos) << found[2];
   for (int i : {0, 3}) EXPECT_GT(found[static_cast<size_t>(i)]["step_time_us"], 0.0) << i;
-  found = rows("exact?mesh=2x3,single", 2);  // also where it is the first
+  found = rows("exact?mesh=2x3,single", 2);  // also if it is the first
   EXPECT_TRUE(found[0].contains("reason"));
   EXPECT_GT(found[1]["step_time_us"], 0.0);
   found = rows("single,data-parallel?micro-batch-size=3,zero", 3);
@@ -144,7 +144,7 @@ TEST(CliCompare, WhatASearchRefusesLaterIsARow) {
   EXPECT_GT(found[2]["step_time_us"], 0.0);
 }
 
-// Pins that one search refuses are a row wherever it stands; pins that are wrong for all end the command.
+// Pins that one search refuses are a row, wherever the search stands. Pins that are wrong for all end the command.
 TEST(CliCompare, WhatASearchSaysOfPinsIsARow) {
   const auto compared = [](const std::string& searches, const std::string& pins) {
     return partita({"compare", "zoo:rnnlm?steps=2,hidden=16,vocabulary=50", "--batch", "8", "--cluster",
@@ -169,7 +169,7 @@ TEST(CliCompare, WhatASearchSaysOfPinsIsARow) {
   }
 }
 
-// What is wrong for all of them is said once.
+// An error that concerns all searches is printed once.
 TEST(CliCompare, AWrongModelIsSaidOnce) {
   const Outcome o = partita({"compare", scratch("none.onnx"), "--devices", "2", "--search", "single,data-parallel"});
   EXPECT_EQ(o.code, 3);

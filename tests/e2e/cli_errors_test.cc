@@ -1,4 +1,4 @@
-// What is wrong in a pin file, a problem, an option or a name of a file: one message that names the place, and its exit
+// Tests errors in a pin file, a problem, an option or a name of a file: one message that names the place, and its exit
 // code.
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST(CliErrors, Problems) {
   expect_error({"solve", scratch("wide.json"), "--time-limit", "0.001"}, 5, {"time limit passed while", "read"});
 }
 
-// What recursion over the tree would end in a stack overflow.
+// Recursion over these trees would end in a stack overflow.
 TEST(CliErrors, FilesThatAreNestedDeep) {
   const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   const auto file = [&](const char* name, const char* before) { return put(name, before + deep + "}"); };

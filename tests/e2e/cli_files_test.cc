@@ -1,4 +1,4 @@
-// What is wrong in a file that the program reads: models, plans, clusters, descriptions, data, weights.
+// Tests errors in files that the program reads: models, plans, clusters, descriptions, data, weights.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -100,7 +100,7 @@ TEST(CliErrors, Plans) {
   expect_error({"plan", "zoo:mlp", "--pin", put("pins.json", R"({"ops": {"fc99": {}}})")}, 3, {"pins.json", "'fc99'"});
   expect_error({"plan", "zoo:mlp", "-o", "/no/such/folder/plan.json"}, 3,
                {"/no/such/folder/plan.json", "cannot be written"});
-  // What a plan has fixed can't be changed beside it.
+  // Settings that a plan has fixed can't be changed by options.
   expect_error({"train", file, "--devices", "3"}, 2, {"--devices", file, "plan again"});
   expect_error({"train", file, "--lr", "0.5"}, 2, {"--lr", file});
 }
@@ -199,7 +199,7 @@ TEST(CliErrors, Weights) {
   Json one = Json::parse(contents(index));
   for (auto& [name, file] : one["weight_map"].items()) file = part;
   refused(put("d.index.json", one.dump()), {"'model.norm.weight' in", "not where the index says"});
-  // What is missing, superfluous and of another shape, all at once.
+  // Arrays that are missing, superfluous and of another shape, all at once.
   Arrays arrays;
   for (const char* file : {"1", "2", "3"})
     for (auto& [name, values] : read_safetensors(fmt::format("{}/model-0000{}-of-00003.safetensors", model, file)))

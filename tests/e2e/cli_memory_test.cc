@@ -1,5 +1,5 @@
-// What `plan` says of memory and communication, beside numbers by hand; traces of representatives; plans that hold
-// their model's configuration.
+// Compares the memory and communication that `plan` prints with numbers by hand; tests traces of representatives, and
+// plans that hold their model's configuration.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -47,7 +47,7 @@ TEST(CliMemory, MicroBatchesThatAreNotLoweredAreAKind) {
   EXPECT_EQ(sum_of(plan["peak_memory_by_kind"]), plan["peak_memory_bytes"]);
 }
 
-// Language models train with clipped gradients; a plan without says what its memory does not have.
+// Language models train with clipped gradients. A plan without clipping says what its memory does not have.
 TEST(CliMemory, SaysThatGradientsAreFreedAsTheyAreUsed) {
   const auto says = [](const Words& more) {
     Words words = {"plan",  "zoo:gpt2?layers=2,hidden=64,heads=2,vocabulary=128,steps=32", "--batch", "8", "--search",
@@ -64,9 +64,9 @@ TEST(CliMemory, SaysThatGradientsAreFreedAsTheyAreUsed) {
 }
 
 // Three layers of 64 x 64 weights, 16,384 bytes each, whose gradients come one after another, each used up before the
-// next is made: without keep_gradients one is there at a time. Kept, two more of them are there at the peak, and what
-// else is there at either peak (activations of 4 samples) takes less than a third of one. A bucket would hold all
-// gradients back for their all-reduce.
+// next is made: without keep_gradients one is there at a time. Kept, two more of them are there at the peak. Everything
+// else at either peak (activations of 4 samples) takes less than a third of one. A bucket would hold all gradients back
+// for their all-reduce.
 TEST(CliMemory, KeptGradientsStayUntilTheLastUpdate) {
   const int64_t one = 64 * 64 * 4;
   const auto planned = [&](const std::string& optimizer, const Words& more) {
@@ -84,7 +84,8 @@ TEST(CliMemory, KeptGradientsStayUntilTheLastUpdate) {
       EXPECT_EQ(sum_of(stays["peak_memory_by_kind"]), stays["peak_memory_bytes"]);
       EXPECT_NEAR(static_cast<double>(least(stays) - least(freed)), 2.0 * one, one / 3.0) << kept;
     }
-    // ZeRO-2: each of four devices keeps its quarters. Fullest is when the last gradient is whole, before its scatter.
+    // ZeRO-2: each of four devices keeps its quarters. Memory is fullest when the last gradient is whole, before its
+    // scatter.
     const Json zero = planned(kept, {"--devices", "4", "--search", "zero"});
     EXPECT_EQ(zero["peak_memory_by_kind"]["gradients"], one + 2 * one / 4);
   }

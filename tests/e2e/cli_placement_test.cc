@@ -1,4 +1,4 @@
-// Searches that place operations whole, as a user meets them: interrupted, in little time, with pins.
+// Tests searches of device placement as a user meets them: interrupted, in little time, with pins.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST(CliPlacement, BeginsWithAPlan) {
   const double best = step_of({"--search", "placement", "-o", long_one});
   const double quick = step_of({"--search", "placement", "--max-steps", "0", "-o", short_one});
   EXPECT_LT(best, quick);
-  // With no changes of its own it has what it was given.
+  // With no moves of its own it has the plan that it was given.
   EXPECT_LE(step_of({"--search", "placement", "--max-steps", "0", "--from", long_one, "-o", plan}), best);
   EXPECT_EQ(partita({"check", plan}).code, 0);
   EXPECT_LE(step_of({"--search", "placement", "--from", short_one}), quick);
@@ -47,7 +47,7 @@ TEST(CliPlacement, BeginsWithAPlan) {
                {"plans of whole operations", "'tofu'", "exact"});
 }
 
-// Whoever moves one operation of an update away from the parameter has no start: they stay together.
+// A plan with an operation of an update moved away from the parameter is no start: they stay together.
 TEST(CliPlacement, ThePlanToBeginWithMayNotBeOne) {
   const Words asked = {"plan",        "zoo:rnnlm?steps=2,hidden=64,vocabulary=100",
                        "--batch",     "8",
@@ -91,8 +91,7 @@ TEST(CliPlacement, ThePlanToBeginWithIsOfTheSameSettings) {
   expect_error(with(asked, {"--from", plan}), 3, {plan, "micro-batches", "here it is 1"});
 }
 
-// A profile says that a message takes 200 us, for which the problem has no place: the plan on one device is the
-// shorter.
+// A profile says that a message takes 200 us, which the problem cannot express. The plan on one device is the shorter.
 TEST(CliPlacement, OneDeviceIsAmongThePlansThatAreCompared) {
   const std::string profile = put("profile.json", R"({"schema_version": 1, "device": "core", "machine": {"name": "Z80",
       "engine": "none", "cores": 2, "task_us": 1, "message_us": 200}, "kernels": []})");
@@ -128,7 +127,7 @@ TEST(CliPlacement, PestoKeepsItsSecondsOnAProgramTooLarge) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 5);
 }
 
-// What TMPDIR is meanwhile.
+// Sets TMPDIR while it exists.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const char* path) {
@@ -146,7 +145,7 @@ class TemporaryFolder {
   std::optional<std::string> before_;
 };
 
-// The files of cbc go to TMPDIR. `placement` needs it for one of its starts alone.
+// The files of cbc go to TMPDIR. `placement` needs it only for one of its starts.
 TEST(CliPlacement, ATmpdirThatIsNoneIsNamed) {
   if (no_cbc()) GTEST_SKIP() << "the package coinor-cbc is not installed";
   const TemporaryFolder nowhere("/nowhere/at/all");
@@ -163,7 +162,7 @@ TEST(CliPlacement, ATmpdirThatIsNoneIsNamed) {
   EXPECT_NE(rows.out.find("no plan: " + why), std::string::npos) << rows.out;
 }
 
-// Rules that put layers on devices say where they leave some empty, and what does not.
+// Rules that put layers on devices say if they leave some empty, and name a search that does not.
 TEST(CliPlacement, RulesSayWhichDevicesAreEmpty) {
   const auto notes = [](const std::string& model, const char* batch, const std::string& search) {
     return partita(
@@ -294,7 +293,7 @@ TEST(CliPlacement, PinnedStagesAreRefusedBeforeTheSearch) {
     EXPECT_EQ(partita(with(mlp, {"--search", search, "--pin", plan})).code, 0) << search;
 }
 
-// Where operations placed whole do not fit, what makes the same search fit is told, and it does.
+// If a device placement does not fit, the message names a change with which the same search fits, and it does.
 TEST(CliPlacement, TellsWithWhichRecomputationItFits) {
   const Words asked = {"plan",      "zoo:mlp?layers=8,width=64",
                        "--batch",   "512",
@@ -311,7 +310,7 @@ TEST(CliPlacement, TellsWithWhichRecomputationItFits) {
   ASSERT_FALSE(offer.empty()) << o.err;
   EXPECT_EQ(o.err.find("or take --recompute"), std::string::npos) << o.err;
   EXPECT_EQ(partita(with(asked, {"--memory-limit", limit, "--recompute", offer[2]})).code, 0);
-  // Of a rule that places operations whole, the search that does too.
+  // For a rule of device placement, the message names the search of device placement.
   Words by_rule = with(asked, {"--memory-limit", limit});
   *std::find(by_rule.begin(), by_rule.end(), "placement") = "baechi-metf";
   const std::string said = partita(by_rule).err;

@@ -1,4 +1,4 @@
-// `partita plan`, `explain` and `solve` as a user meets them: what would fit, budgets, interrupts, proofs, trails.
+// Tests `partita plan`, `explain` and `solve` as a user meets them: remedies, budgets, interrupts, proofs, trails.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,7 +13,7 @@
 namespace partita {
 namespace {
 
-// What is said to help does; what does not is not said to.
+// Changes that are said to help do; those that do not are not offered.
 TEST(CliErrors, WhatWouldMakeAPlanFit) {
   const Words asked = {"plan", "zoo:mlp?layers=6,width=64", "--batch", "64", "--devices", "4"};
   auto with = [&](const Words& more) {
@@ -34,7 +34,7 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
       if (std::find(words.begin(), words.end(), "--search") == words.end())
         words.insert(words.end(), {"--search", "data-parallel"});
       Words command = asked;
-      for (size_t w = 0; w + 1 < words.size(); w += 2) {  // what the offer gives takes the place of what was asked
+      for (size_t w = 0; w + 1 < words.size(); w += 2) {  // the offer's options replace those that were asked
         if (words[w] == "--cluster")
           command.erase(std::find(command.begin(), command.end(), "--devices"),
                         std::find(command.begin(), command.end(), "--devices") + 2);
@@ -51,8 +51,8 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
   EXPECT_EQ(none.err.find("it fits with"), std::string::npos) << none.err;
 }
 
-// Whoever has as much as a message says that a plan needs can make it: of the plan that was asked for, and of the
-// changes that were tried.
+// With as much memory as a message says that a plan needs, it can be made: the plan that was asked for, and the changes
+// that were tried.
 TEST(CliErrors, WhatAPlanNeedsIsEnough) {
   const Words asked = {"plan", "zoo:mlp?layers=6,width=64", "--batch", "64", "--devices", "2"};
   const Outcome o = partita(with(asked, {"--search", "data-parallel", "--memory-limit", "20kB"}));
@@ -97,7 +97,7 @@ TEST(CliErrors, OffersTensorGroupsWhereSamplesAreFew) {
       << none.err;
 }
 
-// Where neither smaller micro-batches nor recomputing whole layers are enough, both are.
+// If neither smaller micro-batches nor recomputing whole layers are enough, both are.
 TEST(CliErrors, OffersMicroBatchesWithRecomputation) {
   Words asked = {"plan",      "zoo:gpt2?layers=8,hidden=256,heads=4,vocabulary=1000,steps=256",
                  "--batch",   "64",
@@ -131,8 +131,8 @@ TEST(CliErrors, SaysWhatAProofIsWithout) {
   EXPECT_NE(refused({"--micro-batches", "4"}).find(", without recomputation;"), std::string::npos);
 }
 
-// One sample a device cannot be cut further; of several micro-batches that fit the largest is offered, and the fastest
-// change first.
+// One sample a device cannot be divided further. The largest of several micro-batches that fit is offered, and the
+// fastest change first.
 TEST(CliErrors, OffersWhatChangesSomethingAndTheFastestFirst) {
   const auto refused = [](const char* batch, const char* limit) {
     const Outcome o = partita({"plan", "zoo:gpt2?layers=4,hidden=256,heads=4,vocabulary=1000,steps=256", "--batch",
@@ -159,7 +159,7 @@ TEST(CliErrors, NoPlanFits) {
   const Outcome o = partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", "100000B"});
   EXPECT_EQ(o.code, 4);
   EXPECT_NE(o.err.find("missing"), std::string::npos) << o.err;
-  // What is missing is exact: with so much more it fits. With the least that fits, there is no room for overlap.
+  // The memory deficit is exact: with so much more it fits. With the least that fits, there is no overlap budget.
   const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean"})["peak_memory_bytes"];
   auto limited = [](int64_t bytes) {
     return partita(
@@ -302,7 +302,7 @@ TEST(Cli, ExplainOnManyMeshAxes) {
       << text.substr(0, 2000);
 }
 
-// 79 ops on 16,384 devices: planned with the figures of typical ones, checked and explained, but not run.
+// 79 ops on 16,384 devices: planned with figures extrapolated from representatives, checked and explained, but not run.
 TEST(CliPlan, OnVeryManyDevices) {
   const std::string plan = scratch("plan.json");
   const Json made = json_of({"plan", "zoo:gpt2?layers=1", "--batch", "16384", "--cluster", "dgx-h100:2048", "--search",

@@ -1,4 +1,4 @@
-// The program as a user meets it: its words, what it prints and writes.
+// Tests the program as a user meets it: its words, output and files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ TEST(CliErrors, Usage) {
   expect_error({"train", "zoo:mlp", "--dtype", "int64"}, 2, {"'int64'", "float32"});
 }
 
-// Of plan and train alike; a plan's file that was changed by hand says no other.
+// The same for plan and train; a plan's file that was changed by hand gives the same message.
 TEST(CliErrors, ValuesOutOfRange) {
   for (const char* command : {"plan", "train"}) {
     const auto refused = [&](const Words& options, const Words& parts) {
@@ -212,7 +212,7 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   expect_keys(some["rows"][1], kPlanKeys, kMorePlanKeys);
   EXPECT_EQ(partita({"compare", "zoo:mlp", "--batch", "6", "--devices", "8", "--search", "data-parallel"}).code, 4);
 
-  // The same seed, the same file; standard output is the same without --json but for the time taken.
+  // The same seed gives the same file. Standard output without --json is the same except for the time taken.
   const std::string again = scratch("again.json");
   EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "3", "-o", again, "--seed", "1"}).code, 0);
   EXPECT_EQ(contents(again), contents(file));
@@ -261,7 +261,7 @@ Words files_in(const std::string& folder) {
   return names;
 }
 
-// The command with --dump into a folder that is not there yet; what it leaves in it.
+// Runs the command with --dump into a folder that is not there yet, and returns the files in it.
 Words dumped(Words words, const std::string& folder) {
   std::filesystem::remove_all(folder);
   words.insert(words.end(), {"--dump", folder});
@@ -286,7 +286,7 @@ TEST(CliDump, WhatEachStepMakes) {
   EXPECT_EQ(partita({"simulate", a + "/06-search.json", "--trace", trace}).code, 0);
   EXPECT_EQ(contents(a + "/09-simulate.json"), contents(trace));
   EXPECT_EQ(Json::parse(contents(a + "/07-check.json"))["comm_bytes"], json_of({"check", plan})["comm_bytes"]);
-  // What follows from a plan is the same where it is read.
+  // The steps after a plan are the same if it is read from a file.
   const Words read = dumped({"simulate", plan}, b);
   EXPECT_EQ(read, Words({"00-load.txt", "01-dtype.txt", "02-autodiff.txt", "03-factor.txt", "04-recompute.txt",
                          "05-read-plan.json", "06-cluster.yaml", "07-check.json", "08-lower.txt", "09-simulate.json"}));

@@ -1,4 +1,4 @@
-// `partita train` and `partita run` as a user meets them.
+// Tests `partita train` and `partita run` as a user meets them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -31,7 +31,7 @@ std::vector<double> logged(const std::string& file) {
   return losses;
 }
 
-// Acts in a Chrome trace.
+// Counts firings in a Chrome trace.
 int acts_in(const std::string& file) {
   const Json trace = Json::parse(contents(file));
   int firings = 0;
@@ -39,7 +39,7 @@ int acts_in(const std::string& file) {
   return firings;
 }
 
-// What takes the bias of Adam's means away is near 0 for betas near 1: in float32 it keeps its digits.
+// The bias correction of Adam's means is near 0 for betas near 1. In float32 it keeps its digits.
 TEST(CliTrain, AdamsCorrectionsAreThoseOfFloat64) {
   const auto last = [](const char* option, const char* dtype) {
     return json_of({"train", "zoo:mlp?batch=4,width=4,layers=2", "--steps", "3", "--devices", "2", "--lr", "0.1",
@@ -188,8 +188,8 @@ TEST(CliTrain, WeightsOfAnotherHead) {
   EXPECT_EQ(saved.at("bert.embeddings.LayerNorm.weight"), arrays.at("bert.embeddings.LayerNorm.gamma"));
   EXPECT_EQ(saved.at("bert.encoder.layer.0.intermediate.dense.weight"),
             arrays.at("bert.encoder.layer.0.intermediate.dense.weight"));
-  // GPT-2's file has no prefix, and its masks beside the weights; a run of momentum goes on, without it where there is
-  // none.
+  // GPT-2's file has no prefix, and masks next to the weights. A run of momentum goes on, or starts without it if there
+  // is none.
   Arrays bare;
   for (const auto& [name, values] : read_safetensors(data("huggingface/tiny-gpt2/model.safetensors")))
     bare[name.substr(std::string("transformer.").size())] = values;
@@ -257,7 +257,7 @@ TEST(CliTrain, FromAConfigurationAndItsPlan) {
 }
 
 TEST(CliTrain, SamplesAreInFileOrderIfNotShuffled) {
-  // Three batches, whose losses tell them apart as long as no weight moves.
+  // Three batches, whose losses distinguish them as long as no weight moves.
   const Arrays one = read_arrays(data("mlp-reference.npz"));
   Values x = one.at("x"), labels = one.at("labels");
   const int64_t batch = x.shape[0];
@@ -303,7 +303,7 @@ TEST(CliTrain, InterruptedLeavesTraceAndLog) {
   const std::string log = scratch("log.jsonl"), trace = scratch("trace.json"), weights = scratch("weights.safetensors");
   const Child child = start({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "100000000", "--log", log,
                              "--trace", trace, "--save", weights, "--json"});
-  // Once it tells of a step, it is training.
+  // Once it prints a step, it is training.
   for (int i = 0; i < 1200 && contents(child.err_file).find("step ") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   ASSERT_EQ(kill(child.pid, SIGINT), 0);

@@ -1,4 +1,4 @@
-// What plan, simulate and compare say of how well the steps of a device are known.
+// Tests what plan, simulate and compare print of how well the steps of a device are known.
 #include <gtest/gtest.h>
 
 #include "program.h"

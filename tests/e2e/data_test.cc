@@ -1,4 +1,4 @@
-// What a training run reads of its data: just what each input takes in a step, whatever its first axis is.
+// Tests the samples that a training run reads: just those that each input takes in a step, whatever its first axis is.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,7 +77,7 @@ TEST(Labels, HaveTheOutputsShape) {
   }
 }
 
-// Two batches: what belongs together stays together, in whatever order the batches come.
+// Two batches: samples and labels stay together, in whatever order the batches come.
 TEST(Labels, StayWithTheirBatch) {
   const Arrays arrays{{"x", floats({4, 4})}, {"labels", floats({16, 3}, 1, -0.5)}};
   const double first = mean_square(arrays.at("x"), arrays.at("labels"), 0),
@@ -171,7 +171,7 @@ TEST(Inputs, WithoutABatchAxisAreOnesOfEachBatch) {
   EXPECT_NE(wrong("labels", floats({4, 5})).find("'labels' has 1 batches"), std::string::npos);
 }
 
-// Samples are drawn one by one where all inputs have them in their rows, and as many of each.
+// Samples are drawn one by one if all inputs have them in their rows, and as many of each.
 TEST(Inputs, AreDrawnBySampleWhereAllHaveThem) {
   GraphBuilder build("by sample", standard_ops());
   const TensorId x = build.input("x", {4, 5}), w = build.parameter("w", {5, 3}, 1);

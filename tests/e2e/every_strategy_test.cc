@@ -1,5 +1,5 @@
-// Every derived strategy of every operation, planned, lowered, admitted and run on 2, 3 and 4 devices: what comes out
-// is what one device computes, to 1e-11 in float64. Instances of the description language that no operation has (inner
+// Tests every derived strategy of every operation, planned, lowered, admitted and run on 2, 3 and 4 devices: results
+// equal those of one device, to 1e-11 in float64. Instances of the description language that no operation has (inner
 // halos, strided stages) are run the same way.
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ void every_operation(std::initializer_list<int> devices) {
 
 TEST(ManyEveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
 
-// One device runs it.
+// Whether one device runs it.
 bool runs(const Graph& graph) {
   try {
     const Cluster one = load_cluster("local:1");
@@ -116,8 +116,8 @@ bool runs(const Graph& graph) {
   }
 }
 
-// The examples with each of their extents 0 in turn: what one device computes of nothing (the reducer's identity, or
-// what follows from it), several do.
+// The examples with each of their extents 0 in turn. Several devices compute the same over nothing as one: the
+// reducer's identity, or results of it.
 void every_operation_over_nothing(std::initializer_list<int> devices) {
   auto registry = standard_ops();
   Tally tally;
@@ -151,7 +151,7 @@ TEST(EveryStrategy, OfEveryOperationOverNothing) { every_operation_over_nothing(
 TEST(ManyEveryStrategy, OfEveryOperationOverNothing) { every_operation_over_nothing({3, 4}); }
 
 // A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its
-// own way: parts that need not be boxes over common axes, and may be partial.
+// own way. The shards need not be boxes over common axes, and may be partial.
 TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
   auto registry = standard_ops();
   int run = 0, mixed = 0;

@@ -1,4 +1,4 @@
-// `plan`, `compare` and `explain` of plans that have whole operations on different devices.
+// Tests `plan`, `compare` and `explain` of device placements.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/program.h"
@@ -36,7 +36,7 @@ TEST(ExplainPlaced, ShowsWhoDoesWhatWhen) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << " is not in " << text.out;
 }
 
-// An operation of a group says what stays with it, and every op what another device would make of the step.
+// An operation of a group lists the ops that stay with it, and every op the step if it were on another device.
 TEST(ExplainPlaced, SaysWhatAnotherDeviceWouldTake) {
   const std::string plan = scratch("plan.json");
   json_of(with({"plan", kModel, "--search", "expert-placement", "--optimizer", "sgd?momentum=0.9,fine=1", "-o", plan},

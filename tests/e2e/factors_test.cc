@@ -1,5 +1,5 @@
-// Factorings carried over the graph (TDL.md rule 4): a fused projection is cut inside each of its parts, from the
-// weight to its update, and computes the same.
+// Tests factorings carried over the graph (TDL.md rule 4): a fused projection is split inside each of q, k and v, from
+// the weight to its update, and computes the same.
 #include "partita/graph/factors.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(CarriedFactors, AProductBeforeASplitIsCutInsideEachPart) {
   }
 }
 
-// A pin that cuts everything inside the parts: nothing of the forward pass is moved.
+// A pin that splits everything inside q, k and v: nothing of the forward pass is moved.
 TEST(CarriedFactors, CutInsideThePartsNothingMovesAndItComputesTheSame) {
   for (bool split : {true, false})
     for (int devices : {2, 3, 4}) {

@@ -1,5 +1,5 @@
-// What exporters computed from parameters by moving their elements is trained as PyTorch trains the model: losses and
-// parameters of tests/data/make_folded.py, whichever way the file was written.
+// Tests files in which exporters computed constants from parameters by moving their elements. They train as PyTorch
+// trains the model: losses and parameters of tests/data/make_folded.py, whichever way the file was written.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +18,8 @@ struct Case {
   int tied = 0;        // values of the newer exporter's file that are another parameter of it
   int tied_older = 0;  // of the older one's
   int untrained = 0;
-  std::vector<std::string> names = {};  // parameters that the newer one's file has in PyTorch's shape
-  std::map<std::string, std::string> tied_names =
-      {};  // of those, what PyTorch calls them where that is another of a tie's names
+  std::vector<std::string> names = {};                 // parameters that the newer one's file has in PyTorch's shape
+  std::map<std::string, std::string> tied_names = {};  // those whose PyTorch name is another of a tie's names
 };
 
 const std::vector<Case>& cases() {
@@ -79,7 +78,7 @@ void expect_pytorchs(const Case& c, const std::string& way, int devices) {
   const TrainReport report = train(p, options, kernels());
   const Values& losses = reference.at("losses");
   ASSERT_EQ(report.losses.size(), losses.real.size());
-  const double near = c.untrained > 0 ? 1e-7 : 1e-12;  // what was computed is a constant, which the file has in float32
+  const double near = c.untrained > 0 ? 1e-7 : 1e-12;  // the file has the computed constant in float32
   for (std::size_t i = 0; i < report.losses.size(); ++i)
     EXPECT_LE(std::abs(report.losses[i] / losses.real[i] - 1), near) << "step " << i;
   if (!newer) return;

@@ -1,4 +1,4 @@
-// Files that are no files, have no end, are larger than they say, or lead to work without bounds.
+// Tests files that are no files, have no end, are larger than they say, or lead to work without bounds.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ std::string fresh(const std::string& name) {
   return scratch(name);
 }
 
-// At once, and with little memory.
+// Expects an error at once, and with little memory.
 void expect_cheap_error(const Words& words, const Words& parts) {
   const auto begin = std::chrono::steady_clock::now();
   expect_error(words, 3, parts);
@@ -111,7 +111,7 @@ TEST(HostileFiles, ThatAreTooLarge) {
   put_sparse("huge.safetensors", std::string("\0\0\0\0\0\1\0\0", 8), 2 * tera);
   expect_cheap_error({"train", "zoo:mlp", "--search", "single", "--weights", scratch("huge.safetensors")},
                      {"huge.safetensors: a header of 1099511627776 bytes; safetensors has at most"});
-  // More than the machine has: as of any memory that is not there.
+  // More than the machine has: the error is that of any lack of memory.
   put_sparse("huge.npz", "PK\3\4", int64_t{1} << 43);
   expect_error({"train", "zoo:mlp", "--search", "single", "--data", scratch("huge.npz")}, 4,
                {"huge.npz: takes", "this machine has"});

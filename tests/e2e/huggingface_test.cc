@@ -1,5 +1,5 @@
-// Models by their config.json, with weights as the transformers package saves them, compute what it computes, and are
-// saved as it saves them: tests/data/make_huggingface.py says what the reference arrays are.
+// Tests that models by their config.json, with weights as the transformers package saves them, compute the same as it,
+// and are saved as it saves them. tests/data/make_huggingface.py makes the reference arrays.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +48,7 @@ void expect_forward_in_float32(const std::string& name) {
   EXPECT_LE(error, 1e-4);
 }
 
-// Five steps in float64, from the files and into a file: losses, and what is saved.
+// Five steps in float64, from the files and into a file: losses, and the saved arrays.
 void expect_five_steps(const std::string& name, int devices, const std::string& search) {
   SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
   const Arrays reference = read_arrays(folder(name) + "/reference.npz");
@@ -126,7 +126,7 @@ TEST(HuggingfaceRun, TextOfQwen3Vl) { expect_all("tiny-qwen3-vl"); }
 TEST(HuggingfaceRun, Glm4Moe) { expect_all("tiny-glm4-moe"); }
 TEST(HuggingfaceRun, GptOss) { expect_all("tiny-gpt-oss"); }
 TEST(HuggingfaceRun, TextOfLlama4) { expect_all("tiny-llama4"); }
-// A run has more places for its experts than the plan counts on; the same layers are made again.
+// A run has more places for its experts than the plan counts; the same layers are recomputed.
 TEST(HuggingfaceRun, LayersOfExpertsBehindADenseOneAreMadeAgain) {
   for (const char* name : {"tiny-deepseek-v3", "tiny-glm4-moe"})
     expect_five_steps(name, 2, "data-parallel?recompute=layer");

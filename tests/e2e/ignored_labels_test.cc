@@ -1,5 +1,5 @@
-// Labels of -100, which masked_cross_entropy leaves out: against transformers' numbers, against a run without these
-// samples, parallel against serial, and what is refused.
+// Tests labels of -100, which masked_cross_entropy leaves out: against transformers' numbers, against a run without
+// these samples, parallel against serial, and refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -179,7 +179,8 @@ TEST(IgnoredLabels, ParallelEqualsSerial) {
       expect_as_serial(mlp(7, devices, search), options);
 }
 
-// The classes split, the samples split, and each the other way in the backward pass; labels counted in parts and whole.
+// The classes split, the samples split, and each the other way in the backward pass; labels counted in shards and
+// whole.
 TEST(IgnoredLabels, ParallelEqualsSerialByEveryStrategy) {
   const TrainOptions options = options_for(written(samples(kUneven), "pinned.npz"), 3);
   for (const char* loss : {"j", "b.0", "replicate"})
@@ -218,7 +219,7 @@ TEST(IgnoredLabels, AreMadeUp) {
   }
 }
 
-// ---------------------------------------------------------------- what is refused, and what is counted
+// ---------------------------------------------------------------- refusals, and the accuracy
 
 TEST(IgnoredLabels, AreSaidToBePossible) {
   auto refused = [&](const char* loss, int64_t label) {

@@ -1,4 +1,4 @@
-// The keys that --json prints of plans, and a check of what it printed.
+// Lists the keys that --json prints of plans, and checks output for them.
 #include "keys.h"
 
 namespace partita {

@@ -1,4 +1,4 @@
-// Keys of what --json prints.
+// Checks the keys of --json's output, for tests of commands.
 #pragma once
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-// What the machine may refuse, and what paths may be besides regular files.
+// Tests resources that the machine may refuse, and paths that are no regular files.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -41,8 +41,8 @@ struct Outcome {
   int code = -1;
   std::string out, err;
 };
-// A line of sh, in which PARTITA is the program. Standard output, where the line leaves it alone, and standard error
-// are caught.
+// Runs a line of sh, in which PARTITA is the program. Catches standard error, and standard output if the line does not
+// redirect it.
 Outcome shell(std::string line) {
   const std::string out = scratch("out"), err = scratch("err");
   for (size_t at; (at = line.find("PARTITA")) != std::string::npos;)
@@ -51,7 +51,7 @@ Outcome shell(std::string line) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
 }
 
-// One line on standard error.
+// Expects one line on standard error.
 void expect_line(const Outcome& o, int code, const std::string& part) {
   EXPECT_EQ(o.code, code) << o.err;
   EXPECT_NE(o.err.find(part), std::string::npos) << o.err;
@@ -192,12 +192,12 @@ TEST(Machine, WithTooLittleMemorySaysSo) {
   EXPECT_GT(refused, 0);
 }
 
-// What has too little memory for one part of auto's search has the plan of another.
+// If memory is too little for one of auto's searches, it has the plan of another.
 TEST(Machine, WithTooLittleMemoryForAPartOfAutoHasThePlanOfAnother) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer reserves more";
 #endif
-  // How much memory it takes depends on the system, and on which threads are there at once.
+  // Its memory depends on the system, and on which threads are there at once.
   constexpr int kLeast = 20, kMost = 210, kTries = 190;
   bool without_a_part = false;
   for (int i = 0; i < kTries && !without_a_part; ++i) {

@@ -1,5 +1,4 @@
-// A step whose batch is worked on in parts, on one stage and on several, computes what one device computes on the
-// whole.
+// Tests that a step in micro-batches, on one stage and on several, computes the same as one device on the whole batch.
 #include "partita/graph/micro_batches.h"
 
 #include <gtest/gtest.h>
@@ -103,7 +102,7 @@ TEST(MicroBatches, ThatDoNotDivideTheBatch) {
   }
 }
 
-// Tensors that are kept in factors: parts of two sizes have the same factors but for the samples.
+// Tensors that are kept in factors: micro-batches of two sizes have the same factors except for the samples.
 TEST(MicroBatches, OfTwoSizesInFactors) {
   for (const char* model :
        {"zoo:lenet", "zoo:vit-b16?image=32,layers=1,hidden=16,heads=2", "zoo:nmt?steps=3,hidden=16,vocabulary=16"})
@@ -186,7 +185,7 @@ Case drawn_case(Rng& rng) {
   c.devices = stages * inside;
   const bool split = tensor > 1 && inside > 1 && c.model.find("lenet") == std::string::npos &&
                      c.model.find("rnnlm") == std::string::npos && c.model.find("mlp") == std::string::npos;
-  const bool deep = stages < 4 || c.model != "zoo:lenet";  // two chunks a stage
+  const bool deep = stages < 4 || c.model != "zoo:lenet";  // two virtual stages a stage
   const char* schedule = deep && c.micro_batches % stages == 0 ? drawn(rng, {"gpipe", "1f1b", "interleaved"})
                                                                : drawn(rng, {"gpipe", "1f1b"});
   if (split)
@@ -213,8 +212,8 @@ TEST(MicroBatches, OfADrawnSample) {
 
 // ---------------------------------------------------------------- bfloat16
 
-// A plan in parts beside the same plan in one: gradients are added up in float32, and nothing is rounded to 16 bits
-// once more. Losses are equal to two units of the last place of a bfloat16.
+// Compares a plan in micro-batches with the same plan in one: gradients are added up in float32, and nothing is rounded
+// to 16 bits once more. Losses are equal to two units of the last place of a bfloat16.
 TEST(MicroBatches, InBfloat16AreAsInOnePart) {
   constexpr double kUnit = 1.0 / 256;
   constexpr const char* kGpt2 = "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16";
@@ -240,7 +239,7 @@ TEST(MicroBatches, InBfloat16AreAsInOnePart) {
       worst = std::max(worst, relative_error(parts.weights.at(name), values));
     std::printf("%s: losses %.1e, weights %.1e\n", c.search.c_str(), worst_loss, worst);
     EXPECT_LE(worst_loss, 2 * kUnit);
-    EXPECT_LE(worst, 8 * kUnit);  // what starts at 0 is all gradient, a sum of products in bfloat16
+    EXPECT_LE(worst, 8 * kUnit);  // a weight that starts at 0 is all gradient, a sum of products in bfloat16
   }
 }
 
@@ -296,7 +295,7 @@ TEST(MicroBatches, TouchTheMemoryThatIsPlanned) {
   }
 }
 
-// What a call says when it finds no plan.
+// The message of a call that finds no plan.
 std::string said(ExitCode code, const std::function<void()>& call) {
   try {
     call();
@@ -371,7 +370,7 @@ TEST(MicroBatchCount, IsMoreWhereFewerDoNotFit) {
       return false;
     }
   };
-  // The room beside what 8 must have is given up first.
+  // The overlap budget of 8 micro-batches is given up first.
   int64_t limit = with_open_count(kSmallGpt2, "pipeline?stages=2", 2, 48, [](Request& r) {
                     r.micro_batches = 8;
                   }).peak_memory_bytes();
@@ -382,8 +381,8 @@ TEST(MicroBatchCount, IsMoreWhereFewerDoNotFit) {
   EXPECT_EQ(p.plan.model.micro_batches, 12);
 }
 
-// Counts 8, 12, 24 and 48, of which one takes 2 s: with 8 s left after the first all others can be tried, the last of
-// which may fit and is simulated; with less the last alone.
+// Counts 8, 12, 24 and 48, each of which takes 2 s. With 8 s left after the first all others can be tried; the last of
+// them may fit and is simulated. With less only the last is tried.
 TEST(MicroBatchCount, IsTheMostWhereTimeIsShort) {
   const MicroBatchChoice choice{{8, 12, 24, 48}, true, ""};
   EXPECT_EQ(next_to_try(choice, 0, 2, std::nullopt), 1U);
@@ -399,7 +398,7 @@ TEST(MicroBatchCount, OfAModelThatHasNoParts) {
   EXPECT_NE(p.search.notes[0].find("cannot act on a part of the batch"), std::string::npos) << p.search.notes[0];
 }
 
-// 8 groups of samples cannot be in 16 parts.
+// 8 groups of samples cannot be in 16 micro-batches.
 TEST(MicroBatchCount, IsLessWhereGroupsAreFewer) {
   const Planned p = with_open_count("zoo:resnet-18?image=32,width=8", "pipeline?stages=4", 4, 32,
                                     [](Request& r) { r.batch_norm_groups = "8"; });
@@ -408,7 +407,7 @@ TEST(MicroBatchCount, IsLessWhereGroupsAreFewer) {
   EXPECT_NE(p.search.notes[0].find("that were compared (8, 4, 2, 1)"), std::string::npos) << p.search.notes[0];
 }
 
-// Groups by name follow the count, whoever chooses it.
+// Groups by name follow the count, chosen or given.
 TEST(MicroBatchCount, MakesTheGroupsThatAreNamed) {
   const auto groups = [](const std::string& search, const std::string& name, std::optional<int> size) {
     const Planned p = with_open_count("zoo:resnet-18?image=32,width=8", search, 2, 24, [&](Request& r) {
@@ -510,7 +509,8 @@ TEST(MicroBatches, OfStagesThatAreNotWholeLayers) {
 
 // ---------------------------------------------------------------- evaluation
 
-// A model is evaluated in the parts and on the stages of its plan, and its outputs are those of the whole batch.
+// A model is evaluated in the micro-batches and on the stages of its plan, and its outputs are those of the whole
+// batch.
 TEST(MicroBatches, EvaluateAsTheWholeBatch) {
   const Cluster one = load_cluster("local:1");
   for (const char* model : kModels)
@@ -536,7 +536,7 @@ TEST(MicroBatches, EvaluateAsTheWholeBatch) {
     }
 }
 
-// ---------------------------------------------------------------- what is refused
+// ---------------------------------------------------------------- refusals
 
 TEST(MicroBatches, AreRefusedByName) {
   const auto error = [](const Case& c) { return error_of([&] { planned(c); }); };

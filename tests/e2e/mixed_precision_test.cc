@@ -1,4 +1,4 @@
-// float16 and bfloat16 with float32 weights: which operations run in what, parallel against serial, loss scaling,
+// Tests float16 and bfloat16 with float32 weights: the dtype of each operation, parallel against serial, loss scaling,
 // memory, and the same training by PyTorch's autocast (tests/data/make_autocast.py).
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST(MixedPrecision, WhatRunsInWhat) {
   // As text and back.
   const auto registry = standard_ops();
   EXPECT_EQ(print(parse_graph(print(g), registry)), print(g));
-  // A batch norm keeps what comes, and its statistics in float32.
+  // A batch norm keeps its input's dtype, and its statistics in float32.
   const Planned cnn = plan(request_of("zoo:resnet-18?image=32", DType::kFloat16));
   const Op& norm = op_named(cnn.training, "bn1");
   EXPECT_EQ(cnn.training.tensor(norm.results[0]).dtype, DType::kFloat16);
@@ -101,8 +101,7 @@ TEST(MixedPrecision, WhatRunsInWhat) {
   EXPECT_EQ(cnn.training.tensor(norm.operands[1]).dtype, DType::kFloat32);
 }
 
-// How far apart two runs have moved all parameters together, of how far `b` has: the length of the difference over the
-// length of the move.
+// The distance of two runs' moves of all parameters together, relative to the length of the move of `b`.
 double apart(const Graph& graph, const std::map<std::string, Values>& a, const std::map<std::string, Values>& b) {
   double difference = 0, moved = 0;
   for (const Tensor& t : graph.tensors) {
@@ -117,10 +116,10 @@ double apart(const Graph& graph, const std::map<std::string, Values>& a, const s
   return std::sqrt(difference / moved);
 }
 
-// Where one device rounds a sum, another rounds its part of it: an element is off by a unit of its last place, 2^-7 of
-// it in bfloat16 and 2^-10 in float16. A gradient is a sum of products of such, with errors of both signs. Weights are
-// float32 and move by lr times the gradient: all together they are off by some units of what they moved. `bound` says
-// how much, of epsilon.
+// One device rounds a sum, another rounds its term of it. So an element is off by a unit of its last place, 2^-7 of it
+// in bfloat16 and 2^-10 in float16. A gradient is a sum of products of such elements, with errors of both signs.
+// Weights are float32 and move by lr times the gradient. All together they are off by some units of their move. `bound`
+// says how much, of epsilon.
 void expect_parallel_equals_serial(const std::string& model, int64_t steps,
                                    const std::function<double(double epsilon)>& bound) {
   std::map<DType, SerialRun> serial;
@@ -147,8 +146,8 @@ void expect_parallel_equals_serial(const std::string& model, int64_t steps,
 }
 
 double two_units(double epsilon) { return 2 * epsilon; }
-// A rounding puts a value on the other side of a ReLU's 0, or makes another the largest of its window, and a gradient
-// is gone, or elsewhere: a share of all values that goes with epsilon, so that the length of the difference goes with
+// A rounding may put a value on the other side of a ReLU's 0, or make another the largest of its window. Then a
+// gradient is gone, or elsewhere. The share of such values goes with epsilon, so the length of the difference goes with
 // its root.
 double root(double epsilon) { return std::sqrt(epsilon); }
 
@@ -164,7 +163,7 @@ TEST(LongMixedPrecision, ParallelEqualsSerialResNet18) {
   expect_parallel_equals_serial("zoo:resnet-18?image=32", 1, [](double epsilon) { return 6 * root(epsilon); });
 }
 
-// The first step's gradients are those of float32, but for roundings.
+// The first step's gradients are those of float32, except for roundings.
 TEST(MixedPrecision, GradientsAreThoseOfFloat32) {
   for (const auto& [model, bound] : {std::pair{"zoo:mlp?layers=3,width=20", &two_units},
                                      {"zoo:lenet", &root},
@@ -184,8 +183,8 @@ TEST(MixedPrecision, GradientsAreThoseOfFloat32) {
   }
 }
 
-// A power of two moves exponents alone: weights come out the same to the bit. Inside float16 it saves small gradients;
-// beyond its largest number it is said.
+// A power of two moves only exponents: weights come out the same to the bit. Inside float16 it saves small gradients;
+// beyond its largest number the program says so.
 TEST(MixedPrecision, LossScale) {
   Request request = request_of("zoo:mlp?layers=3,width=20", DType::kBFloat16);
   request.optimizer = {"adam", 0.01, 0, 0.01, 0.5};
@@ -234,7 +233,7 @@ TEST(MixedPrecision, APlanKeepsIt) {
   EXPECT_NE(error_of([&] { open_plan(path, runner); }), "no error");  // another graph
 }
 
-// Weights: four bytes, and two for the step's copy. What the backward pass keeps of activations: two in place of four.
+// Weights: four bytes, and two for the step's copy. Activations kept for the backward pass: two in place of four.
 TEST(MixedPrecision, Memory) {
   const std::string model = "zoo:mlp?layers=4,width=256";
   const Planned wide = plan(request_of(model, DType::kFloat32, 1, "single", "4096")),
@@ -251,7 +250,7 @@ TEST(MixedPrecision, Memory) {
   std::printf("peak: float32 %lld, bfloat16 %lld bytes\n", static_cast<long long>(wide.peak_memory_bytes()),
               static_cast<long long>(low.peak_memory_bytes()));
   EXPECT_LT(low.peak_memory_bytes(), 0.75 * static_cast<double>(wide.peak_memory_bytes()));
-  // What moves between devices, in half the bytes: partial sums of activations are bfloat16.
+  // Half the bytes move between devices: partial sums of activations are bfloat16.
   const Planned wide3 = plan(request_of(model, DType::kFloat32, 4, "model-parallel", "4096")),
                 low3 = plan(request_of(model, DType::kBFloat16, 4, "model-parallel", "4096"));
   EXPECT_LT(low3.report.comm_bytes, 0.6 * static_cast<double>(wide3.report.comm_bytes));

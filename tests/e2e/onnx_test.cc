@@ -1,5 +1,5 @@
-// ONNX files, planned and run on 1 and 3 devices, compute what PyTorch computes: tests/data/make_models.py and
-// make_transformers.py say what the reference arrays are.
+// Tests that ONNX files, planned and run on 1 and 3 devices, compute the same as PyTorch. tests/data/make_models.py and
+// make_transformers.py make the reference arrays.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -106,8 +106,8 @@ void expect_forward_in_float32(const std::string& name) {
   EXPECT_LE(error, 1e-4);
 }
 
-// Five steps in float64. `complete`: the file has every parameter under PyTorch's name, but for `another_name`, a tied
-// weight's that the file does not use; else what it has is compared.
+// Five steps in float64. `complete`: the file has every parameter under PyTorch's name, except `another_name`, a tied
+// weight's that the file does not use. Else the parameters that it has are compared.
 void expect_five_steps(const std::string& name, int devices, const std::string& search, bool complete = true,
                        const std::string& another_name = "") {
   SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
@@ -275,7 +275,7 @@ TEST(OnnxRun, LeNet) {
   for (const char* name : {"lenet", "lenet-optimized", "lenet-torchscript"}) expect_forward(name, 1e-5, 1e-10);
   expect_training("lenet");
 }
-// Its values are in golden/ too; here on 1 and 3 devices, where the search of 1,506 ops takes its time.
+// Its values are in golden/ too. Here it runs on 1 and 3 devices, and the search of 1,506 ops takes its time.
 TEST(LongOnnxRun, Recurrent) {
   for (const char* name : {"recurrent", "recurrent-torchscript"}) expect_forward(name, 1e-5, 1e-10);
   expect_training("recurrent");

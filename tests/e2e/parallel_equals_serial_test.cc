@@ -1,4 +1,4 @@
-// What a plan computes is what one device computes: for every search, device count and model, in float64 to 1e-10.
+// Tests that a plan computes the same as one device: for every search, device count and model, in float64 to 1e-10.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Case {
   Optimizer optimizer{"sgd", 0.01, 0.9, 0.0};
 };
 
-// What one device computes, by model, batch, steps, dtype and optimizer: every plan is compared with the same run.
+// The run on one device, by model, batch, steps, dtype and optimizer. Every plan is compared with the same run.
 const SerialRun& serial(const Case& c, const Graph& training, const TrainOptions& options) {
   static std::map<std::tuple<std::string, int, int64_t, DType, std::string>, SerialRun> known;
   const Optimizer& o = c.optimizer;
@@ -79,7 +79,7 @@ const char* const kModels[] = {"zoo:mlp?layers=3,width=20",
                                "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2",
                                "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=5,groups=1,choices=1,capacity=0.6"};
 
-// All that there is, and soybean over all tilings.
+// All searches, and soybean over all tilings.
 std::vector<std::string> every_search() {
   std::vector<std::string> all{"soybean?tilings=all", "zero?stage=2", "zero?stage=3"};
   for (const SearchEntry& entry : searches())
@@ -91,7 +91,7 @@ bool among_few(const std::string& search) {
   return std::find(std::begin(kSearches), std::end(kSearches), search) != std::end(kSearches);
 }
 
-// The searches that kSearches has not.
+// The searches that kSearches does not have.
 std::vector<std::string> other_searches() {
   std::vector<std::string> others = every_search();
   std::erase_if(others, among_few);
@@ -147,13 +147,14 @@ TEST(ParallelEqualsSerial, NasNet) {
   expect_equal({model, "soybean", 3, 6, 2});
 }
 
-// One group, one choice, and places for three fifths of the tokens: which token is dropped does not depend on the plan.
+// One group, one choice, and places for three fifths of the tokens. Which token is dropped does not depend on the plan.
 TEST(ParallelEqualsSerial, MoeOfOneGroup) {
   for (const char* search : {"data-parallel", "model-parallel", "soybean"})
     expect_equal({kModels[8], search, 3, 24, 3});
 }
 
-// Plans made by a rule, and layers on devices, where they have most to do. All models are in the long matrix.
+// Plans made by a rule, and layers on devices, on the models in which they have most to do. All models are in the long
+// matrix.
 TEST(ParallelEqualsSerial, Rules) {
   for (const char* search : {"megatron", "zero?stage=3", "layer-placement"})
     expect_equal({kModels[5], search, 3, 24, 2});
@@ -179,8 +180,8 @@ TEST(ParallelEqualsSerial, MegatronOfGpt2AsExported) {
   EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
 }
 
-// As many groups as devices and every op split along samples, but for the experts: each device has its own, and tokens
-// go there and back by all-to-all.
+// As many groups as devices and every op split along samples, except for the experts. Each device has its own, and
+// tokens go there and back by all-to-all.
 TEST(ParallelEqualsSerial, ExpertParallel) {
   for (int devices : {2, 4}) {
     Request request;
@@ -259,7 +260,7 @@ std::vector<OpId> random_order(const Graph& graph, uint64_t seed) {
   return order;
 }
 
-// A plan's own order is the order of each device's ops, and changes nothing of what is computed.
+// A plan's own order is the order of each device's ops, and does not change the results.
 TEST(ParallelEqualsSerial, UnderRandomOrders) {
   for (const char* search : {"data-parallel", "soybean"})
     for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -327,8 +328,8 @@ void whole_matrix(const std::string& model, bool smooth, int even_batch = 24, in
       if (!among_few(search)) continue;
       expect_equal({model, search, devices, uneven_batch, 20});
       for (int batch : {even_batch, uneven_batch}) {
-        // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest
-        // reported.
+        // In float32 rounding by itself drives networks with ReLU and max pooling apart: the first loss is checked, the
+        // rest reported.
         TrainReport report = run({model, search, devices, batch, 20, DType::kFloat32});
         std::printf("    float32: first loss %.2e, weights %.2e\n", *report.first_loss_error_vs_serial,
                     *report.max_error_vs_serial);

@@ -1,4 +1,4 @@
-// Models from files in stages: a U-Net, whose activations are read several stages on, and BERT, with what it makes of
+// Tests models from files in stages: a U-Net, whose activations are read several stages on, and BERT, with results of
 // constants; and a GPT-2 in micro-batches against PyTorch's gradient accumulation.
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(UNet, InStages) {
   train_as_serial(planned(uneven), text_of(uneven));
 }
 
-// What the way down leaves is read on the way up, several stages on: it goes there, and to no stage between.
+// Results of the way down are read on the way up, several stages on. They go there, and to no stage between.
 TEST(UNet, SendsWhatIsJoinedStraightToItsStage) {
   const Planned p = planned({.file = "unet.onnx", .search = "pipeline?stages=4", .groups = "4"});
   std::map<TensorId, std::set<int>> read_on;  // forward activations: the stages of their readers

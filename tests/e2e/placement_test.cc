@@ -1,5 +1,5 @@
-// Random placements with random orders: they compute what one device computes, in exactly that order, however long
-// kernels take.
+// Tests random device placements with random orders: they compute the same as one device, in exactly that order,
+// however long kernels take.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -84,8 +84,7 @@ class Delayed final : public Kernels {
   uint64_t seed_;
 };
 
-// Of each queue of computation and of each link, and of a host's kernels, what ran one after another in the trace is
-// what stands so in `order`.
+// Expects that each queue of computation, each link and a host's kernels ran in the trace as they stand in `order`.
 void expect_in_order(const PhysicalGraph& graph, const Trace& trace) {
   const auto ordered = [&](TaskId task) {
     const QueueKind kind = graph.queues[graph.task(task).queue.index()].kind;
@@ -108,7 +107,7 @@ uint64_t seed_of_tests() {
   return seed;
 }
 
-// Two steps with kernels that are late: in the plan's order where it is kept, and with one device's numbers.
+// Two steps with kernels that are late: in the plan's order if it is kept, and with one device's numbers.
 TrainReport expect_serial(const Planned& planned, uint64_t seed) {
   Delayed delayed(kernels(), seed);
   TrainOptions options;
@@ -152,12 +151,12 @@ TEST(Placement, RandomSchedulesAreKeptAndEqualSerial) {
     const PlacedSchedule schedule =
         first_come(placed.problem, drawn_devices(placed.problem, rng), drawn_ranks(placed.problem.ops.size(), rng));
     expect_kept(planned, problem, placed, schedule, seed + static_cast<uint64_t>(i));
-    // Loads, and registers that wait for their last reader of the step before, are what the problem does not have.
+    // The problem does not have loads, nor registers that wait for their last reader of the step before.
     EXPECT_NEAR(static_cast<double>(planned.predicted.step_time_ns) / static_cast<double>(schedule.end), 1, 0.1);
   }
 }
 
-// Of each ten ops one on the host, one launched ahead of the next, and two in one group.
+// Draws for each ten ops one on the host, one launched ahead of the next, and two in one group.
 void draw_types(Graph& graph, Rng& rng) {
   constexpr uint64_t kEvery = 10;
   for (size_t i = 0; i < graph.ops.size(); ++i) {

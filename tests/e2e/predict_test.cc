@@ -1,4 +1,4 @@
-// The command `predict`, and `clusters` with a name: exit codes, text, files and JSON.
+// Tests the command `predict`, and `clusters` with a name: exit codes, text, files and JSON.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,7 +37,7 @@ TEST(CliPredict, SetsWhatTheModelSaysBesideTheTable) {
   EXPECT_TRUE(figures["notes"].empty());
 }
 
-// A model that is too fast can be told from one that is too slow, and rows say what their figures are.
+// A model that is too fast is distinguished from one that is too slow, and rows name their figures.
 TEST(CliPredict, ErrorsHaveASign) {
   for (const auto& [us, sign] : {std::pair{"8058", "-4"}, {"2014", "+10"}}) {
     const std::string table =
@@ -75,7 +75,7 @@ TEST(CliPredict, BadTablesAreRefused) {
           "--collective is for the output of nccl-tests");
 }
 
-// What `clusters NAME` prints is a cluster file, of the same cluster.
+// `clusters NAME` prints a cluster file of the same cluster.
 TEST(CliClusters, PrintAPresetToBeginWith) {
   const Outcome o = partita({"clusters", "dgx-h200:2"});
   EXPECT_EQ(o.code, 0) << o.err;

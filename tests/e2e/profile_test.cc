@@ -1,4 +1,4 @@
-// The command `profile`, plans that take their times from its file, and `compare --measure`.
+// Tests the command `profile`, plans that take their times from its file, and `compare --measure`.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -52,7 +52,7 @@ TEST(CliProfile, HasEveryKernelThatPlansOfTheModelAskFor) {
     EXPECT_GT(plan["kernels"], 5) << search;
     EXPECT_EQ(plan["nominal"], false);
   }
-  // A second run finds all that it needs; a model more adds its kernels alone.
+  // A second run finds all that it needs. One more model adds only its kernels.
   const Outcome again = partita(profile_of(file, {kModel}));
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_NE(again.out.find("0 kernels and 0 points of curves now"), std::string::npos) << again.out;

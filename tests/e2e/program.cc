@@ -1,4 +1,4 @@
-// The program as a process: starts it, interrupts it, and catches what it prints.
+// Runs the program as a process: starts it, interrupts it, and catches its output.
 #include "program.h"
 
 #include <fcntl.h>

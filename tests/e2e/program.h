@@ -1,4 +1,4 @@
-// The program as a process: what tests of whole commands share.
+// Runs the program as a process, for tests of whole commands.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,7 +41,7 @@ struct Child {
   std::string out_file, err_file;
 };
 struct Outcome {
-  int code = -1;  // 128 + signal where one ended it
+  int code = -1;  // 128 + signal if one ended it
   std::string out, err;
 };
 
@@ -49,14 +49,14 @@ Child start(const Words& words);
 Outcome finish(const Child& child);
 Outcome partita(const Words& words);
 
-// The program, interrupted once its standard error says this, a regular expression.
+// Runs the program, and interrupts it once its standard error matches `until`, a regular expression.
 Outcome interrupted(const Words& words, const std::string& until, int signal = SIGINT);
 
-// What --json prints, of a command that succeeds.
+// Returns the JSON of a command that succeeds.
 Json json_of(Words words);
 
-// One message, on standard error alone, that holds all of `parts`; what a search says while it runs, "  1.0 s  ..",
-// comes before it.
+// Expects one message, only on standard error, that holds all of `parts`. A search's progress, " 1.0 s ..", may come
+// before it.
 void expect_error(const Words& words, int code, const Words& parts);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Random models, planned and run; what is drawn, and what is expected.
+// Plans and runs random models: the draws, and the expected results.
 #include "tests/e2e/random_models.h"
 
 #include <algorithm>
@@ -115,7 +115,7 @@ std::string trained(const Planned& planned, DType dtype) {
   options.steps = kSteps;
   options.verify_serial = true;
   const TrainReport report = train(planned, options, kernels());
-  // Adaptive updates divide by gradients, of which some are nothing but rounding (docs/reference/cli.md).
+  // Adaptive updates divide by gradients, some of which are only rounding (docs/reference/cli.md).
   const bool is_rounding = report.rounding_error && !report.beyond_rounding;
   if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kTrained) && !is_rounding)
     return fmt::format("weights differ from the serial run's by {:.2e}", *report.max_error_vs_serial);
@@ -168,7 +168,7 @@ const std::vector<std::string>& drawn_dtypes() {
 
 const std::vector<std::string> kOptimizers{"sgd", "momentum", "clipped"};
 
-// `N` stands for a small number, which is a part of the devices, or not.
+// `N` stands for a small number, which divides the devices, or not.
 std::string drawn_value(Rng& rng, const std::vector<std::string>& values) {
   const std::string value = drawn(rng, values);
   return value == "N" ? std::to_string(rng.between(2, 3)) : value;
@@ -268,7 +268,7 @@ std::string commands(const RandomPair& pair, const std::string& file) {
 
 namespace {
 
-// A graph of the pair's loss, or of its output alone where that loss does not take it: then `refused` says why.
+// A graph of the pair's loss, or only of its output if that loss does not take it: then `refused` says why.
 LoadedModel loaded_for(Request& request, Runner& runner, std::string& refused) {
   LoadedModel loaded = load_model(request, runner);
   try {
@@ -317,7 +317,7 @@ void try_steps(const RandomModel& model, Request request, const std::string& fil
   outcome.trained = !differs(trained(planned, request.dtype));
 }
 
-// What a search, or the loss, may say to a model or to options that were drawn.
+// Whether a search, or the loss, may refuse a model or options that were drawn.
 bool may_refuse(const Error& error, const std::string& at, const RandomModel& model, const RandomPair& pair) {
   if (error.code() == ExitCode::kInfeasible) return true;
   const bool drawn_options = model.proto.empty() && at == "plan";

@@ -1,4 +1,5 @@
-// Random models (tests/data/make_random_models.py), planned by any search for any number of devices, and run.
+// Plans random models (tests/data/make_random_models.py) by any search for any number of devices, and runs them, for
+// tests.
 #pragma once
 #include <map>
 #include <string>
@@ -35,13 +36,14 @@ RandomPair random_zoo_pair(uint64_t seed, std::size_t index, const std::vector<R
 std::string commands(const RandomPair& pair, const std::string& file);
 
 struct PairOutcome {
-  std::string refused;  // the file, or what is asked of it, and why: no fault
+  std::string refused;  // the file, or the request, and why: no fault
   std::string fault;    // a difference, an internal error, a plan that is refused; and where
   bool trained = false;
 };
 
-// Serial forward pass against the reference, if there is one, the plan written, read, checked and simulated, its
-// forward pass against the reference, and in float64 its training against the serial one. `file`: where the model lies.
+// Tries one pair. The serial forward pass is compared with the reference, if there is one. The plan is written, read,
+// checked and simulated, its forward pass compared with the reference, and in float64 its training with the serial one.
+// `file`: where the model lies.
 PairOutcome try_pair(const RandomModel& model, const RandomPair& pair, const std::string& file);
 
 }  // namespace partita

@@ -1,5 +1,5 @@
-// Random models under random plans: serial equals the reference evaluator of ONNX, parallel equals serial, every plan
-// is taken.
+// Tests random models under random plans: serial equals the reference evaluator of ONNX, parallel equals serial, every
+// plan is accepted.
 #include "tests/e2e/random_models.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned kSecondsPerModel = 300;  // of a child's processor time
 
-// A reason without what differs from case to case, to count it under.
+// A reason without words that differ from case to case, to count it under.
 std::string kind_of(const std::string& reason) {
   std::string kind;
   for (char c : reason.substr(0, 160)) {
@@ -105,8 +105,8 @@ Tally tried(const std::string& name, const std::vector<RandomPair>& pairs) {
   return tally;
 }
 
-// Parameters without a gradient; digits of extent 1 (groups of one input channel); a product of parts that becomes a
-// sum of parts.
+// Parameters without a gradient; digits of extent 1 (groups of one input channel); a product of terms that becomes a
+// sum of terms.
 TEST(RandomModels, FoundByOthers) {
   std::vector<RandomPair> pairs;
   for (const char* search : {"auto", "tofu", "icml18", "equal-chop", "zero", "model-parallel", "owt", "exact"})
@@ -118,8 +118,8 @@ TEST(RandomModels, FoundByOthers) {
   EXPECT_GE(trained, 15);
 }
 
-// The gradient of a slice is 0 where the slice has nothing: on a device that reads nothing of it, that is no term of
-// its own beside the sum's other terms.
+// The gradient of a slice is 0 where the slice has nothing. On a device that reads nothing of it, that is no term of
+// its own next to the sum's other terms.
 TEST(RandomModels, GradientsOfSlicesThatADeviceReadsNothingOf) {
   std::vector<RandomPair> pairs;
   for (const char* search : {"megatron?bucket=0", "zero", "data-parallel", "tofu"})
@@ -128,7 +128,7 @@ TEST(RandomModels, GradientsOfSlicesThatADeviceReadsNothingOf) {
   EXPECT_GE(tried("rnn_bias_clipped", pairs).trained, 4);
 }
 
-// A step brings it to where the plan keeps it all the same: a kept schedule has that transfer.
+// A step brings it to its kept layout nevertheless: a kept schedule has that transfer.
 TEST(RandomModels, InputsThatNobodyReads) {
   std::vector<RandomPair> pairs;
   for (const char* search : {"baechi-metf?order=critical", "baechi-mtopo?order=critical", "placement", "expert"})
@@ -144,7 +144,7 @@ TEST(RandomModels, StagesWithoutAnOperation) {
 
 // ---------------------------------------------------------------- 5,000 pairs, each model in a process of its own
 
-// What a child says of each pair: 0 bytes between the parts, a newline behind.
+// A child's output for each pair: 0 bytes between the fields, a newline behind.
 void say(int to, const PairOutcome& outcome) {
   std::string line = fmt::format("{}\x1f{}\x1f{}", outcome.trained ? 1 : 0, outcome.refused, outcome.fault);
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -161,8 +161,8 @@ PairOutcome heard(const std::string& line) {
   return {line.substr(first + 1, second - first - 1), line.substr(second + 1), line[0] == '1'};
 }
 
-// The pairs of one model in a child; where it ends early, the pair that it was at is a fault, and another child takes
-// what is left.
+// Tries the pairs of one model in a child. If it ends early, the pair that it was at is a fault, and another child
+// takes the rest.
 void try_in_child(const RandomModel& model, const std::vector<RandomPair>& pairs, const std::string& file,
                   Tally& tally) {
   const std::string& named = model.proto.empty() ? model.name : file;
@@ -224,8 +224,8 @@ uint64_t long_seed() {
   return seed;
 }
 
-// Made by tests/data/make_random_models.py in the build folder; skipped where the packages that it imports are not
-// there (tools/setup.sh --tests).
+// Made by tests/data/make_random_models.py in the build folder; skipped if the packages that it imports are not there
+// (tools/setup.sh --tests).
 TEST(LongRandomModels, FiveThousandPairs) {
   const uint64_t seed = long_seed();
   constexpr std::size_t kModels = 1000, kPairs = 5000;

@@ -1,4 +1,4 @@
-// What is made again in the backward pass and not kept until then: the same training to the bit, in less memory.
+// Tests recomputation in the backward pass: the same training to the bit, in less memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ TEST(Recompute, TrainsTheSameToTheBit) {
   }
 }
 
-// Of layers, and of attention: fused and in pieces, with dropout; of steps of a recurrence; of a file.
+// Models with layers and attention, fused and in pieces, with dropout; with steps of a recurrence; of a file.
 constexpr const char* kLayered[] = {
     "zoo:mlp?layers=4,width=12,batch=8",
     "zoo:lenet?batch=12",
@@ -163,7 +163,7 @@ TEST(Recompute, ParallelEqualsSerial) {
     }
 }
 
-// Batch norm is made again from what the convolution before it has made; its running statistics are not written twice.
+// Batch norm is recomputed from the result of the convolution before it. Its running statistics are not written twice.
 TEST(Recompute, BatchNorm) {
   const std::string model = "zoo:resnet-18?image=32,classes=5,batch=6";
   const Planned all = plan(model, "none", 1, "single"), less = plan(model, "cheap", 1, "single");
@@ -176,8 +176,8 @@ TEST(Recompute, BatchNorm) {
   EXPECT_EQ(norms, 20);
 }
 
-// Of a step in bfloat16 the gated and the normalised activations, and the weights' copies, need not be kept: only what
-// products make, and the residual stream.
+// A step in bfloat16 need not keep the gated and the normalised activations, and the weights' copies: only the results
+// of products, and the residual stream.
 TEST(Recompute, Memory) {
   const std::string model =
       "zoo:llama-3-8b?layers=4,hidden=256,heads=4,key_heads=2,inner=896,vocabulary=256,steps=64,batch=16";
@@ -193,8 +193,8 @@ TEST(Recompute, Memory) {
   EXPECT_EQ(less.training.op(again).forward, less.training.find_op("model.layers.1.mlp.silu"));
 }
 
-// A layer's casts of weights, products and attention are made again too: one layer's are there at a time, and of the
-// others what goes from one to the next.
+// A layer's casts of weights, products and attention are recomputed too. One layer's are there at a time; only the
+// activations between layers remain of the others.
 TEST(Recompute, MemoryOfLayers) {
   const std::string model =
       "zoo:llama-3-8b?layers=6,hidden=128,heads=4,key_heads=2,inner=448,vocabulary=128,steps=64,batch=16";
@@ -216,7 +216,7 @@ TEST(Recompute, MemoryOfLayers) {
   }
 }
 
-// What reduces something is kept then, and read again by nothing.
+// Results of reductions are kept then, and nothing reads their operands again.
 TEST(Recompute, NormsAreKept) {
   const Planned less =
       plan("zoo:llama-3-8b?layers=1,hidden=64,heads=4,key_heads=2,inner=96,vocabulary=32,steps=8,batch=4", "pointwise",

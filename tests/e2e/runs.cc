@@ -1,4 +1,4 @@
-// What the end-to-end tests share: runs beside the serial one, and their memory.
+// Compares runs with the serial one, and their memory with the plan's, for end-to-end tests.
 #include "tests/e2e/runs.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ TrainReport train_as_serial(const Planned& planned, const std::string& text) {
   return report;
 }
 
-// In the order of least memory, by device; no more than in the order that runs.
+// Peaks in the order of least memory, by device; no more than in the order that runs.
 std::vector<int64_t> least_peak_bytes(const Planned& planned) {
   Cluster tight = planned.cluster;
   for (Device& device : tight.devices) device.memory_bytes = 1;

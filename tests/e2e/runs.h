@@ -1,4 +1,4 @@
-// What the end-to-end tests share.
+// Declares runs and checks that the end-to-end tests share.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -18,11 +18,11 @@ Kernels& kernels();
 // Trains three steps; losses and weights are those of the whole batch on one device.
 TrainReport train_as_serial(const Planned& planned, const std::string& text);
 
-// What a plan needs in its tightest order, by device: without room beside communication.
+// Returns the peaks of a plan in its tightest order, by device: without an overlap budget.
 std::vector<int64_t> least_peak_bytes(const Planned& planned);
 
-// Measured peaks are at most what was planned, and at least `part` of what the tightest order needs: room is not always
-// filled.
+// Expects measured peaks of at most the planned ones, and at least `part` of those of the tightest order: the overlap
+// budget is not always used.
 void expect_planned_memory(const TrainReport& report, const Planned& planned, double part);
 
 // max|a - b| / max|b|.

@@ -1,5 +1,5 @@
-// Samples as an inner digit of an axis (sequence x batch), in micro-batches and stages, against one device and PyTorch;
-// and batch norm that has the batch's statistics alone.
+// Tests samples as an inner digit of an axis (sequence x batch), in micro-batches and stages, against one device and
+// PyTorch; and batch norm that has only the batch's statistics.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -71,7 +71,7 @@ TEST(SequenceTimesBatch, InMicroBatches) {
     }
 }
 
-// Samples are cut out of the inside of an axis: 40 = 5 x 8 samples are 5 x 4 in each of two parts.
+// Samples are cut out of the inside of an axis: 40 = 5 x 8 samples are 5 x 4 in each of two micro-batches.
 TEST(SequenceTimesBatch, IsCutInside) {
   const Planned p =
       planned({.file = "cases/time_first/model.onnx", .search = "single", .devices = 1, .micro_batches = 2});
@@ -97,7 +97,7 @@ LoadedModel model_of(GraphBuilder& b, TensorId y) {
   return model;
 }
 
-// [8 samples, 5, 4] through two layers of [5, 8 samples, 4], or of rows, of which samples are the inner digit.
+// [8 samples, 5, 4] through two layers of [5, 8 samples, 4], or of rows whose inner digit is the samples.
 TensorId sequence_first(GraphBuilder& b, bool rows) {
   TensorId x = b.op("transpose", {b.input("x", {8, 5, 4})}, {{"perm.0", 1}, {"perm.1", 0}, {"perm.2", 2}});
   if (rows) x = b.op("reshape", {x}, {{"shape.0", 40}, {"shape.1", 4}});
@@ -142,7 +142,7 @@ TEST(SequenceTimesBatch, OutputsThatDoNotBeginWithSamples) {
   }
 }
 
-// A constant that is read part by part may be kept in pieces, which meet for each part.
+// A constant that is read micro-batch by micro-batch may be kept in shards, which are gathered for each.
 TEST(ConstantsInParts, MayBeKeptSplit) {
   GraphBuilder b("g", standard_ops());
   Values mask{.dtype = DType::kFloat32, .shape = {8, 4}, .real = std::vector<double>(32, 0.5)};
@@ -159,7 +159,7 @@ TEST(ConstantsInParts, MayBeKeptSplit) {
   train_as_serial(split, "mask in pieces");
 }
 
-// A sum of what comes before reads nothing of one value; it is not taken for an operand that all parts read whole.
+// A sum of earlier values reads nothing of one value. It is not taken for an operand that all micro-batches read whole.
 TEST(MicroBatchesOfParameters, AreRefusedInWords) {
   EXPECT_NE(error_of([] {
               planned({.file = "cases/no_gradient_cumsum/model.onnx", .search = "single", .micro_batches = 2});

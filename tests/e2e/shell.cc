@@ -1,4 +1,4 @@
-// The program in a line of the shell.
+// Runs the program in a line of the shell.
 #include "tests/e2e/shell.h"
 
 #include <sys/wait.h>

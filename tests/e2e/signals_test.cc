@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP in every phase of commands (docs/reference/cli.md, Signals).
+// Tests SIGINT, SIGTERM and SIGHUP in every phase of commands (docs/reference/cli.md, Signals).
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -84,7 +84,7 @@ TEST(Signals, EndAWaitForTheReaderOfAFifo) {
   close(reader);
 }
 
-// Not the search alone: a plan was not what was asked for.
+// It ends more than the search: a plan was not what was asked for.
 TEST(Signals, EndTrainWhileItIsPlanned) {
   for (const int signal : kSignals)
     for (const Words& command : {Words{"train", "--steps", "1"}, Words{"run", "--inputs", data("mlp-reference.npz")}}) {
@@ -115,7 +115,7 @@ TEST(Signals, EndTrainAfterTheStepsUnderWay) {
   }
 }
 
-// Once the weights are there, what compares and tests them can be done again.
+// Once the weights are there, comparing and testing them can be repeated.
 TEST(Signals, EndTheComparisonWithTheSerialRun) {
   const std::string weights = fresh("weights.safetensors");
   const Child child = start({"train", "zoo:mlp?width=400,layers=6", "--devices", "2", "--search", "data-parallel",

@@ -1,4 +1,4 @@
-// Random plans of FlexFlow's space: what they compute is what one device computes.
+// Tests that random plans of FlexFlow's space compute the same as one device.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kSteps = 2;
 
-// A model's step on so many devices, without a plan to speak of, and what one device computes.
+// A model's step on so many devices, without a real plan, and the results of one device.
 struct Model {
   Planned planned;
   std::vector<SoapUnit> units;
@@ -45,7 +45,7 @@ const SerialRun& serial(const std::string& model, const Graph& training, const T
   return found->second;
 }
 
-// What random plans came to.
+// Counts of random plans.
 struct Tally {
   int plans = 0;
   std::set<int> sizes;              // of meshes
@@ -111,8 +111,8 @@ void expect_serial(const std::string& name, int devices, Draw from, bool in_orde
   ++tally.plans;
 }
 
-// Models and device counts in turn; of three plans of a model one from the sets of units, one of any degrees and lists
-// for units, and one from the sets of single ops.
+// Takes models and device counts in turn. A model has three plans: one from the sets of units, one of any degrees and
+// lists for units, and one from the sets of single ops.
 void expect_random_plans_are_serial(int plans) {
   const char* text = std::getenv("PARTITA_SEED");
   const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 36;

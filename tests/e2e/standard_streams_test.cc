@@ -1,4 +1,4 @@
-// Standard streams that are full, closed, or have lost their reader.
+// Tests standard streams that are full, closed, or have lost their reader.
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ std::string fresh(const std::string& name) {
 }
 int lines_of(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
-// What cannot be told is not told: the run is the same.
+// If messages cannot be written, the run is the same.
 TEST(StandardError, ThatCannotBeWrittenEndsNothing) {
   const std::string whole = fresh("whole.safetensors"), log = fresh("log");
   ASSERT_EQ(shell(kTrain + " --save " + whole).code, 0);

@@ -1,4 +1,5 @@
-// Parallel against serial: rounding passes, whatever an optimizer divides it by; a kernel that errs does not.
+// Tests the comparison of parallel with serial: rounding passes, whatever an optimizer divides it by; a kernel that
+// errs does not.
 #include <gtest/gtest.h>
 
 #include "partita/base/testing/error_of.h"

@@ -1,5 +1,5 @@
-// `partita profile --worklist` and tools/profile_torch.py, which times it with PyTorch: the kernels of plans are in the
-// list, formulas are computed as the reference evaluator does, and a plan takes the times.
+// Tests `partita profile --worklist` and tools/profile_torch.py, which times it with PyTorch: the kernels of plans are
+// in the list, formulas are computed as the reference evaluator does, and a plan takes the times.
 #include "partita/measure/worklist.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kCluster = "dgx-h100";
 
-// A Python script that sees this build's packages alone, PyTorch among them.
+// Runs a Python script that sees only this build's packages, PyTorch among them.
 Outcome python(const std::string& script, const Words& words) {
   const std::string out = scratch("python.out"), err = scratch("python.err");
   std::string command = fmt::format("OMP_NUM_THREADS=1 '{1}' '{0}/tools/isolated.py' '{0}/{2}'", PARTITA_SOURCE_DIR,
@@ -28,7 +28,7 @@ Outcome python(const std::string& script, const Words& words) {
 }
 bool has_torch(const Outcome& o) { return !std::string(PARTITA_PYTHON).empty() && o.code != 77; }
 
-// The work list as a profile in which everything takes a microsecond.
+// Makes the work list a profile in which every kernel takes a microsecond.
 std::string profile_of(const Json& worklist) {
   Json profile = {{"schema_version", 1},
                   {"device", worklist["device"]},
@@ -104,7 +104,7 @@ TEST(ProfileTorch, TimesWhatPlansAskFor) {
   EXPECT_EQ(checked.out.find("left out"), std::string::npos) << checked.out;
   EXPECT_EQ(checked.err.find("stage by stage"), std::string::npos) << checked.err;
 
-  // Of a list for GPUs the CPU's times are nothing to have unasked.
+  // Without an option, the CPU does not time a list for GPUs.
   const Outcome unasked = python("tools/profile_torch.py", {list, "-o", profile});
   if (unasked.code != 0) {
     EXPECT_EQ(unasked.code, 3);

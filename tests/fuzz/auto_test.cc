@@ -1,4 +1,4 @@
-// `auto` beside every other search, by the bytes that the checker counts or by the simulated step: it never costs more,
+// Compares `auto` with every other search by the checker's bytes, or by the simulated step: it never costs more,
 // within the same memory.
 #include <gtest/gtest.h>
 
@@ -33,8 +33,8 @@ SearchResult searched(const SearchChoice& choice, const Graph& graph, const Clus
   return choice.entry->search({graph, cluster, objective, {}, choice.options}, budget, rng);
 }
 
-// Every search that has a plan, with the options that `auto` tries too, SoyBean's also where `auto` leaves it out.
-// Placements are not among them where bytes are compared: they leave devices idle, and move nothing for it.
+// Every search that has a plan, with the options that `auto` tries too, and SoyBean even if `auto` leaves it out.
+// Device placements are not among them if bytes are compared: they leave devices idle, and move nothing for it.
 std::vector<SearchChoice> others(const Problem& problem) {
   std::vector<SearchChoice> all;
   for (const SearchEntry& entry : searches())
@@ -86,13 +86,13 @@ TEST(ManyAuto, IsNeverDearer) {
     for (int devices : {3, 8}) expect_cheapest(model, training(model), load_cluster(fmt::format("local:{}", devices)));
 }
 
-// In the order that counts (schedule/choose_order.h), where it is of all devices.
+// The step in the chosen order (schedule/choose_order.h), if it is of all devices.
 int64_t step_ns_of(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   const Representatives all{{}, graph.micro_batches()};
   return choose_order(graph, plan, resolve(graph, plan, cluster), all, cluster).breakdown->step_ns();
 }
 
-// Its step, as the simulator has it, beside those of all others, placements too.
+// Compares its simulated step with those of all others, device placements too.
 void expect_fastest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {} of {}", model, cluster.compute_count, cluster.name));
   auto step_ns = [&](const Plan& plan) { return step_ns_of(graph, plan, cluster); };
@@ -128,7 +128,7 @@ TEST(ManyAuto, InTimeIsNeverSlower) {
     for (int devices : {3, 8}) expect_fastest(model, training(model), load_cluster("p2.8xlarge", devices));
 }
 
-// With the same steps: `exact` is among those that it looks at.
+// With the same steps: `exact` is among those that it asks.
 TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
   int64_t steps = 5;
   for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=256,batch=64", "lenet?batch=8",
@@ -155,7 +155,7 @@ TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
   }
 }
 
-// Each has a plan already, or says that it has none and why; auto and exact keep the plan that they began with.
+// Each has a plan already, or says that it has none and why; auto and exact keep their initial plan.
 TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
@@ -187,8 +187,8 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   }
 }
 
-// Interrupted while the joint problem is solved: its plan can't be simulated any more, and is taken where an estimate
-// says that it is faster.
+// Interrupted while the joint problem is solved: its plan can't be simulated any more, and is taken if an estimate says
+// that it is faster.
 TEST(Auto, InTimeKeepsTheJointProblemsPlanThatCameTooLateToBeSimulated) {
   const Graph graph = training("mlp?layers=3,width=2048,batch=64");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
@@ -240,7 +240,7 @@ TEST(LongZooAuto, IsNeverDearerOn8Devices) { expect_cheapest_on_the_zoo(8); }
 TEST(LongZooAuto, IsNeverDearerOn16Devices) { expect_cheapest_on_the_zoo(16); }
 TEST(LongZooAuto, IsNeverDearerOn64Devices) { expect_cheapest_on_the_zoo(64); }
 
-// Whole models on the papers' clusters, with the memory that those have: what the papers trained there.
+// Whole models on the papers' clusters, with the memory that those have, as the papers trained them.
 void expect_cheapest_of(const std::vector<std::string>& models, const std::string& cluster) {
   for (const std::string& model : models) expect_cheapest(model, training(model), load_cluster(cluster));
 }

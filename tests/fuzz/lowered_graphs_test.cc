@@ -1,4 +1,4 @@
-// Graphs of the zoo, lowered: verified, admitted, run on tagged memory; made wrong on purpose, refused.
+// Tests lowered graphs of the zoo: verified, admitted, run on tagged memory; refused if made wrong on purpose.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -40,7 +40,7 @@ std::vector<Case> cases(const std::vector<std::string>& models, const std::vecto
   return result;
 }
 
-constexpr int64_t kMostBytes = 8 << 20;  // what runs on tagged memory in reasonable time
+constexpr int64_t kMostBytes = 8 << 20;  // they run on tagged memory in reasonable time
 
 void check_all(const std::vector<Case>& all, int schedules) {
   for (const Case& c : all) {

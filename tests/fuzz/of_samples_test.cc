@@ -1,4 +1,4 @@
-// What belongs to samples in every model of the zoo, beside what another way says whose gradient each gradient is: by
+// Tests which tensors belong to samples in every model of the zoo. An independent way finds each gradient's tensor: by
 // the names of the ops that make it.
 #include "partita/graph/of_samples.h"
 
@@ -40,7 +40,7 @@ TEST(OfSamples, AreAllActivationsAndTheirGradients) {
           EXPECT_EQ(of[t], fed[t] && !tensor.replaces.valid());
         } else if (op->phase == Phase::kUpdate) {
           EXPECT_FALSE(of[t]);
-        } else if (whose[t].valid()) {  // made of constants alone (of the loss itself): of nothing
+        } else if (whose[t].valid()) {  // made only of constants (of the loss itself): of nothing
           EXPECT_EQ(of[t], fed[t] && fed[whose[t].index()]) << "a gradient of " << graph.tensor(whose[t]).name;
           ++gradients[of[t] != 0];
         } else {

@@ -1,4 +1,4 @@
-// Pins of every kind through every search: a wrong one is refused before a search sees it, a right one is kept,
+// Tests pins of every kind through every search: a wrong one is refused before a search sees it. A right one is kept,
 // or refused by the search that cannot express it.
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ std::string text_of(const Constraints& pins, const Graph& graph) {
   return text;
 }
 
-// What comes of them: "" where a plan keeps them, else the message that refuses them.
+// Returns "" if a plan keeps the pins, else the message that refuses them.
 std::string refusal(const SearchEntry& entry, const Graph& graph, const Cluster& cluster, const Constraints& pins) {
   Rng rng(1);
   try {

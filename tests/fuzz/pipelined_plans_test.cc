@@ -1,5 +1,6 @@
-// Plans by stages, as searches make them, under a deterministic scheduler: whatever the order in which messages arrive
-// and firings end, they end, and no element is overwritten that is still read. Made wrong on purpose, they are refused.
+// Tests plans by stages, as searches make them, under a deterministic scheduler. Whatever the order in which messages
+// arrive and firings end, they end, and no element is overwritten that is still read. Made wrong on purpose, they are
+// refused.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,8 +17,8 @@ namespace {
 using testing::Outcome;
 using testing::TaggedRun;
 
-// All tied tables, dropouts, parts that do not divide, clipping and schedules that stages have to do with, in plans
-// whose memory is small enough to be tagged by the element.
+// Tied tables, dropouts, uneven micro-batches, clipping and all schedules of stages, in plans whose memory is small
+// enough to be tagged by the element.
 std::vector<PhysicalGraph> plans() {
   struct Case {
     const char *model, *search, *recompute;
@@ -71,8 +72,8 @@ TEST(PipelinedPlans, RunUnderAThousandSchedules) {
     }
 }
 
-// What paths imply is no edge, so that each edge is needed; but for edges of the plan's schedule, without which some
-// plans are as right, and then run.
+// Implied edges are left out, so that each edge is needed. Edges of the plan's schedule are an exception: without them
+// some plans are as right, and then run.
 TEST(PipelinedPlans, WithoutOneOfTheirEdgesAreRefused) {
   Rng rng(seed());
   int refused = 0, wrong = 0, as_right = 0;

@@ -38,7 +38,7 @@ class Elimination {
     changed = left;
     std::map<int, double> sizes;
     for (;;) {
-      while (!changed.empty()) {  // what is never the better choice is none
+      while (!changed.empty()) {  // a value that is never the better choice is dropped
         const int v = *changed.begin();
         changed.erase(changed.begin());
         if (drop_dominated(v))
@@ -75,8 +75,8 @@ class Elimination {
     return n;
   }
 
-  // Value a is dropped where another, b, costs no more whatever the others are: the sum over the factors of the least
-  // by which a is dearer.
+  // Drops value a if another, b, costs no more whatever the others are: the sum over the factors of the least by which
+  // a is dearer.
   bool drop_dominated(int v) {
     bool dropped = false;
     for (int a = 0; a < domains_[v]; ++a)
@@ -237,7 +237,7 @@ OneAxisPlans::OneAxisPlans(const Graph& graph, const Cluster& cluster)
     auto add = [&](const Use& use, const std::vector<std::vector<std::vector<int>>>& layouts) {
       for (const std::vector<int>& slots : layouts[use.op])
         if (slots[use.slot] != layouts[use.op][0][use.slot])
-          ops.insert(use.op);  // what is always alike decides nothing
+          ops.insert(use.op);  // an op whose values are all alike decides nothing
     };
     for (TensorId id : {TensorId(t), replacement_[t]}) {
       if (!id.valid()) continue;
@@ -255,7 +255,7 @@ std::vector<int> OneAxisPlans::domains() const {
 }
 
 std::pair<int64_t, int> OneAxisPlans::best_home(TensorId id, const std::vector<int>& values) {
-  // What it is made as, and into which layouts it is brought; each once.
+  // Its producer's layout, and the layouts into which it is brought; each once.
   struct Moved {
     int made = -1;
     std::vector<int> wanted;
@@ -317,7 +317,7 @@ std::optional<int64_t> OneAxisPlans::least(int64_t max_table) {
   return plain_minimum(sizes, std::move(factors), max_table);
 }
 
-// A variable says where the tensor is kept and into which layouts it is brought; its readers find theirs among these.
+// A variable says how the tensor is kept and into which layouts it is brought. Its readers find theirs among these.
 bool OneAxisPlans::add_states(TensorId id, std::vector<int>& sizes, std::vector<Factor>& factors) {
   constexpr size_t kMostWanted = 8;
   const TensorId next = replacement_[id.index()];
@@ -345,7 +345,7 @@ bool OneAxisPlans::add_states(TensorId id, std::vector<int>& sizes, std::vector<
       int64_t bytes = 0;
       for (size_t i = 0; i < list.size(); ++i)
         if (set >> i & 1) state.there.insert(list[i]), bytes += costs_.bytes(kept_layout, list[i], element);
-      if (set && state.there.size() != 1 + static_cast<size_t>(std::popcount(set))) continue;  // home twice
+      if (set && state.there.size() != 1 + static_cast<size_t>(std::popcount(set))) continue;  // kept layout twice
       states.push_back(std::move(state));
       brought.cost.push_back(bytes);
     }

@@ -1,6 +1,6 @@
-// The slow obvious way to the least cost of all plans on a mesh of one axis: costs from layouts and conversions, tensor
-// by tensor, as docs/ARCHITECTURE.md section 4 defines them; minima by eliminating one choice after another. Shares no
-// code with a search.
+// Finds the least cost of all plans on a mesh of one axis the slow obvious way, for tests. Costs come from layouts and
+// conversions, tensor by tensor, as docs/ARCHITECTURE.md section 4 defines them; minima from eliminating one choice
+// after another. It shares no code with a search.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,13 +19,13 @@ struct Factor {
   std::vector<int> scope;  // ascending
   std::vector<int64_t> cost;
 };
-// Empty where a table would have more entries.
+// Empty if a table would have more entries.
 std::optional<int64_t> plain_minimum(const std::vector<int>& domains, std::vector<Factor> factors, int64_t max_table);
 // Calls visit(values) for all values of the variables `scope`.
 void for_each_value(const std::vector<int>& domains, const std::vector<int>& scope,
                     const std::function<void(const std::vector<int>&)>& visit);
 
-// Layouts as numbers, equal placements as one, and what conversions between them move.
+// Layouts as numbers, equal placements as one, and the bytes that conversions between them move.
 class LayoutCosts {
  public:
   explicit LayoutCosts(const Cluster& cluster) : cluster_(cluster) {}
@@ -38,20 +38,19 @@ class LayoutCosts {
   std::map<std::tuple<int, int, int64_t>, int64_t> known_;
 };
 
-// What plans move that split every op over all devices along one mesh axis.
+// Counts the bytes of plans that split every op over all devices along one mesh axis.
 class OneAxisPlans {
  public:
   OneAxisPlans(const Graph& graph, const Cluster& cluster);
 
   // By op: every strategy that divides its work, and those of element-wise ops that pass partial values on; `replicate`
-  // where nothing divides it.
+  // if nothing divides it.
   const std::vector<std::vector<tdl::AxisStrategy>>& strategies() const { return strategies_; }
   std::vector<int> domains() const;
-  // The ops on which depends what a tensor moves: its writer, its readers, and those of the value that replaces it, if
-  // they have it in several layouts. Ascending.
+  // The ops on which a tensor's bytes depend: its writer, its readers, and those of the value that replaces it, if they
+  // have it in several layouts. Ascending.
   const std::vector<int>& scope(TensorId id) const { return scopes_[id.index()]; }
-  // Of a tensor that replaces none, and of what replaces it, kept where that is cheapest: what it moves. `values`: by
-  // op.
+  // Returns the bytes of a tensor that replaces none, and of its replacement, kept as is cheapest. `values`: by op.
   int64_t bytes(TensorId id, const std::vector<int>& values);
   int64_t bytes(OpId id, int value) const { return inner_bytes_[id.index()][value]; }  // inside the op
   int64_t bytes(const std::vector<int>& values);                                       // of all
@@ -59,7 +58,7 @@ class OneAxisPlans {
   std::optional<int64_t> least(int64_t max_table);
   // The plan's strategies in `strategies()`; empty if one of its ops is elsewhere or does something else.
   std::optional<std::vector<int>> values_of(const Plan& plan) const;
-  Plan plan(const std::vector<int>& values);  // of these strategies, tensors kept where that is cheapest
+  Plan plan(const std::vector<int>& values);  // of these strategies, tensors kept as is cheapest
 
  private:
   struct Use {

@@ -1,5 +1,5 @@
-// Searches on small graphs: one step of the published programs against brute force over its own space, and no plan that
-// the checker refuses.
+// Tests searches on small graphs: one step of the published programs against brute force over its own space, and no
+// plan that the checker refuses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,12 +132,12 @@ void compare_one_step(const Graph& graph, int devices, bool chop, Tally& tally) 
   auto least = [&](const Coarsened& c) {
     const auto solved = eliminate(c.network, group_order(c, graph.tensors.size()).order);
     EXPECT_TRUE(solved);
-    // What the coarsened network says, the cut's own says of the values that they stand for.
+    // The cost of the coarsened network is that of the cut's own network for the values that they stand for.
     EXPECT_EQ(solved->cost, cut.network.evaluate(c.expand(solved->solutions[0])));
     return solved->cost;
   };
   EXPECT_EQ(least(free), *all);
-  // Where no choice splits all element-wise ops alike, ties are left out: then it is between the two.
+  // If no choice splits all element-wise ops alike, ties are left out. Then the cost is between the two.
   const Cost coarsened = least(coarse);
   if (alike) {
     EXPECT_EQ(coarsened, *alike);
@@ -201,7 +201,7 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
           if (!result.plan) continue;
           try {
             const CheckReport report = check(graph, *result.plan, cluster);
-            // What a search of cuts adds up is at least what moves: readers share what is converted alike.
+            // The sum of a search by cuts is at least the bytes that move: readers share equal conversions.
             if (result.plan->paper_cost && entry.measure == Objective::kComm) {
               EXPECT_GE(*result.plan->paper_cost, static_cast<double>(report.comm_bytes));
             }

@@ -1,5 +1,5 @@
-// Every model of the zoo, cut down to a few layers of few units by its own options: one that is added to the zoo is
-// among them.
+// Makes every model of the zoo, cut down to a few layers of few units by its own options, for tests. A model that is
+// added to the zoo is among them.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,14 +10,14 @@
 namespace partita {
 
 struct SmallModel {
-  std::string reference;  // of the first that comes to this graph: wresnet-152-4 is wresnet-50-4 when cut down
+  std::string reference;  // of the first with this graph: wresnet-152-4 is wresnet-50-4 when cut down
   LoadedModel model;
   Graph training;  // one step of SGD with momentum, its axes factored, as the program plans it
 };
 
 // The different graphs of all models; only models whose name `wanted` accepts, if it is given.
 std::vector<SmallModel> small_zoo(const std::function<bool(const std::string& name)>& wanted = {});
-// One of a reference with options of its own.
+// Makes the model of a reference with options of its own.
 SmallModel small_model(const std::string& reference);
 
 }  // namespace partita

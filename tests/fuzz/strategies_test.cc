@@ -1,5 +1,5 @@
-// Every derived strategy of every operation and of every instance of the description language, its operands kept here
-// and there, lowered: what comes out is verified, and refused when a term is taken from it.
+// Lowers every derived strategy of every operation and of every instance of the description language, with operands
+// kept in various layouts. Each graph is verified, and refused when a term is taken from it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -48,8 +48,8 @@ bool pads(const PhysicalGraph& graph, const Task& task) {
   return covered < elements(graph, task.writes[0]);
 }
 
-// Without one of its terms, what pads an operand is wrong, and so is a sum or product of partial values, unless the
-// term is the identity, as after padding. (A maximum may be right still: members hold parts of what others hold.)
+// Without one of its terms, padding of an operand is wrong, and so is a sum or product of partial values, unless the
+// term is the identity, as after padding. (A maximum may be right still: members hold subsets of others' terms.)
 void lose_a_term(PhysicalGraph graph, Rng& rng, Tally& tally) {
   const bool any_pads =
       std::any_of(graph.tasks.begin(), graph.tasks.end(), [&](const Task& task) { return pads(graph, task); });
@@ -69,8 +69,8 @@ void lose_a_term(PhysicalGraph graph, Rng& rng, Tally& tally) {
   EXPECT_TRUE(is_refused(graph)) << "'" << task.name << "' without one of its terms";
 }
 
-// Of positions that do the same, one is enough; a short index in more parts than it has elements leaves some without
-// any; and where two operands are padded, a term may meet nothing but zeros.
+// Not if positions do the same: one is enough. A short index in more shards than it has elements leaves some without
+// any. If two operands are padded, a term may meet only zeros.
 bool is_each_needed(const std::vector<tdl::AxisStrategy>& strategies) {
   std::set<std::string> names;
   for (const tdl::AxisStrategy& s : strategies) {

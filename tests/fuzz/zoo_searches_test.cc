@@ -1,4 +1,4 @@
-// Every model of the zoo, cut down, through every search.
+// Tests every search on every model of the zoo, cut down.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::vector<int> window(const Graph& graph, OneAxisPlans& plans, int first, size
   return ops;
 }
 
-// No other strategies of a few neighbours move less, tensors kept where that is then cheapest.
+// No other strategies of a few neighbours move less, with tensors kept as is then cheapest.
 void expect_no_better_window(const Graph& graph, OneAxisPlans& plans, std::vector<int> values) {
   const std::vector<int> domains = plans.domains();
   for (int first = 0; first < static_cast<int>(graph.ops.size()); ++first) {
@@ -87,15 +87,15 @@ void expect_no_better_window(const Graph& graph, OneAxisPlans& plans, std::vecto
   }
 }
 
-// `exact` against the least of all plans on a mesh of one axis, where that can be enumerated, and against all plans
-// that differ in a few ops; its bound against all that other searches find in its space.
+// Compares `exact` with the least of all plans on a mesh of one axis, if that can be enumerated, and with all plans
+// that differ in a few ops; and its bound with all plans that other searches find in its space.
 void compare_exact(const SmallModel& small, int devices, Tally& tally) {
   SCOPED_TRACE(fmt::format("{} on {} devices", small.reference, devices));
   const Graph& graph = small.training;
   const Cluster cluster = limited(devices, kAmple);
   OneAxisPlans plans(graph, cluster);
   Rng rng(1);
-  for (int i = 0; i < 3; ++i) {  // what is added up here is what the checker counts
+  for (int i = 0; i < 3; ++i) {  // the sum here equals the checker's count
     std::vector<int> values;
     for (int domain : plans.domains()) values.push_back(static_cast<int>(rng.below(static_cast<uint64_t>(domain))));
     ASSERT_EQ(check(graph, plans.plan(values), cluster).comm_bytes, plans.bytes(values));
@@ -170,9 +170,9 @@ Layout kept_layout(const Mesh& mesh, Tiling tiling, const std::vector<Shape>& ra
   return make_layout(mesh, {Sbp::split(axis, tiling)}, radices);
 }
 
-// What one cut of all devices moves, by the tilings of all tensors: given these, every op takes its best strategy,
-// counted from layouts. `alike`: an element-wise op may only split its operands and results along the axes on which
-// they are kept.
+// The bytes that one cut of all devices moves, by the tilings of all tensors. Given these, every op takes its best
+// strategy, counted from layouts. `alike`: an element-wise op may only split its operands and results along the axes on
+// which they are kept.
 struct CutCosts {
   std::vector<int> domains;  // tilings by tensor, then strategies of ops with many tensors
   std::vector<Factor> factors;
@@ -196,10 +196,10 @@ CutCosts costs_of_cut(const Cuts& cuts, const OneCut& cut, const Cluster& cluste
     const Op& op = graph.ops[i];
     struct Slot {
       int keeper;
-      std::vector<std::vector<int64_t>> cost;  // [strategy][tiling]; kNever where it may not be
+      std::vector<std::vector<int64_t>> cost;  // [strategy][tiling]; kNever if it may not be
     };
     std::vector<Slot> slots;
-    std::set<TensorId> read;  // what is read twice is converted once
+    std::set<TensorId> read;  // a tensor that is read twice is converted once
     auto add = [&](TensorId id, bool result, size_t k) {
       Slot slot{static_cast<int>(cuts.keeper_of(id).index()), {}};
       const bool tied = alike && tdl::is_elementwise(*op.bound) && !graph.tensor(id).shape.empty();
@@ -288,9 +288,9 @@ void expect_no_better_tilings(const CutCosts& costs, const std::vector<int>& sol
   }
 }
 
-// The programs of SoyBean and of Tofu without coarsening find the least of a cut, or where that can't be enumerated
-// what no change of a few tilings makes less; Tofu's with coarsening of element-wise ops the least of the plans that
-// split these alike.
+// The programs of SoyBean and of Tofu without coarsening find the least of a cut. If that can't be enumerated, no
+// change of a few tilings moves less. Tofu's program with coarsening of element-wise ops finds the least of the plans
+// that split these alike.
 void compare_steps_on(const std::vector<SmallModel>& models) {
   int enumerated = 0, in_windows = 0, near = 0, alike = 0;
   for (const SmallModel& small : models)
@@ -360,7 +360,7 @@ TEST(LongZooOneCut, EqualsTheLeastOfItsSpace) { compare_steps_on(small_zoo()); }
 
 // ---------------------------------------------------------------- memory
 
-// Every search that makes plans, with every value of every option, one at a time; of a count, 2. Meshes are for one
+// Every search that makes plans, with every value of every option, one at a time; a count is 2. Meshes are for one
 // number of devices.
 std::vector<std::string> every_search() {
   std::vector<std::string> texts;
@@ -376,7 +376,7 @@ std::vector<std::string> every_search() {
   return texts;
 }
 
-// What a search gives on devices of so much memory; `late`: its budget ended first.
+// A search's result on devices of so much memory. `late`: its budget ended first.
 struct Outcome {
   std::optional<Plan> plan;
   std::string reason;
@@ -395,7 +395,7 @@ Outcome outcome(const std::string& text, const Graph& graph, const Cluster& clus
   }
 }
 
-// "12 missing", "12 bytes more than ..": how much.
+// Whether a message says "12 missing" or "12 bytes more than ..".
 bool names_missing_bytes(const std::string& message) {
   return has_match(message, "[1-9][0-9.]* (bytes |[kMG]?B )?(missing|more than)");
 }
@@ -420,8 +420,8 @@ bool looks_at_memory(const std::string& text) {
   return looks;
 }
 
-// One search on devices of ample memory, and of less: its plan is sound, and fits or is refused with the bytes that are
-// missing. One that looks at the memory returns no plan that does not fit.
+// Tries one search on devices of ample memory, and of less. Its plan is sound, and fits or is refused with the memory
+// deficit. One that looks at the memory returns no plan that does not fit.
 void try_search(const std::string& text, bool looks, const Graph& graph, int devices,
                 const std::vector<int64_t>& limits, const Budget& budget, MemoryTally& tally) {
   const Outcome free = outcome(text, graph, limited(devices, kAmple), budget);
@@ -474,7 +474,7 @@ void try_search(const std::string& text, bool looks, const Graph& graph, int dev
   }
 }
 
-// Limits are shares of what one device needs for all of it.
+// Limits are fractions of one device's memory for the whole step.
 void try_every_search_on(const std::vector<SmallModel>& models, const std::vector<int>& devices, const Budget& budget) {
   MemoryTally tally;
   std::map<std::string, bool> looks;
@@ -517,7 +517,7 @@ void try_every_search_on(const std::vector<SmallModel>& models, const std::vecto
 TEST(ZooMemory, EverySearchFitsOrSaysWhatIsMissing) {
   try_every_search_on({small_model("zoo:mlp?layers=2,width=12,batch=12")}, {2, 6}, {.steps = 20});
 }
-// Here copies and scratch take most of the memory: what the network counts is a quarter of what the planner finds.
+// Here copies and scratch take most of the memory: the network counts a quarter of the planner's bytes.
 TEST(ZooMemory, ThePlannerHasTheLastWordWhereCopiesTakeMost) {
   const SmallModel small = small_model("zoo:nasnet-mobile?batch=6,cells=1,filters=96,image=32,classes=5");
   const Cluster one = limited(1, kAmple);
@@ -535,7 +535,7 @@ TEST(LongZooMemory, EverySearchOn4Devices) { try_every_search_on(small_zoo(), {4
 TEST(LongZooMemory, EverySearchOn6Devices) { try_every_search_on(small_zoo(), {6}, kLongBudget); }
 TEST(LongZooMemory, EverySearchOn8Devices) { try_every_search_on(small_zoo(), {8}, kLongBudget); }
 
-// The program's own answer: exit code 4 and what is missing.
+// The program's own answer: exit code 4 and the memory deficit.
 TEST(ZooMemory, TheProgramSaysWhatIsMissing) {
   const SmallModel small = small_model("zoo:mlp?layers=2,width=12,batch=12");
   for (const std::string& text : every_search()) {

@@ -1,5 +1,5 @@
-// Models of the zoo, cut down, under drawn settings: dtypes, clusters, devices, objectives, recomputing and every
-// search. A plan that a search returns is lowered, and what verifies lowered graphs takes it.
+// Tests models of the zoo, cut down, under drawn settings: dtypes, clusters, devices, objectives, recomputation and
+// every search. A plan that a search returns is lowered, and the verifier accepts the graph.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ const T& drawn(Rng& rng, const std::vector<T>& from) {
   return from[rng.below(from.size())];
 }
 
-// Every search that makes plans, with every listed value of every option, one at a time; of a count, 2.
+// Every search that makes plans, with every listed value of every option, one at a time; a count is 2.
 std::vector<std::string> every_search() {
   std::vector<std::string> texts;
   for (const SearchEntry& entry : searches()) {

@@ -1,4 +1,4 @@
-// Tofu's alternatives that the simulator evaluates, against single-device plans.
+// Tests Tofu's alternatives that the simulator evaluates, against single-device plans.
 #include <gtest/gtest.h>
 
 #include "partita/base/align.h"
@@ -80,7 +80,7 @@ TEST(Swap, WhatFitsIsNotMoved) {
     ASSERT_TRUE(one.search.estimate);
     EXPECT_EQ(one.search.estimate->host_bytes, 0);
     EXPECT_LE(one.peak_memory_bytes(), limit);
-    // In ample memory it takes the time of the plan whose registers share no bytes: nothing waits for room.
+    // In ample memory it takes the time of the plan whose registers share no bytes: nothing waits for memory.
     const Planned ample = planned("swap", model, 4, 1);
     LowerOptions options;
     options.share_bytes = false;
@@ -111,7 +111,7 @@ TEST(Swap, CopiesTakeTheirTimeOnSharedLinks) {
   }
 }
 
-// Gradients that are kept until the last update take room, or go to the host.
+// Gradients that are kept until the last update take memory, or go to the host.
 TEST(Swap, KeepsGradients) {
   const Optimizer kept{.kind = "sgd?keep_gradients=1"};
   for (const char* model : kSwapped) {

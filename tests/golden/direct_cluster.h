@@ -1,4 +1,4 @@
-// A preset without a library whose GPUs exchange directly (docs/reference/cluster.md).
+// Makes a preset without a library whose GPUs exchange directly (docs/reference/cluster.md), for tests.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Plans on clusters whose devices exchange gradients directly: SoyBean's figures, and what some devices say of all.
+// Tests plans on clusters whose devices exchange gradients directly: SoyBean's figures, and representatives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ TEST(SoyBeanDirect, BytesAreThoseOfRings) {
   EXPECT_EQ(plan_of(graph, direct, "soybean").ops, plan_of(graph, rings, "soybean").ops);
 }
 
-// What some devices say of a step, of which the others are not lowered, is what all say.
+// The step of representatives, while the other devices are not lowered, is that of all.
 TEST(DirectExchanges, SomeDevicesTellTheStepOfAll) {
   const Graph graph = training("mlp?layers=3,width=512,batch=64,bias=0");
   for (const char* preset : {"p2.8xlarge", "flexflow-k80"})

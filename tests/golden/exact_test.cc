@@ -1,4 +1,4 @@
-// `exact` against brute force over plans, against the other searches, and under a memory limit.
+// Tests `exact` against brute force over plans, against the other searches, and under a memory limit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ SearchResult searched(const std::string& name, const Graph& graph, const Cluster
   return choice.entry->search(problem, budget, rng);
 }
 
-// A few products of one or two inputs, element-wise functions and sums of what there is so far, on extents that do not
-// all divide.
+// A few products of one or two inputs, element-wise functions and sums of earlier tensors, on extents that do not all
+// divide.
 Graph random_graph(Rng& rng, int ops = 3) {
   GraphBuilder b("random", standard_ops());
   const int64_t batch = rng.between(2, 5);
@@ -55,8 +55,8 @@ Graph random_graph(Rng& rng, int ops = 3) {
   return b.finish({values.back()});
 }
 
-// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` where no
-// other is left, or always.
+// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` if no other
+// is left, or always.
 std::vector<tdl::AxisStrategy> strategies_of(const Op& op, int p, bool also_replicated) {
   std::vector<tdl::AxisStrategy> dividing, passing, whole;
   for (const tdl::AxisStrategy& s : tdl::strategies(*op.bound, p)) {
@@ -127,8 +127,8 @@ TEST(Exact, EqualsBruteForceOverPlans) {
   }
 }
 
-// With micro-batches, what firings for each of them counts so often: the least that moves in a step, not in a part of
-// it.
+// With micro-batches, bytes that each of them moves count for each: the least that moves in a step, not in a
+// micro-batch.
 TEST(Exact, OfABatchInPartsIsNoDearerThanOthers) {
   constexpr uint64_t kSeed = 7;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -155,7 +155,7 @@ TEST(Exact, OfABatchInPartsIsNoDearerThanOthers) {
   EXPECT_EQ(looked_at, 48);
 }
 
-// In time: what each part takes alone, summed up by another way.
+// In time: the isolated costs, summed up in another way.
 TEST(Exact, InTimeEqualsBruteForceOverPlans) {
   constexpr uint64_t kSeed = 6;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -163,14 +163,14 @@ TEST(Exact, InTimeEqualsBruteForceOverPlans) {
   for (int i = 0; i < 10; ++i) {
     const Graph graph = random_graph(rng, i < 8 ? 2 : 3);
     Cluster cluster = load_cluster("p2.8xlarge", 2 + i % 2);
-    if (i % 4 > 1)  // so that bytes count beside latencies
+    if (i % 4 > 1)  // so that bytes count, not only latencies
       for (Link& l : cluster.links) l.bandwidth_bytes_per_s = 1e6;
     SCOPED_TRACE(print(graph));
     const SearchResult found = searched("exact", graph, cluster, {}, Objective::kTime);
     ASSERT_TRUE(found.plan);
     PlainSerial serial(graph, cluster);
     const double least = least_cost(graph, cluster, true, [&](const Plan&plan) { return serial.ns(plan); }),
-                 slack = 10;  // parts are whole ns
+                 slack = 10;  // costs are whole ns
     EXPECT_NEAR(serial.ns(*found.plan), least, slack);
     EXPECT_NEAR(static_cast<double>(serial_ns(graph, *found.plan, cluster)), least, slack);
     EXPECT_FALSE(found.lower_bound_comm_bytes);
@@ -199,7 +199,7 @@ TEST(ManyExact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
         if (other.estimates || other.name == "auto") continue;  // have no plan; begins with exact's own
         if (other.measure == Objective::kTime) continue;        // leave devices without work
         if (other.seconds > 0) continue;                        // a minute each
-        if (other.name == "megatron") continue;  // what a group of devices cannot split, each of them does
+        if (other.name == "megatron") continue;  // each device of a group does the work that the group cannot split
         const SearchResult theirs = searched(other.name, graph, cluster);
         if (!theirs.plan) continue;
         const int64_t dearer = check(graph, *theirs.plan, cluster).comm_bytes;
@@ -245,7 +245,7 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   }
 }
 
-// Equal layers, which are folded: the memory of what is being proved is planned meanwhile.
+// Equal layers, which are folded. The memory of the plan that is being proved is planned meanwhile.
 TEST(Exact, ProvesWithinTheMemory) {
   const Graph graph = training("mlp?layers=16,width=64,batch=32");
   Cluster cluster = load_cluster("local:4");
@@ -271,7 +271,7 @@ TEST(Exact, ProvesWithinTheMemory) {
   }
 }
 
-// Where weights do not fit whole beside each other it keeps parts, and gathers some once more for the backward pass.
+// If not all weights fit whole, it keeps shards, and gathers some once more for the backward pass.
 TEST(Exact, UnderATightLimitFetchesAgain) {
   const Graph graph = training("mlp?layers=8,width=256,batch=512", {});
   Cluster cluster = load_cluster("local:4");

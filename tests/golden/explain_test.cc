@@ -1,4 +1,4 @@
-// What explaining says of another choice is what the checker counts of the plan with it.
+// Tests that the explained bytes of another choice are those that the checker counts for the plan with it.
 #include "partita/plan/explain.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ int64_t sum(const std::vector<Moved>& moved) {
   return bytes;
 }
 
-// What is more and less adds up to the difference, and the plan with the other choice moves that much more.
+// Conversions that appear and go add up to the difference, and the plan with the other choice moves that much more.
 void expect_difference(const Difference& d, int64_t now, int64_t then) {
   EXPECT_EQ(d.bytes, then - now);
   EXPECT_EQ(d.bytes, sum(d.more) - sum(d.less) + d.inner_bytes);
@@ -106,7 +106,7 @@ TEST(ManyExplain, DifferencesAreTheCheckers) {
       4);
 }
 
-// On six axes those near the choice are listed, and what is said of them is what the checker counts.
+// On six axes those near the choice are listed, and their bytes are those that the checker counts.
 TEST(Explain, OfVeryManyAlternativesThoseNear) {
   constexpr uint64_t kSeed = 5;
   std::printf("seed %d\n", static_cast<int>(kSeed));

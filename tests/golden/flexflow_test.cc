@@ -1,5 +1,5 @@
-// FlexFlow's search: its tasks are those of the plan that it returns, its simulators agree, and it finds what is best
-// where all plans can be looked at.
+// Tests FlexFlow's search: its tasks are those of the plan that it returns, its simulators agree, and it finds the best
+// if all plans can be looked at.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ TEST(SoapTasks, AreThoseOfThePlan) {
   }
 }
 
-// Small gradients are exchanged together in a step; in the local task graph each takes its part of that.
+// Small gradients are exchanged together in a step. In the local task graph each takes its share of that.
 TEST(SoapTasks, TakeTheirPartOfABucket) {
   const Graph graph = training("resnet-50?image=64,batch=64");
   const Cluster cluster = load_cluster("flexflow-p100");
@@ -119,8 +119,8 @@ TEST(SoapTasks, ForgetWhatNoPlanHolds) {
   EXPECT_LT(few.bytes(), all.bytes());
 }
 
-// A plan is proposed as always where its loads are within a threshold, and otherwise given up; the next proposal is as
-// if it had not been.
+// A plan is proposed as always if its loads are within a threshold, and otherwise given up. The next proposal is as if
+// it had not been.
 TEST(SoapTasks, ProposeWithinLoads) {
   constexpr uint64_t kSeed = 5;
   SCOPED_TRACE(fmt::format("seed {}", kSeed));
@@ -243,7 +243,7 @@ TEST(FlexFlow, FindsTheBestOfASmallSpace) {
   }
 }
 
-// Which of its units' sets a plan has.
+// Returns the numbers of a plan in its units' sets.
 std::vector<std::pair<int, int64_t>> numbers_in(const Graph& graph, const SoapSpace& space, const Plan& plan) {
   UnitChoices choices(graph);
   std::vector<std::pair<int, int64_t>> all;
@@ -291,7 +291,7 @@ bool says(const SearchResult& of, const char* text) {
   return std::ranges::any_of(of.notes, [&](const std::string& note) { return note.find(text) != std::string::npos; });
 }
 
-// What `soap` returns after its descents: no change of one unit is shorter. It is no longer than what it began with.
+// After the descents of `soap` no change of one unit is shorter. Its plan is no longer than the initial one.
 void expect_local_optimum(const std::string& model, int devices, int64_t steps = 15'000,
                           SoapGranularity granularity = SoapGranularity::kUnit) {
   SCOPED_TRACE(fmt::format("{} on {} devices", model, devices));
@@ -326,7 +326,7 @@ TEST(ManySoap, EndsWhereNoChangeOfOneUnitIsShorter) {
   expect_local_optimum(fmt::format("{},batch=12", kSoapModels[0]), 8, 120'000);
 }
 
-// What it says of its plan is what comes of simulating each change.
+// Its note on local optimality agrees with a simulation of each change.
 TEST(FlexFlow, SaysWhetherItsPlanIsLocallyOptimal) {
   int optimal = 0, other = 0;
   for (const char* model : {"mlp?layers=3,width=64,batch=32", "rnnlm?steps=2,layers=1,hidden=12,vocabulary=24,batch=8"})
@@ -348,8 +348,8 @@ TEST(FlexFlow, SaysWhetherItsPlanIsLocallyOptimal) {
   EXPECT_GT(other, 0);
 }
 
-// By the local task graph expert's plan is the longer one, but its lowered step is the shorter: then it is what is
-// returned. As the paper prints the search, it ends with the chains.
+// By the local task graph expert's plan is the longer one, but its lowered step is the shorter. Then it is returned. As
+// the paper prints the search, it ends with the chains.
 TEST(FlexFlow, ReturnsAStartWhoseLoweredStepIsShorter) {
   const Graph graph = training("rnntc?steps=12,layers=4,hidden=512,batch=64");
   const Cluster cluster = load_cluster("flexflow-p100", 4);
@@ -370,7 +370,7 @@ TEST(FlexFlow, ReturnsAStartWhoseLoweredStepIsShorter) {
   EXPECT_EQ(printed.trail.size(), compared.trail.size()) << "the chains are the same";
 }
 
-// Where no start has the shorter step, the chains' plan is returned, and the notes say that.
+// If no start has the shorter step, the chains' plan is returned, and the notes say that.
 TEST(FlexFlow, ReturnsTheChainsPlanWhereNoStartIsShorter) {
   const Graph graph = training("mlp?layers=2,width=64,batch=32");
   const Cluster cluster = load_cluster("flexflow-p100", 4);
@@ -387,7 +387,7 @@ TEST(Soap, IsTheSameForASeedAndSteps) {
   EXPECT_EQ(one.trail.size(), same.trail.size());
 }
 
-// With less memory than what is found needs, what is found then fits.
+// With less memory than the plan found needs, the next plan found fits.
 TEST(FlexFlow, KeepsTheMemory) {
   int found_less = 0;
   for (const char* model :

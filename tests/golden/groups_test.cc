@@ -1,5 +1,5 @@
-// Groups of devices by rule: what sequence parallelism, experts and ZeRO inside tensor groups keep and move, against
-// figures worked out by hand.
+// Tests groups of devices by rule: the bytes that sequence parallelism, experts and ZeRO inside tensor groups keep and
+// move, against figures worked out by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ int64_t moved(const Planned& p, StepKind kind, const Is& is) {
   return bytes;
 }
 
-// Why there is no such plan.
+// Returns the reason why there is no such plan.
 std::string reason(const std::string& model, const std::string& search, int devices, int batch = 8) {
   try {
     made(model, search, devices, batch);
@@ -57,10 +57,10 @@ std::string reason(const std::string& model, const std::string& search, int devi
 
 // ---------------------------------------------------------------- the sequence
 
-// Korthikanti et al., section 4.2.2. Where an all-reduce of x [batch, steps, hidden] moved 2 (p-1) T, a reduce-scatter
-// and an all-gather move (p-1) T each. What a column product reads is gathered once more in the backward pass: (p-1) T
-// for the input of attention, of the feed-forward part, and of the head. Weights of norms have gradients that are sums
-// over the group.
+// Korthikanti et al., section 4.2.2. An all-reduce of x [batch, steps, hidden] moved 2 (p-1) T; in its place a
+// reduce-scatter and an all-gather move (p-1) T each. The operand of a column product is gathered once more in the
+// backward pass: (p-1) T for the input of attention, of the feed-forward layer, and of the head. Weights of norms have
+// gradients that are sums over the group.
 TEST(Sequence, MovesWhatAllReducesMoved) {
   const int64_t p = 4, batch = 8, steps = 16, hidden = 48, layers = 3, one = batch * steps * hidden * 4;
   const std::string model = fmt::format("zoo:transformer?layers={},hidden={},steps={}", layers, hidden, steps);
@@ -97,9 +97,9 @@ TEST(Sequence, SplitsNormsDropoutAndResidualAdditions) {
   EXPECT_EQ(kept(p, "layers.0.norm1.weight"), "[B, B]");
 }
 
-// Section 4.2: what a layer keeps for its backward pass, in units of s b h and 2 bytes each, is 10 + 24 / t without and
-// 34 / t with it (attention's 5 a s^2 b / t aside). Of what is not divided, 10 s b h, our own layer keeps the two
-// norms' inputs and outputs and two dropout masks less; so the test says only that nothing of these sizes is whole.
+// Section 4.2: a layer keeps for its backward pass, in units of s b h and 2 bytes each, 10 + 24 / t without and 34 / t
+// with it (attention's 5 a s^2 b / t aside). Our own layer keeps less than the undivided 10 s b h: two norms' inputs
+// and outputs and two dropout masks less. So the test says only that nothing of these sizes is whole.
 TEST(Sequence, DividesActivations) {
   const std::string model = "zoo:transformer?layers=6,hidden=48,heads=8,steps=32,vocabulary=64,dropout=0.1";
   const int64_t one = int64_t{16} * 32 * 48 * 4;
@@ -145,7 +145,7 @@ TEST(Experts, AreSplitOverTheirGroup) {
   EXPECT_EQ(moved(p, StepKind::kAllToAll, any), layers * 4 * sent.bytes() * 3 / 4);
 }
 
-// Where no token is dropped, what moves is tokens x choices at an even load, and `imbalance` times as much.
+// If no token is dropped, tokens x choices move at an even load, and `imbalance` times as much.
 TEST(Experts, WithoutCapacityMoveWhatTheirTokensChoose) {
   const std::string model =
       "zoo:mixtral-8x7b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50,experts=4,choices=2";
@@ -177,8 +177,8 @@ TEST(Experts, AreRefusedByName) {
 
 // ---------------------------------------------------------------- ZeRO inside tensor groups
 
-// On [data 4, tensor 2] each device keeps an eighth of what is split over tensor, a quarter of the rest, along another
-// axis than tensor's; the gathers are all-gathers of the data group, one a pass.
+// On [data 4, tensor 2] each device keeps an eighth of weights split over tensor, and a quarter of the rest, along
+// another axis than tensor's. The gathers are all-gathers of the data group, one a pass.
 TEST(FullySharded, WithTensorGroupsInside) {
   const Planned p = made("zoo:llama-3-8b?layers=2,hidden=32,heads=8,key_heads=4,inner=48,vocabulary=64,steps=8",
                          "fsdp?tensor=2", 8, 8, {"adamw", 0.01});
@@ -191,8 +191,8 @@ TEST(FullySharded, WithTensorGroupsInside) {
   int64_t split = 0, whole = 0;
   for (const Tensor& t : p.training.tensors)
     if (t.role == Role::kParameter) (kept(p, t.name).ends_with(", B]") ? whole : split) += t.bytes();
-  // Forward and backward: 2 (p-1) T over 4 groups; what tensor does not split twice so, as both devices of a group have
-  // it.
+  // Forward and backward: 2 (p-1) T over 4 groups. Weights that tensor does not split move twice as much, as both
+  // devices of a group have them.
   const auto weight = [](const Tensor& t) { return t.role == Role::kParameter; };
   // The embedding's backward op reads no weight.
   const int64_t embedding = p.training.tensor(p.training.find_tensor("model.embed_tokens.weight")).bytes();
@@ -222,7 +222,7 @@ TEST(Stages, ClipGradientsWhereTheyAre) {
   }
 }
 
-// What a stage makes again it makes for itself: another one has what it was sent in the forward pass.
+// A stage recomputes results for itself. Another one has the results that it was sent in the forward pass.
 TEST(Stages, SendNothingAgainThatIsMadeAgain) {
   for (const char* model :
        {"zoo:nmt?steps=6,hidden=32,vocabulary=128", "zoo:bert-base?layers=4,hidden=32,heads=4,vocabulary=64,steps=16"})

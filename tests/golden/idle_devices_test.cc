@@ -1,4 +1,4 @@
-// Which devices a plan leaves without work, and of which type they are.
+// Tests the count of devices that a plan leaves without work, and their types.
 #include "partita/pipeline/idle_devices.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(IdleDevices, AreSaidByType) {
   EXPECT_EQ(idle_text(planned("zoo:mlp?batch=8", "pipeline?stages=2", mixed_cluster())), "");
 }
 
-// A table that is kept on a device where no operation runs: it is read, and written, over links.
+// A table that is kept on a device on which no operation runs: it is read, and written, over links.
 TEST(IdleDevices, MayHoldTensors) {
   Planned p = planned("zoo:mlp?batch=8", "single", "local:2");
   const TensorId weight = p.plan.kept.begin()->first;

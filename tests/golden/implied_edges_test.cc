@@ -1,5 +1,5 @@
-// What lowering leaves out of the edges, on graphs of several blocks of sources: each that is left says something that
-// no path says, and together they say enough (admission).
+// Tests the edges that lowering leaves out, on graphs of several blocks of sources. No path implies an edge that is
+// left, and together these are enough (admission).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a conversion or an op takes alone, beside the simulator's time of lowered graphs that do nothing else at that
-// time.
+// Compares isolated costs of conversions and ops with the simulator's time of lowered graphs that do nothing else at
+// that time.
 #include "partita/cost/isolated_costs.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@
 namespace partita {
 namespace {
 
-// Loading an input takes no time: what follows begins on all devices at once.
+// Loading an input takes no time, so the next tasks begin on all devices at once.
 Cluster with_fast_hosts(Cluster cluster) {
   for (int d = 0; d < cluster.compute_count; ++d)
     for (LinkId l : cluster.route(cluster.devices[d].host, DeviceId(size_t(d)))) {
@@ -47,7 +47,7 @@ Graph two_ops() {
   return b.finish({b.op("neg", {y}, {}, "second")});
 }
 
-// Of both, strategies for every axis; not all exist.
+// Strategies of both for every axis; not all exist.
 struct Pair {
   std::vector<tdl::AxisStrategy> first, second;
 };
@@ -174,7 +174,7 @@ TEST(Alone, KernelsTakeWhatTheSimulatorSays) {
   }
 }
 
-// The memory of ConversionTimes: layouts of shapes that are evenly split alike are one.
+// The cache of ConversionTimes: layouts of shapes that are evenly split alike are one.
 TEST(Alone, TablesAreTheTimesOfConversionsStepByStep) {
   constexpr uint64_t kSeed = 7;
   std::printf("seed %d\n", static_cast<int>(kSeed));

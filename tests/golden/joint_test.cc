@@ -1,4 +1,4 @@
-// The joint problem's cost is the checker's count, and its minimum that of all plans of its space.
+// Tests that the joint problem's cost is the checker's count, and its minimum that of all plans of its space.
 #include "partita/search/joint/joint.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@
 namespace partita {
 namespace {
 
-// Each tensor where it costs least, the ops being as they are.
+// Keeps each tensor where it costs least, with the ops as they are.
 solver::Assignment with_best_homes(const JointProblem& joint, const solver::Assignment& values) {
   std::vector<int> ops;
   for (int v : joint.op_variable) ops.push_back(values[v]);
@@ -39,8 +39,8 @@ bool is_brought(const JointProblem& joint, int variable) {
   });
 }
 
-// Random choices, homes moved to where their producers leave them if the drawn one cannot be, and brought in the next
-// way that can be beside all else.
+// Random choices. A kept layout becomes the producer's if the drawn one cannot be. Tensors are brought in the next way
+// that goes with all other choices.
 solver::Assignment random_values(const JointProblem& joint, Rng& rng) {
   solver::Assignment values;
   for (const solver::Table& costs : joint.network.costs) values.push_back(static_cast<int>(rng.below(costs.size())));
@@ -84,7 +84,7 @@ TEST(Joint, GivesUpAboveItsLimits) {
   EXPECT_FALSE(joint_problem(problem, {joint_mesh(cluster, 2), {}}, {.deadline = std::chrono::steady_clock::now()}));
 }
 
-// Models, and in how many parts their batch is worked on.
+// Models, and their numbers of micro-batches.
 std::vector<std::pair<const char*, int>> models_and_parts(const char* transformer) {
   return {{"mlp?layers=2,width=12,batch=10", 1},
           {"lenet?batch=6", 1},
@@ -127,8 +127,8 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
             return check(graph, plan_of(joint, graph, values), cluster).comm_bytes;
           };
           ASSERT_EQ(solver::evaluate(joint.network, drawn).forbidden, 0);
-          // Two readers that want one layout elsewhere than at home are counted twice where the home may as well be
-          // there.
+          // Two readers that want one layout other than the kept one are counted twice if the tensor may as well be
+          // kept so.
           EXPECT_GE(counted(drawn), checked(drawn));
           EXPECT_EQ(counted(best), checked(best));
         }
@@ -159,15 +159,15 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
           auto counted = [&](const solver::Assignment& v) {
             return static_cast<double>(solver::evaluate(built->network, v).cost);
           };
-          // LeNet sees in factors what is split unevenly, the transformer on 3 devices its heads (4 heads on 4x2 come
-          // out even): lowering fetches there.
+          // LeNet sees unevenly split tensors in factors, and the transformer on 3 devices its heads (4 heads on 4x2
+          // come out even). Lowering fetches there.
           const bool in_factors = std::string_view(model).substr(0, 5) == "lenet" ||
                                   (devices == 3 && std::string_view(model).substr(0, 3) != "mlp");
           auto summed = [&](const solver::Assignment& v) {
             const Plan plan = plan_of(*built, graph, v);
             return in_factors || parts > 1 ? static_cast<double>(serial_ns(graph, plan, cluster)) : serial.ns(plan);
           };
-          const auto slack = static_cast<double>(graph.ops.size());  // each part is whole ns
+          const auto slack = static_cast<double>(graph.ops.size());  // each cost is whole ns
           ASSERT_EQ(solver::evaluate(built->network, drawn).forbidden, 0);
           EXPECT_GE(counted(drawn), summed(drawn) - slack);
           EXPECT_NEAR(counted(best), summed(best), slack);
@@ -182,8 +182,8 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
   }
 }
 
-// What the network reckons with lies on the device that has most, by the memory planner: of random plans, and of those
-// that a limit asks for.
+// The bytes that the network counts lie on the fullest device by the memory planner, in random plans and in plans under
+// a limit.
 TEST(Joint, WhatItCountsOfMemoryIsThere) {
   constexpr uint64_t kSeed = 14;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -233,7 +233,7 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
   }
 }
 
-// Cut apart between its layers a model's bound is near what the whole one is known to cost, and never above it.
+// Cut apart between its layers, a model's bound is near the known cost of the whole one, and never above it.
 TEST(Joint, CutApartBetweenLayers) {
   for (const char* model :
        {"transformer?layers=8,hidden=32,heads=4,steps=8,vocabulary=32,batch=16", "mlp?layers=16,width=64",
@@ -283,7 +283,7 @@ TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
           const int64_t checked = check(graph, p, cluster).comm_bytes;
           EXPECT_EQ(check(graph, plan_of(joint, graph, *values), cluster).comm_bytes, checked);
           EXPECT_GE(static_cast<int64_t>(solver::evaluate(joint.network, *values).cost),
-                    checked);  // some shared conversions twice, where another home is as good
+                    checked);  // some shared conversions twice, if another kept layout is as good
           return *values;
         };
         const Plan plan = plan_of(*made, graph, drawn);

@@ -1,5 +1,5 @@
-// With keep_gradients nothing lies on a gradient from when it is made until the last update on its device, whatever the
-// plan. Which registers these are is found here by the graph's updates and not by their attributes.
+// Tests that with keep_gradients nothing lies on a gradient until the last update on its device, whatever the plan. The
+// test finds these registers by the graph's updates and not by their attributes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Plans that keep a schedule: what the list of transfers has to have, and what its control edges are.
+// Tests plans that keep a schedule: the requirements on the list of transfers, and its control edges.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ TEST(KeptSchedule, EachQueueFollowsThePlan) {
     EXPECT_EQ(transfers, planned) << lowered.queues[queue.index()].name;
   }
   EXPECT_EQ(transfers_of(graph, lowered).size(), made.plan.transfers->size());
-  // What stands next to each other on a queue is joined, by an edge or by a path.
+  // Neighbours on a queue are joined, by an edge or by a path.
   std::map<Node, std::set<Node>> after;
   for (const Node& node : std::vector<Node>(lowered.order.rbegin(), lowered.order.rend()))
     for (const Edge& e : lowered.edges)
@@ -121,7 +121,7 @@ TEST(KeptSchedule, TheListHasAllTransfersOnce) {
   EXPECT_EQ(refused(made, plan), "plan: transfers: a schedule is kept with the order of ops alone: give `order` too");
 }
 
-// The order by time takes as long as that in which registers are apart, with a part of its memory.
+// The order by time takes as long as that in which registers are apart, with a fraction of its memory.
 TEST(KeptSchedule, NobodyWaitsForBytesInTheOrderByTime) {
   for (const char* model : {"zoo:inception-v3?image=75,blocks=2,classes=6,batch=4",
                             "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=8"}) {
@@ -153,7 +153,7 @@ TEST(KeptSchedule, NobodyWaitsForBytesInTheOrderByTime) {
   }
 }
 
-// A list in which something is sent before what it follows from, over the same link.
+// A list in which a transfer stands before one that it depends on, over the same link.
 TEST(KeptSchedule, AnOrderThatNothingCanFollowIsRefused) {
   const Made made = on_two_devices();
   Plan plan = made.plan;

@@ -1,4 +1,4 @@
-// The local task graph of a plan is what lowering makes of it before order, reuse of bytes and control edges.
+// Tests that the local task graph of a plan equals its lowered graph before order, reuse of bytes and control edges.
 #include "partita/task_graph/local_tasks.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct TaskFacts {
 };
 using Facts = std::map<uint64_t, TaskFacts>;
 
-// Of the tasks that lowering makes, with the queues and times of the simulator of a whole plan.
+// Facts of the tasks that lowering makes, with the queues and times of the simulator of a whole plan.
 Facts lowered_facts(const Graph& graph, const Plan& plan, const Cluster& cluster,
                     std::map<uint64_t, std::string>& names) {
   PhysicalGraph physical = lower_local(graph, resolve(graph, plan, cluster), cluster).graph;

@@ -1,4 +1,4 @@
-// How much memory plans take whose devices do different things at the same time.
+// Tests the memory of plans with inter-op parallelism.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace partita {
 namespace {
 
-// Nobody waits for bytes, and yet the bytes of what is over are another's: nearly all of the peak holds something.
+// No task waits for bytes, and yet the bytes of uses that are over are reused: nearly all of the peak holds something.
 TEST(MemoryBeside, HoldsSomething) {
   for (const char* model : {"zoo:nmt?steps=4,batch=64", "zoo:rnnlm?steps=4,batch=64"}) {
     SCOPED_TRACE(model);

@@ -1,5 +1,5 @@
-// Tofu section 6: each of 8 devices needs about an eighth of the memory, because an update stands as soon as its
-// gradient is whole and transfers stand just before their readers.
+// Tests Tofu section 6: each of 8 devices needs about an eighth of the memory. An update stands as soon as its gradient
+// is whole, and transfers stand just before their readers.
 #include <gtest/gtest.h>
 
 #include "partita/base/error.h"
@@ -31,7 +31,7 @@ SerialMemory serial_memory(const std::string& name) {
   return out;
 }
 
-// What one position holds of one conversion at most: its result, and what it takes from others to make it.
+// The most bytes that one position holds for one conversion: its result, and the pieces that it takes from others.
 int64_t largest_conversion_buffers(const Planned& planned) {
   int64_t most = 0;
   for (const ResolvedConversion& c : resolve(planned.training, planned.plan, planned.cluster).conversions)

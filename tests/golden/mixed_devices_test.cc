@@ -1,5 +1,5 @@
-// Plans on clusters of two device types: stages that are cut by their own devices' time and memory, and how long the
-// faster wait where a plan splits evenly.
+// Tests plans on clusters of two device types: stages that are cut by their own devices' time and memory, and the
+// waiting time of faster devices if a plan splits evenly.
 #include "partita/pipeline/mixed_devices.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ Planned made(const Request& request) {
   return plan_model(request, runner);
 }
 
-// Operations of the forward pass on devices of this type, of a micro-batch.
+// Counts the operations of a micro-batch's forward pass on devices of this type.
 int ops_on(const Planned& p, const std::string& type) {
   int count = 0;
   for (size_t i = 0; i < p.training.ops.size(); ++i)
@@ -86,7 +86,7 @@ TEST(MixedDevices, WaitWhereAPlanSplitsEvenly) {
   ASSERT_EQ(times.size(), 2U);
   EXPECT_EQ(times[0].type, "A100");
   EXPECT_EQ(times[1].type, "V100");
-  // V100 computes as long as on a cluster of its own; the A100s wait for what is left.
+  // V100 computes as long as on a cluster of its own; the A100s wait for the rest of the time.
   EXPECT_GT(times[1].compute_ns, 1.5 * static_cast<double>(times[0].compute_ns));
   EXPECT_EQ(times[0].waits_ns, times[1].compute_ns - times[0].compute_ns);
   EXPECT_EQ(times[1].waits_ns, 0);
@@ -94,7 +94,7 @@ TEST(MixedDevices, WaitWhereAPlanSplitsEvenly) {
   EXPECT_TRUE(times_of_mixed_devices(planned("zoo:mlp?batch=8", "data-parallel", "local:4")).empty());
 }
 
-// Where figures are made of a few devices, the slowest type is among them, wherever it stands.
+// If figures are extrapolated from representatives, the slowest type is among them, wherever it stands.
 TEST(MixedDevices, StandAmongTypicalDevices) {
   for (const bool new_first : {true, false})
     for (const char* search : {"data-parallel", "pipeline?stages=2,micro-batches=4", "megatron?tensor=4"}) {

@@ -1,4 +1,4 @@
-// Test cases of single operators: ONNX's own (tests/data/make_nodes.py), and ONNX Runtime's (make_runtime.py).
+// Reads test cases of single operators: ONNX's own (tests/data/make_nodes.py), and ONNX Runtime's (make_runtime.py).
 #pragma once
 #include <onnx/onnx.pb.h>
 

@@ -1,6 +1,6 @@
-// Single operators, imported and run by the reference evaluator, give what ONNX's own standard says
-// (tests/data/make_nodes.py), and ONNX Runtime of its own: each with its operands as inputs, and once more with all
-// operands constant, so that the whole model is folded.
+// Tests single operators, imported and run by the reference evaluator, against ONNX's own standard
+// (tests/data/make_nodes.py) and ONNX Runtime's own operators. Each runs with its operands as inputs, and once more
+// with all operands constant, so that the whole model is folded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ double difference(const Values& found, const Values& expected) {
   return largest;
 }
 
-// What is wrong, or nothing.
+// Returns the fault, or nothing.
 std::string run(const std::string& name, const Case& c, bool all_constant) {
   static const auto registry = standard_ops();
   const onnx::ModelProto model = model_of(c, all_constant);
@@ -61,7 +61,7 @@ std::string run(const std::string& name, const Case& c, bool all_constant) {
   return "";
 }
 
-// What is known not to be imported: beginnings of the cases' names.
+// Whether a case is known not to be imported, by the beginning of its name.
 bool is_unsupported(const std::string& name) {
   for (const char* prefix : {
            "test_attention_4d_with_qk_matmul",
@@ -109,7 +109,7 @@ TEST(OnnxNodes, AreWhatTheStandardSays) {
   EXPECT_GE(right, 1100);
 }
 
-// ONNX Runtime's own operators are what it computes (tests/data/make_runtime.py), from inputs and from constants.
+// ONNX Runtime's own operators equal its results (tests/data/make_runtime.py), from inputs and from constants.
 TEST(OnnxNodes, OfOnnxRuntimeAreWhatItComputes) {
   const auto all = cases("runtime_nodes.npz");
   EXPECT_GE(all.size(), 60u);

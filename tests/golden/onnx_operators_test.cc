@@ -1,6 +1,6 @@
-// docs/reference/onnx-operators.md is what the program does with every operator of ONNX: what it becomes, and along
-// what the strategies that are derived from its formulas split it. The operators are those of
-// tests/data/onnx_operators.txt, tried on the cases of ONNX's own standard (node_cases.h).
+// Tests that docs/reference/onnx-operators.md is true of every operator of ONNX: the operations that it becomes, and
+// the axes along which derived strategies split it. The operators are those of tests/data/onnx_operators.txt, tried on
+// the cases of ONNX's own standard (node_cases.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace partita {
 namespace {
 
-// What is known of one operator, or of one operation of ours.
+// The splits of one operator, or of one operation of ours.
 struct Splits {
   bool elementwise = true;
   bool adds_up = false;    // some strategy leaves terms of results
@@ -25,7 +25,7 @@ struct Splits {
   bool everywhere = true;  // every axis of every result
 };
 
-// Axis `axis` of a result is cut: what two workers own of it differs.
+// Whether axis `axis` of a result is split: two workers' shards of it differ.
 bool is_cut(const Boxes& boxes, size_t axis) { return boxes.at(0, axis) != boxes.at(1, axis); }
 
 Splits splits_of(const tdl::Bound& bound) {
@@ -97,7 +97,7 @@ std::map<std::string, Operator> all_operators() {
   return operators;
 }
 
-// Of an operator without a case: why every node of it is refused; empty: it is not.
+// The reason why every node of an operator without a case is refused; empty: it is not.
 std::string refusal(const std::string& name) {
   onnx_model::Node node;
   node.operation = name, node.opset = 24;
@@ -155,7 +155,7 @@ std::string page_of(const std::map<std::string, Operator>& operators) {
          "| operator | becomes | can be split along | into terms of a sum | cases |\n|---|---|---|---|---|\n" + rows;
 }
 
-// However its lines are broken.
+// The text, however its lines are broken.
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   text.erase(std::unique(text.begin(), text.end(), [](char a, char b) { return a == ' ' && b == ' '; }), text.end());

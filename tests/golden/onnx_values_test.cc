@@ -1,5 +1,5 @@
-// Imported ONNX files compute what PyTorch computes: answers, losses, weights and running statistics of tests/data's
-// reference numbers, by the reference evaluator in float64.
+// Tests that imported ONNX files compute the same as PyTorch: answers, losses, weights and running statistics of
+// tests/data's reference numbers, by the reference evaluator in float64.
 #include <gtest/gtest.h>
 
 #include <cmath>

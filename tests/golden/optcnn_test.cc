@@ -1,4 +1,4 @@
-// OptCNN's sum beside the parts of the plan that it stands for, and its least value beside that of all plans.
+// Compares OptCNN's sum with the isolated costs of its plan, and its least value with that of all plans.
 #include "partita/search/soap/optcnn.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Configurations all_of(const Graph& graph, const Cluster& cluster, const std::vec
   return out;
 }
 
-// The parts of a plan, op by op and tensor by tensor; loads and outputs apart.
+// The isolated costs of a plan, op by op and tensor by tensor; loads and outputs apart.
 struct Parts {
   int64_t ns = 0, with_hosts_ns = 0;
 };
@@ -130,7 +130,7 @@ void expect_least(const UnitCosts& costs, const std::string& what) {
   EXPECT_TRUE(found.least) << what;
   EXPECT_EQ(found.cost, least.cost) << what;
   EXPECT_EQ(costs.of(found.values), found.cost) << what;
-  // Without room for tables what is left is improved around held units, and one by one.
+  // Without memory for tables, the remaining units are improved around held units, and one by one.
   const UnitValues held = least_values(costs, std::vector<int>(costs.own.size(), 0), {}, 1);
   EXPECT_EQ(held.least, held.left == 0) << what;
   EXPECT_EQ(costs.of(held.values), held.cost) << what;
@@ -151,7 +151,7 @@ TEST(OptCnn, FindsTheLeastOfAllPlans) {
     }
 }
 
-// Any units beside any others: chains, cycles and cliques, of which something is left.
+// Any units next to any others: chains, cycles and cliques, with units that remain.
 TEST(OptCnn, FindsTheLeastOfRandomTables) {
   constexpr uint64_t kSeed = 11;
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
@@ -178,7 +178,7 @@ TEST(OptCnn, FindsTheLeastOfRandomTables) {
   EXPECT_GT(without, 50);
 }
 
-// Where the time has passed, what it began with.
+// If the time has passed, it returns the initial values.
 TEST(OptCnn, EndsInTime) {
   const UnitCosts costs{{{3, 1}, {2, 5}}, {}};
   EXPECT_EQ(least_values(costs, {0, 1}, {.deadline = Watch::Clock::now()}).values, (std::vector<int>{0, 1}));

@@ -1,5 +1,5 @@
-// What of a data-parallel step's communication runs beside its kernels, which order of a plan counts, and how the
-// memory limit decides.
+// Tests how much of a data-parallel step's communication overlaps its kernels, which order of a plan is chosen, and the
+// memory limit's effect.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,8 +49,8 @@ Collectives collectives_of(const PhysicalGraph& graph, const Trace& trace, StepK
   return found;
 }
 
-// PyTorch's DistributedDataParallel starts the reduction of what the backward pass has made while it goes on, so that
-// all but the last may be hidden. At least 80% of that is.
+// PyTorch's DistributedDataParallel starts the reduction of finished gradients while the backward pass goes on, so all
+// but the last may be hidden. At least 80% of that is.
 TEST(Overlap, DataParallelPlansHideWhatDdpHides) {
   for (const auto& [model, batch] :
        std::vector<std::pair<std::string, int>>{{"zoo:gpt2?layers=6", 64}, {"zoo:resnet-50", 256}}) {
@@ -71,7 +71,7 @@ TEST(Overlap, DataParallelPlansHideWhatDdpHides) {
   }
 }
 
-// Stage 1 of ZeRO: weights are updated in parts, and gathered, while the backward pass goes on.
+// Stage 1 of ZeRO: weights are updated in shards, and gathered, while the backward pass goes on.
 TEST(Overlap, UpdatedWeightsAreGatheredBesideTheBackwardPass) {
   Request request = request_of("zoo:gpt2?layers=6", "zero?stage=1", "dgx-h100:2", 64);
   request.dtype = DType::kFloat32;
@@ -84,8 +84,8 @@ TEST(Overlap, UpdatedWeightsAreGatheredBesideTheBackwardPass) {
   EXPECT_LE(static_cast<double>(open), 0.5 * static_cast<double>(gathers.all_ns));
 }
 
-// Transfers between stages run beside compute with one micro-batch more in flight where that is faster, and the
-// schedule's own number where memory is short. Both are admitted.
+// Transfers between stages overlap compute with one micro-batch more in flight if that is faster, and with the
+// schedule's own number if memory is short. Both are admitted.
 TEST(Overlap, APipelineHasOneMoreInFlightWhereMemoryAllows) {
   for (const auto& [search, most, least] : {std::tuple("pipeline?stages=4,micro-batches=16", 5, 4),
                                             {"pipeline?stages=2,virtual=2,micro-batches=8", 5, 5}}) {
@@ -102,8 +102,8 @@ TEST(Overlap, APipelineHasOneMoreInFlightWhereMemoryAllows) {
   }
 }
 
-// ZeRO-3's gathers run beside the layers before, where there is memory for two layers' weights; the tightest order
-// takes no more memory than the limit, and longer.
+// ZeRO-3's gathers overlap the layers before, if there is memory for two layers' weights. The tightest order takes no
+// more memory than the limit, and longer.
 TEST(Overlap, TheMemoryLimitDecidesHowMuch) {
   Request request = request_of("zoo:gpt2-xl?layers=8,steps=512", "fsdp?recompute=layer", "dgx-h100:2", 16);
   request.bucket_bytes = 0;
@@ -118,8 +118,8 @@ TEST(Overlap, TheMemoryLimitDecidesHowMuch) {
               static_cast<double>(tighter.breakdown().step_ns()) / 1e6);
 }
 
-// Of all orders, simulated one by one: the one of least memory that is about as fast as the fastest. In the plan of
-// SoyBean that is the tightest, in which a device waits less for others.
+// All orders are simulated one by one. The chosen order has least memory among those about as fast as the fastest. In
+// the plan of SoyBean that is the tightest, in which a device waits less for others.
 TEST(Overlap, TheOrderOfLeastMemoryThatIsAboutAsFastCounts) {
   for (const auto& [model, search, cluster, batch] :
        std::vector<std::tuple<std::string, std::string, std::string, int>>{
@@ -154,8 +154,8 @@ TEST(Overlap, TheOrderOfLeastMemoryThatIsAboutAsFastCounts) {
   }
 }
 
-// Weights of gigabytes whose gradients are reduced for longer than the kernels take: with all room there is they lie in
-// memory together, which makes the step no shorter.
+// Weights of gigabytes whose gradients are reduced for longer than the kernels take. With the largest overlap budget
+// they lie in memory together, which makes the step no shorter.
 TEST(Overlap, RoomThatGainsNothingIsNotTaken) {
   Request request = request_of("zoo:wresnet-152-10", "data-parallel", "dgx-h100", 8);
   request.dtype = DType::kFloat32;
@@ -163,7 +163,7 @@ TEST(Overlap, RoomThatGainsNothingIsNotTaken) {
   EXPECT_LT(p.peak_memory_bytes(), p.least_memory_bytes() * 106 / 100);
 }
 
-// With the least memory that is told a plan fits, and with a byte less it does not.
+// With the stated least memory a plan fits, and with a byte less it does not.
 TEST(Overlap, ThePlanFitsIntoTheLeastMemoryThatIsTold) {
   Request request = request_of("zoo:gpt2?layers=4,steps=128", "zero?stage=3", "dgx-1", 32);
   request.bucket_bytes = 0;

@@ -1,4 +1,4 @@
-// Searches for placements of whole operations, judged by the steps of their lowered plans.
+// Tests searches of device placement by the steps of their lowered plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Planned planned(const std::string& model, const std::string& search, const std::
   return plan_model(request, runner);
 }
 
-// A kept schedule of a GPU cluster takes as long as the problem says, where memory suffices.
+// A kept schedule of a GPU cluster takes as long as the problem says, if memory suffices.
 TEST(Placements, OursIsNoLongerThanARule) {
   for (const char* model : {"zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8",
                             "zoo:inception-v3?image=75,blocks=2,classes=6,batch=4",
@@ -46,7 +46,7 @@ TEST(Placements, OursIsNoLongerThanARule) {
   }
 }
 
-// Of a limit that is far away: so many lines of its progress, whatever the machine does meanwhile.
+// Plans under a limit that is far away, until `lines` lines of its progress, whatever the machine does meanwhile.
 Planned after_lines(Request request, int lines, int& told) {
   std::atomic<bool> stop = false;
   told = 0;
@@ -57,8 +57,8 @@ Planned after_lines(Request request, int lines, int& told) {
   return plan_model(request, runner);
 }
 
-// Memory binds, and plans need more than their schedules: what is found without a limit is not lost where the search
-// goes on.
+// Memory binds, and plans need more than their schedules. A plan found without a limit is not lost when the search goes
+// on.
 TEST(Placements, MoreRoundsFindNoLongerStep) {
   constexpr int64_t kBytes = 1'900'000;
   Request request;
@@ -98,7 +98,7 @@ TEST(Placements, PassesKeepATimeLimit) {
   }));
 }
 
-// Where CBC is there, favourite children are a start too; without it the notes say so.
+// If CBC is there, favourite children are a start too; without it the notes say so.
 TEST(Placements, OursIsNoLongerThanFavouriteChildren) {
   for (const char* model : {"zoo:mlp", "zoo:nmt?layers=2,steps=4,hidden=64,vocabulary=50,batch=8"}) {
     SCOPED_TRACE(model);
@@ -148,7 +148,7 @@ TEST(Placements, Pesto) {
   }
 }
 
-// Where the merges end above 200 vertices, notes say so, and of a step with fewer operations that nothing is merged.
+// If the merges end above 200 vertices, notes say so; for a step with fewer operations they say that nothing is merged.
 // The inputs of time steps, which the host loads, have no edge to each other.
 TEST(Placements, PestoSaysWhatItCouldNotMerge) {
   const auto noted = [](const std::string& model, const std::string& search, const std::string& what) {
@@ -166,8 +166,8 @@ TEST(Placements, PestoSaysWhatItCouldNotMerge) {
   }
 }
 
-// Devices are kept for favourite children; of more than 2,000 operations vertices are placed. Without CBC the package
-// is named.
+// Devices are kept for favourite children. Steps of more than 2,000 operations are placed by vertices. Without CBC the
+// package is named.
 TEST(Placements, FavouriteChildren) {
   try {
     for (const char* search : {"baechi-msct", "baechi-msct?order=own"}) {
@@ -183,7 +183,7 @@ TEST(Placements, FavouriteChildren) {
   }
 }
 
-// Where one device's memory does not hold the step, both do.
+// If one device's memory does not hold the step, both do.
 TEST(Placements, MemoryIsALimit) {
   const std::string model = "zoo:rnnlm?layers=2,steps=4,hidden=64,vocabulary=50,batch=16";
   const int64_t one = planned(model, "single").physical.peak_bytes[0], limit = one * 8 / 10;
@@ -260,7 +260,7 @@ TEST(Placements, AWeightStaysWithItsUpdate) {
     }
     EXPECT_EQ(all.size(), 4u);
     EXPECT_EQ(others, std::set<int>{-1});
-    // What has one name is joined, with the weight that one of it updates.
+    // Ops of one name are joined, with the weight that one of them updates.
     graph.op(graph.find_op("fc1")).colocation = "here";
     for (Op& op : graph.ops)
       if (op.name.starts_with("fc2.weight.update")) op.colocation = "here";
@@ -268,8 +268,7 @@ TEST(Placements, AWeightStaysWithItsUpdate) {
   }
 }
 
-// What --pin says of where ops may run is kept by searches that place them whole, by auto through these, and refused by
-// others.
+// Searches of device placement keep the pins of device types, auto does through these, and others refuse them.
 TEST(Placements, DeviceTypesAndGroupsArePinned) {
   const auto pinned = [](const std::string& search, const std::string& pins) {
     const std::string file = testing::TempDir() + "/placement_pins.json";
@@ -313,7 +312,7 @@ TEST(Placements, DeviceTypesAndGroupsArePinned) {
             std::string::npos);
 }
 
-// Neither several hosts, nor a batch in parts.
+// Neither several hosts, nor micro-batches.
 TEST(Placements, OthersAreRefused) {
   const auto refused = [](auto change) {
     Request request;
@@ -393,7 +392,7 @@ TEST(Placements, BranchesAreBesideEachOther) {
   EXPECT_GT(on[1], 20);
 }
 
-// What is shown of a plan adds up to what the simulator and the plan say.
+// The shown figures of a plan add up to those of the simulator and the plan.
 TEST(Placements, WhatIsShownAddsUp) {
   for (const char* search : {"placement", "expert-placement", "baechi-metf"}) {
     SCOPED_TRACE(search);
@@ -453,7 +452,7 @@ TEST(Placements, NoStepIsBelowTheBound) {
   }
 }
 
-// The step of a plan whose transfers are sent as they come, planned and simulated by what follows every search.
+// The step of a plan whose transfers are sent as they come, planned and simulated as after every search.
 int64_t step_without_transfers(const Planned& of, Plan plan) {
   Planned p = of;
   p.plan = std::move(plan);
@@ -464,7 +463,7 @@ int64_t step_without_transfers(const Planned& of, Plan plan) {
   return p.step_time_ns();
 }
 
-// What an operation elsewhere would do to the step is, about, what lowered plans differ by.
+// The shown effect of an operation elsewhere is about the difference of the lowered plans.
 TEST(Placements, AlternativesAreWhatTheirPlansTake) {
   const Planned p = planned("zoo:transformer?hidden=256,steps=32,layers=2,vocabulary=500,batch=16", "placement");
   const auto explainer = PlacedExplainer::of(p.training, p.cluster, p.plan);

@@ -1,5 +1,5 @@
-// What a plan's parts take one after another, the slow obvious way: kernels by the cost of lowered tasks, conversions
-// by their steps.
+// Sums a plan's isolated costs the slow obvious way, for tests: kernels by the cost of lowered tasks, conversions by
+// their steps.
 #pragma once
 #include <map>
 #include <utility>

@@ -1,5 +1,5 @@
-// Every representation of real plans, from the graph to the trace: printed and parsed it is the same, and 200 plans and
-// 200 lowered graphs made wrong on purpose are each refused, with the place and the rule.
+// Tests every representation of real plans, from the graph to the trace: printed and parsed it is the same. 200 plans
+// and 200 lowered graphs made wrong on purpose are each refused, with the place and the rule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -227,12 +227,12 @@ TEST(PlanFile, FieldsAreReadStrictly) {
                 fmt::format("schema_version {} is not one that this program reads", version.dump()));
   for (const Json& version : std::vector<Json>{"1", 1.5, true, nullptr})
     expect_says(edited({"schema_version"}, version), "'schema_version' has the wrong type");
-  // A file of a later version may have other fields: the version is what is said.
+  // A file of a later version may have other fields: the message names the version.
   Json later = plan;
   later["schema_version"] = 3;
   later["model"]["colour"] = "red";
   expect_says(open_error(later.dump()), "schema_version 3 is not one that this program reads");
-  // A file of schema 1, where the model says what is made again.
+  // A file of schema 1, in which the model says what is recomputed.
   Json earlier = plan;
   earlier["schema_version"] = 1;
   EXPECT_EQ(open_error(earlier.dump()), "accepted");
@@ -332,7 +332,7 @@ TEST(Pins, AreReadStrictly) {
 
 // ---------------------------------------------------------------- plans made wrong
 
-// What a wrong plan must be refused with: the op or tensor, and the rule.
+// The message that refuses a wrong plan: the op or tensor, and the rule.
 struct Wrong {
   std::string who, rule;
 };
@@ -348,7 +348,7 @@ struct Edit {
   const Op& any_op() { return graph().ops[rng.below(graph().ops.size())]; }
   Json& entry(const Op& op) { return json["ops"][op.name]; }
   Json mesh_of(const Json& entry) { return json["meshes"][entry["mesh"].get<std::string>()]; }
-  // The entry alone gets another mesh.
+  // Only the entry gets another mesh.
   void give_mesh(Json& entry, const Json& mesh) {
     json["meshes"]["mine"] = mesh;
     entry["mesh"] = "mine";
@@ -609,11 +609,11 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
      }},
 };
 
-// Rules of whole plans: pins may lack what these ask for, and their order is not read.
+// Rules of whole plans: pins may lack what these require, and their order is not read.
 const std::set<std::string> kNotOfPins = {"has no entry", "has no kept layout", "a cycle",
                                           "is missing; the order names all ops or none", "stands twice"};
 
-// 24 sequences in 2 groups: the batch is 2 x 12 to all that runs along it, and 3 devices take 4 of each 12.
+// 24 sequences in 2 groups: the batch is 2 x 12 to all ops along it, and 3 devices take 4 of each 12.
 TEST(DataParallel, SplitsSamplesWhoseAxisIsFactored) {
   const Planned planned = make("zoo:moe?groups=2,layers=1,batch=24", "data-parallel", "local:3");
   for (const char* name : {"embedding", "layers.0.attention", "layers.0.norm2", "head"}) {

@@ -1,4 +1,4 @@
-// A plan as the program makes it, without words.
+// Makes a plan as the program does, without output, for tests.
 #pragma once
 #include <string>
 

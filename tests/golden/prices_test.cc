@@ -1,5 +1,5 @@
-// What kernels are charged for their arithmetic: every definition in every dtype, and training steps, beside the
-// rooflines of an H100.
+// Compares kernels' times for arithmetic with the rooflines of an H100: every definition in every dtype, and training
+// steps.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -23,16 +23,16 @@
 namespace partita {
 namespace {
 
-// What multiplies matrices, by hand: a unit for matrix products can serve it, in the dtype of its operands. Everything
-// else computes in float32, or in float64.
+// The definitions that multiply matrices, by hand: a matrix unit can serve them, in the dtype of their operands. All
+// others compute in float32, or in float64.
 const std::set<std::string> kMatrixProducts = {
     "matmul", "matmul_nt",        "matmul_tn",          "matmul_tn_sum", "linear",          "gate_linear",
     "conv2d", "conv2d_data_grad", "conv2d_weight_grad", "attention",     "attention_sinks", "attention_grad"};
 
 bool multiplies_matrices(const std::string& definition) { return kMatrixProducts.contains(definition); }
 
-// One H100 without sizes of kernels, a million times as slow, so that a nanosecond is nothing; `arithmetic`: with
-// memory that is never what a kernel waits for.
+// One H100 without sizes of kernels, a million times as slow, so that a nanosecond is nothing. `arithmetic`: no kernel
+// waits for memory.
 Cluster slow_h100(bool arithmetic) {
   Cluster cluster = load_cluster("dgx-h100", 1);
   Device& device = cluster.devices[0];
@@ -47,7 +47,7 @@ DType expected_rate(const std::string& definition, DType operands) {
   return !is_low(operands) || multiplies_matrices(definition) ? operands : DType::kFloat32;
 }
 
-// The part of the roofline that a price comes to: 1 is the hardware's limit.
+// A price as a fraction of the roofline: 1 is the hardware's limit.
 double part_of_roofline(const Device& device, DType rate, double flops, double bytes, int64_t ns) {
   const double s = std::max(flops / device.peak_flops_per_s.at(rate), bytes / device.memory_bandwidth_bytes_per_s);
   return s / (static_cast<double>(ns) / 1e9);
@@ -111,7 +111,7 @@ TEST(Prices, EveryDefinitionInEveryDType) {
   EXPECT_TRUE(off.empty()) << fmt::format("{}", fmt::join(off, "\n"));
 }
 
-// Attention, with sinks or without, and its gradient alone are fused attention, and have two and five products.
+// Only attention, with sinks or without, and its gradient are fused attention. They have two and five products.
 TEST(KernelForms, OfEveryDefinition) {
   const auto registry = standard_ops();
   for (const OpDefinition* definition : registry->all())
@@ -161,7 +161,7 @@ TEST(KernelForms, ConvolutionsAndTheirGradientsAreProducts) {
   EXPECT_EQ(kernel.products.at(1), (Product{2 * 64, 4 * 512, 64, 1024}));
 }
 
-// What an op takes on one H100 in bfloat16, by itself.
+// The isolated time of an op on one H100 in bfloat16.
 int64_t on_h100_ns(const char* definition, const std::vector<Shape>& shapes, const tdl::Attributes& attributes = {}) {
   const auto registry = standard_ops();
   const OpDefinition::Example example{shapes, attributes, {}};

@@ -1,4 +1,4 @@
-// A device's two static queues in lowered plans: which collectives are on which, and what then runs at once.
+// Tests a device's two static queues in lowered plans: the collectives on each, and their overlap.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ bool is_of_parameters(const PhysicalGraph& graph, const Task& task) {
   return graph.queues[task.queue.index()].name.ends_with(".collective.parameters");
 }
 
-// What has an axis of samples, and what an op that reads such a thing does inside, is on the one queue. Parameters,
-// states, and what updates read and make are on the other. The rest is not asked here.
+// Tensors with an axis of samples, and inner steps of ops that read one, are on the one queue. Parameters, states, and
+// operands and results of updates are on the other. The rest is not tested here.
 TEST(Queues, OfActivationsAndOfParameters) {
   const std::string gpt2 = "zoo:gpt2?layers=2,hidden=32,heads=4,vocabulary=64,steps=8";
   for (const auto& [model, search] : std::vector<std::pair<std::string, std::string>>{
@@ -101,8 +101,8 @@ int overlaps(const PhysicalGraph& graph, const Trace& trace, DeviceId device) {
   return count;
 }
 
-// Tensor 8 x data 2 on two nodes. What the slow network carries between them holds up no tensor group, which has links
-// of its own inside a node. With one static queue a device, as is tried here too, none of it would run at once.
+// Tensor 8 x data 2 on two nodes. Reductions over the slow network between them hold up no tensor group, which has
+// links of its own inside a node. With one static queue a device, as is tried here too, none would overlap.
 TEST(Queues, AReductionBetweenNodesHoldsUpNoTensorGroup) {
   const Planned p =
       made("zoo:gpt2?layers=4,hidden=512,heads=8,vocabulary=1024,steps=128", "megatron?tensor=8", "dgx-h100:2", 16);

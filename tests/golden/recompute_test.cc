@@ -1,4 +1,4 @@
-// What is made again of small graphs, by hand.
+// Tests what is recomputed in small graphs, by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ Words clones(const Graph& graph) {
   return names;
 }
 
-// What forward ops make and backward ops read, sorted.
+// Results of forward ops that backward ops read, sorted.
 Words kept(const Graph& graph) {
   std::set<std::string> names;
   for (const Op& op : graph.ops)
@@ -51,13 +51,13 @@ Words kept(const Graph& graph) {
 
 // Products of different widths, each with a sine; then y = s3 v.
 //
-// Of 4 samples the backward pass reads these numbers (m: of a product, s: of a sine):
+// With 4 samples the backward pass reads these numbers (m: of a product, s: of a sine):
 //   m0 40  s0 40  m1 28  s1 28  m2 36  s2 36  m3 20  s3 20  y 12: 260 in all.
 // Cut at m1, s2 and s3 it does with 96:
 //   y, with the three cuts: 12 + 84; s2 .. s3, with s2 and m1: m3 20 + 64; m1 .. s2, with m1: s1 28 + m2 36 + 28;
 //   up to m1: m0 40 + s0 40.
-// Less is not to be had: what follows s3 needs more than 84 for two cuts before it, which are 28 and 36 at least, and
-// with one of them 120 or more are read at once before s3.
+// No cuts need less. Ops after s3 need more than 84 for two cuts before it, which are 28 and 36 at least. With one of
+// them 120 or more are read at once before s3.
 TEST(RecomputeLayer, CutsWhereLeastMemoryIsNeeded) {
   GraphBuilder b("chain", standard_ops());
   TensorId s = b.input("x", {4, 6});
@@ -73,7 +73,7 @@ TEST(RecomputeLayer, CutsWhereLeastMemoryIsNeeded) {
   EXPECT_EQ(clones(graph), (Words{"m3", "s1", "m2", "m0", "s0"}));
 }
 
-// What is made of a weight alone is made once for all parts of a batch.
+// Results made only of a weight are made once for all micro-batches.
 TEST(Recompute, LeavesWeightsAloneWhereTheBatchIsInParts) {
   for (const std::string kind : {"layer", "pointwise"}) {
     GraphBuilder b("chain", standard_ops());
@@ -91,7 +91,7 @@ TEST(Recompute, LeavesWeightsAloneWhereTheBatchIsInParts) {
   }
 }
 
-// Two branches side by side, which meet at the end: to make all of it again would save next to nothing.
+// Two branches side by side, which meet at the end: to recompute all of it would save next to nothing.
 TEST(RecomputeLayer, NoCuts) {
   GraphBuilder b("branches", standard_ops());
   const TensorId x = b.input("x", {4, 6});
@@ -102,7 +102,7 @@ TEST(RecomputeLayer, NoCuts) {
   EXPECT_EQ(clones(recompute_set(forward, "layer")), Words());
 }
 
-// Of each layer the input alone is kept, and what the head reads.
+// Only the input of each layer is kept, and the operands of the head.
 TEST(RecomputeLayer, OfGpt2) {
   const Model model = build_model("zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16", {}, standard_ops());
   const Graph graph = recompute_set(model.graph, "layer", "cross_entropy");
@@ -134,7 +134,8 @@ TEST(RecomputeLayer, OfGpt2) {
                               "transformer.h.3.mlp.add"}));
 }
 
-// Batch norms are made again, running statistics are updated once. So is what stands before the first repeated layer.
+// Batch norms are recomputed, running statistics are updated once. Ops before the first repeated layer are recomputed
+// too.
 TEST(RecomputeLayer, OfBatchNorm) {
   const Model model = build_model("zoo:resnet-50?image=32,classes=5", {}, standard_ops());
   const Graph before = recompute_set(model.graph, "none", "cross_entropy"),
@@ -179,7 +180,7 @@ TEST(RecomputeAttention, AsOneOp) {
   EXPECT_EQ(clones(graph), (Words{"transformer.h.1.attn", "transformer.h.0.attn"}));
 }
 
-// The second product's result, which only a copy reads, is not made again.
+// The second product's result, which only a copy reads, is not recomputed.
 TEST(RecomputeAttention, OfAnExportedModel) {
   const Graph forward = import_onnx(std::string(PARTITA_SOURCE_DIR) + "/tests/data/gpt2.onnx", {}, standard_ops());
   const Graph graph = recompute_set(forward, "attention", "cross_entropy");

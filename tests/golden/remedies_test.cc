@@ -1,4 +1,4 @@
-// Which changes are tried where a plan does not fit.
+// Tests which changes are tried if a plan does not fit.
 #include "partita/pipeline/remedies.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ void expect_in(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-// The request's own micro-batches are parts of the batch that is halved, and of a replica's samples.
+// The request's own micro-batches divide the batch that is halved, and a replica's samples.
 TEST(Remedies, CountTheWholeBatch) {
   const std::string text = tried("64", 2);
   expect_in(text, "; not with any of --micro-batches 32 --recompute layer (needs at least ");
@@ -43,7 +43,7 @@ TEST(Remedies, SayWhichTrialsCannotBe) {
   EXPECT_EQ(text.substr(0, end).find("--batch 2 "), std::string::npos) << text;
 }
 
-// 24 samples a replica in 2, 4, 8, and 24 parts.
+// 24 samples a replica in 2, 4, 8, and 24 micro-batches.
 TEST(Remedies, HaveMicroBatchesThatDivideTheSamples) {
   expect_in(tried("48", 2), "--micro-batches 24 --recompute layer");
 }

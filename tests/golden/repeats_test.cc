@@ -1,4 +1,4 @@
-// Repeated layers of real models, from the modules that their files name, and from structure.
+// Tests repeated layers of real models, from the modules that their files name, and from structure.
 #include "partita/graph/repeats.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Repeats, LayersOfTheZoo) {
       << fmt::format("{}", fmt::join(resnet, "; "));
 }
 
-// Without names: tanh(x w + m) four times, m from outside; the first copy reads what is not next to it.
+// Without names: tanh(x w + m) four times, m from outside. The first copy reads a tensor that is not next to it.
 TEST(Repeats, FromStructureAlone) {
   GraphBuilder b("plain", standard_ops());
   const TensorId x = b.input("x", {4, 6}), start = b.op("exp", {x}), mask = b.op("sin", {x});
@@ -134,7 +134,7 @@ std::vector<Found> by_trying(const Graph& g) {
   return all;
 }
 
-// A chain of blocks, drawn from a few, some of which read what came before; names say nothing.
+// A chain of blocks, drawn from a few; some read earlier blocks. Names say nothing.
 Graph random_chain(Rng& rng) {
   GraphBuilder b("chain", standard_ops());
   std::vector<TensorId> all{b.input("x", {4, 4})};

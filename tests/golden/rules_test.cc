@@ -1,5 +1,5 @@
-// Plans made by a rule: what they move against figures worked out by hand, and that they exist for every model and
-// device count.
+// Tests plans made by a rule: the bytes that they move against figures worked out by hand, and that they exist for
+// every model and device count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,9 +47,9 @@ Made make(const std::string& model, const std::string& search, const std::string
   return made;
 }
 
-// Convolutions: their weights and biases are all-reduced, 2 (p-1) T. Fully connected layers: what goes in is gathered
-// by every device that has some of the units, (p-1) T, and its gradient is added up where it is used, (p-1) T again;
-// their weights move nowhere.
+// Convolutions: their weights and biases are all-reduced, 2 (p-1) T. Fully connected layers: every device that has some
+// of the units gathers their input, (p-1) T. Its gradient is added up where it is used, (p-1) T again. Their weights
+// move nowhere.
 TEST(OneWeirdTrick, AlexNetMovesConvolutionsWeightsAndTheOthersInputs) {
   for (int p : {2, 4, 8}) {
     const Made made = make("zoo:alexnet", "owt", "local:" + std::to_string(p), 64);
@@ -66,8 +66,8 @@ TEST(OneWeirdTrick, AlexNetMovesConvolutionsWeightsAndTheOthersInputs) {
   }
 }
 
-// The same in mixed precision: weights of convolutions and all inputs in half as many bytes; a fully connected layer's
-// float32 weight is split, and its part cast.
+// The same in mixed precision: weights of convolutions and all inputs in half as many bytes. A fully connected layer's
+// float32 weight is split, and its shard cast.
 TEST(OneWeirdTrick, InMixedPrecisionWeightsMoveNowhereToo) {
   const int p = 4;
   const Made whole = make("zoo:alexnet", "owt", "local:4", 64),
@@ -79,7 +79,7 @@ TEST(OneWeirdTrick, InMixedPrecisionWeightsMoveNowhereToo) {
 }
 
 // Each parameter's gradient is all-reduced once, 2 (p-1) T, however often the parameter is used: at every time step, or
-// as a table for what goes in and for what comes out.
+// as a table for inputs and outputs.
 TEST(DataParallel, ReducesGradientsOfSharedWeightsOnce) {
   for (const char* model : {"zoo:mlp?layers=2,width=12", "zoo:rnnlm?steps=5,hidden=10,vocabulary=17",
                             "zoo:gpt2?layers=2,hidden=24,heads=6,steps=8,positions=8,vocabulary=50",
@@ -123,7 +123,7 @@ TEST(Megatron, FourAllReducesALayer) {
     EXPECT_EQ(forward, std::vector<int64_t>(2 * layers + 1, one));
     EXPECT_EQ(backward, std::vector<int64_t>(2 * layers + 1, one));
     EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, (4 * layers + 2) * one);
-    // Of three stages of the loss, a number for each token is all-reduced.
+    // A number for each token is all-reduced in three stages of the loss.
     EXPECT_EQ(made.planned.report.inner_bytes, 3 * 2 * (p - 1) * batch * steps * 4);
     EXPECT_EQ(made.kept("layers.0.attention.q.weight"), "[S(0)]");
     EXPECT_EQ(made.kept("layers.0.attention.out.weight"), "[S(1)]");
@@ -137,7 +137,7 @@ TEST(Megatron, FourAllReducesALayer) {
   }
 }
 
-// Of four nodes of four: in each node the tensor group, over the nodes the gradients of what each device has.
+// Four nodes of four: in each node the tensor group, over the nodes the gradients of each device's weights.
 TEST(Megatron, DataParallelOutside) {
   const Made made = make("zoo:transformer?layers=2,hidden=64,heads=8", "megatron", "flexflow-p100", 8);
   const Mesh& mesh = made.planned.plan.ops[0].mesh;
@@ -147,8 +147,8 @@ TEST(Megatron, DataParallelOutside) {
               made.planned.cluster.device(mesh.devices[r / 4 * 4]).host);
   EXPECT_EQ(made.kept("layers.1.attention.v.weight"), "[B, S(0)]");
   EXPECT_EQ(made.kept("tokens"), "[S(0), B]");
-  // Over 4 nodes, 2 (p-1) T of what is split in 4 (a shard in each of 4 groups: T in all). What each of 4 has whole is
-  // all-reduced in shards too, and then gathered inside the nodes: 2 (p-1) T + 4 (p-1) T.
+  // Over 4 nodes, 2 (p-1) T of gradients split in 4 (a shard in each of 4 groups: T in all). Gradients that each of 4
+  // has whole are all-reduced in shards too, and then gathered inside the nodes: 2 (p-1) T + 4 (p-1) T.
   int64_t gradients = 0, split = 0;
   for (const Tensor& t : made.graph().tensors)
     if (t.role == Role::kParameter) {
@@ -161,7 +161,7 @@ TEST(Megatron, DataParallelOutside) {
   EXPECT_GT(split, 100000);
 }
 
-// GPT-2 as PyTorch exports it: one product for q, k and v, of which every device has its heads of all three.
+// GPT-2 as PyTorch exports it: one product for q, k and v. Every device has its heads of all three.
 TEST(Megatron, Gpt2AsExported) {
   for (const char* file : {"gpt2.onnx", "gpt2-optimized.onnx"}) {
     const Made made = make(std::string(PARTITA_SOURCE_DIR) + "/tests/data/" + file, "megatron?tensor=2", "local:2");
@@ -172,7 +172,7 @@ TEST(Megatron, Gpt2AsExported) {
       EXPECT_EQ(placement.sbp.size(), 1u);
       EXPECT_EQ(placement.sbp[0].kind, Sbp::Kind::kSplit) << t.name;
       EXPECT_EQ(placement.radices[placement.sbp[0].axis][0], 3) << t.name;
-      EXPECT_EQ(placement.sbp[0].sub_axis, 1) << t.name;  // a cut in each of the three parts
+      EXPECT_EQ(placement.sbp[0].sub_axis, 1) << t.name;  // a cut in each of q, k and v
       ++fused;
     }
     EXPECT_EQ(fused, 4) << file;  // weight and bias of two layers
@@ -202,7 +202,7 @@ TEST(Megatron, SaysWhatIsMissing) {
 }
 
 // Rajbhandari et al., section 7: as much as data parallelism, 2 (p-1) T of parameters, for stages 1 and 2; for stage 3
-// half as much again, but for the first product, whose weight no op of the backward pass reads.
+// half as much again, except for the first product, whose weight no op of the backward pass reads.
 TEST(Zero, MovesWhatThePaperSays) {
   for (int p : {2, 4}) {
     const std::string cluster = "local:" + std::to_string(p), model = "zoo:mlp?layers=4,width=32,bias=0";
@@ -223,7 +223,7 @@ TEST(Zero, MovesWhatThePaperSays) {
 
 // In mixed precision gradients are reduced, and weights gathered, in the shorter type: each half of float32's bytes.
 // The float32 weights lie with the states: 2 bytes a weight whole (and 2 of its gradient in stage 1), 12 of it divided
-// by the devices. With no more memory than that, nothing is left for room beside collectives.
+// by the devices. With no more memory than that, there is no overlap budget.
 TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
   const int p = 4;
   const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
@@ -245,10 +245,10 @@ TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
   EXPECT_LE(peak, formula + 4 * one);
 }
 
-// 16 bytes a parameter with Adam in float32: itself, its gradient and two moments; a stage divides its share by the
-// devices. Clipping needs all gradients at once; none waits for others in a bucket. Beside them there are the
-// activations, and what one layer's product and its reduction hold. Each stage fits into no more. Stage 1 holds whole
-// gradients no longer than stage 2 where that makes its step no longer.
+// 16 bytes a parameter with Adam in float32: itself, its gradient and two moments. A stage divides its share by the
+// devices. Clipping needs all gradients at once; none waits for others in a bucket. The activations, and the buffers of
+// one layer's product and its reduction, are added. Each stage fits into no more. Stage 1 holds whole gradients no
+// longer than stage 2 if that makes its step no longer.
 TEST(Zero, MemoryIsTheFormulas) {
   const int p = 4;
   const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
@@ -288,8 +288,8 @@ TEST(Zero, KeepsWhatItsStageSays) {
   }
 }
 
-// The forward pass and the backward pass each convert a refetched tensor; what nothing in the backward pass reads is
-// refused.
+// The forward pass and the backward pass each convert a resharded tensor. One that nothing in the backward pass reads
+// is refused.
 TEST(Refetched, IsConvertedOnceMore) {
   Made made = make("zoo:mlp?layers=3,width=20", "zero?stage=3", "local:4", 8);
   Plan plan = made.planned.plan;
@@ -321,7 +321,7 @@ TEST(LayerPlacement, LayersOfARecurrentNetwork) {
   }
   EXPECT_EQ(layer[made.graph().find_op("embedding").index()], 0);
   EXPECT_EQ(layer[made.graph().find_op("loss").index()], 2);
-  // What crosses: activations and their gradients between layers, never a weight.
+  // Activations and their gradients cross between layers, never a weight.
   for (const ResolvedConversion& c : made.resolved.conversions)
     EXPECT_TRUE(c.conversion.bytes == 0 || made.graph().tensor(c.tensor).role != Role::kParameter)
         << made.graph().tensor(c.tensor).name;

@@ -1,4 +1,4 @@
-// What a device's memory is said to be made of.
+// Tests the listed contents of a device's memory.
 #include "partita/physical/shortage.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ TEST(Shortage, ContentsAddUpToThePeak) {
     }
 }
 
-// Data parallelism keeps weights whole and Adam's two moments of each; ZeRO 3 keeps parts.
+// Data parallelism keeps weights whole and Adam's two moments of each; ZeRO 3 keeps shards.
 TEST(Shortage, WeightsAndStatesAreThoseOfTheModel) {
   const char* const model = "zoo:mlp?layers=4,width=96,batch=12";
   const Planned whole = planned(model, "data-parallel", "local:3", {"adam", 0.01}),

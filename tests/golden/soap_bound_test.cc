@@ -1,5 +1,5 @@
-// The bound of a SOAP space is below the simulated time of every plan: of all plans of small spaces, and of drawn ones;
-// and what it is made of is below what plans take.
+// Tests that the bound of a SOAP space is below the simulated time of every plan, for all plans of small spaces and for
+// drawn ones. Its terms are below those of plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ std::vector<std::pair<int, int64_t>> units_of(const std::vector<int64_t>& number
   return units;
 }
 
-// Of all plans; every plan is told from the one before by few units.
-// Of those that fit, where that is asked.
+// The least time of all plans, each simulated as a change of few units from the one before. `fitting`: of those that
+// fit.
 int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostModel& cost, bool fitting = false) {
   SoapTasks tasks(problem, cost, space);
   SoapJudge judge(SoapSimulator::kReplay, tasks);
@@ -78,7 +78,7 @@ const std::vector<SoapPiece>& pieces_of(SoapParts& parts, size_t shared, const s
                       class_of(parts, of.b, numbers[static_cast<size_t>(of.b)]));
 }
 
-// Of each kind by itself the least of what is between units.
+// The least load between units, of each kind by itself.
 KindLoads certain_loads(SoapParts& parts, const std::vector<int64_t>& numbers) {
   KindLoads sums(parts.kinds().size(), 0);
   for (size_t u = 0; u < numbers.size(); ++u) {
@@ -162,7 +162,7 @@ TEST(SoapBound, IsBelowEveryPlanOfSmallSpaces) {
   }
 }
 
-// What `soap?exact=yes` returns is the best plan, and it says so.
+// The plan of `soap?exact=yes` is the best, and it says so.
 void expect_optimum(const std::string& model, const Cluster& cluster, const std::string& search,
                     SoapGranularity granularity) {
   const Graph graph = training(model);
@@ -209,7 +209,7 @@ TEST(SoapOptimum, IsOfPlansThatFit) {
   expect_optimum(model, cluster, "soap?exact=yes", SoapGranularity::kUnit);
 }
 
-// Where the watch ends, nothing is claimed.
+// If the watch ends, nothing is claimed.
 TEST(SoapOptimum, IsNotProvedWithoutTime) {
   const Graph graph = training("mlp?layers=2,width=64,batch=32");
   const Cluster cluster = load_cluster("flexflow-k80", 4);
@@ -221,7 +221,7 @@ TEST(SoapOptimum, IsNotProvedWithoutTime) {
   EXPECT_EQ(soap_bound(problem, space, cost, {}, watch).ns, 0);
 }
 
-// What is said to be certain of loads and of paths is no more than what drawn plans have.
+// The certain loads and paths are no more than those of drawn plans.
 void check_drawn_plans(const std::string& model, const Cluster& cluster, SoapGranularity granularity, int plans,
                        Rng& rng) {
   const Graph graph = training(model);
@@ -266,7 +266,7 @@ TEST(SoapBound, IsOfPartsThatEveryPlanHas) {
     check_drawn_plans(model, load_cluster("flexflow-p100", 4), SoapGranularity::kOp, 10, rng);
 }
 
-// What is printed is true too: the bound is rounded down, the factor up.
+// The printed figures hold too: the bound is rounded down, the factor up.
 TEST(SoapBound, IsPrintedSoThatItHolds) {
   SoapBound bound{.ns = 9'648'999, .loads = {{"compute", 4, 227'500}}, .paths = {{{}, 90'000}}};
   bound.seconds = 0.3;

@@ -1,5 +1,5 @@
-// Configurations of FlexFlow's space: from the sets of units, and those that no search draws, of any degrees on any
-// list of devices.
+// Draws configurations of FlexFlow's space, for tests: from the sets of units, and of any degrees on any list of
+// devices, which no search draws.
 #pragma once
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,5 @@
-// FlexFlow's space where every op is a unit of its own: what an op may do, and that plans of units are among its plans.
+// Tests FlexFlow's space in which every op is a unit: the configurations of an op, and that plans of units are among
+// its plans.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -66,7 +67,7 @@ conv1.weight.update copies i.0:parameter i.1:parameter i.2:parameter i.3:paramet
 )");
 }
 
-// Each configuration once, and what is in two places for copies is not there twice.
+// Each configuration is there once, also if two places have copies.
 TEST(SoapOps, SetsHaveEachChoiceOnce) {
   for (const char* model : kSoapModels) {
     const Graph graph = training(fmt::format("{},batch=12", model));
@@ -80,7 +81,7 @@ TEST(SoapOps, SetsHaveEachChoiceOnce) {
   }
 }
 
-// Copies go with any split; where nothing may be split, an op is whole.
+// Copies go with any split. If nothing may be split, an op is whole.
 TEST(SoapOps, AreDrawnFromTheDimensionsThatAreAsked) {
   const Graph graph = training("mlp?layers=2,width=8,batch=16");
   const std::vector<DeviceId> devices = slowest_link_first(load_cluster("local:4"));
@@ -88,7 +89,7 @@ TEST(SoapOps, AreDrawnFromTheDimensionsThatAreAsked) {
   const auto size = [&](const char* op, const char* dimensions) {
     return soap_set(graph, ops[graph.find_op(op).index()], devices, parse_soap_dimensions(dimensions)).size();
   };
-  // An op with one open index has it in 1, 2 or 4 parts; with two, in six ways.
+  // An op with one open index splits it in 1, 2 or 4 shards; with two, in six ways.
   for (const auto& [op, s, o, p, sap] :
        {std::tuple("fc1", 3, 4, 3, 6), {"fc1.grad.w", 3, 4, 3, 10}, {"fc1.weight.update", 3, 4, 10, 10}}) {
     EXPECT_EQ(size(op, "s"), s) << op;
@@ -98,10 +99,10 @@ TEST(SoapOps, AreDrawnFromTheDimensionsThatAreAsked) {
   }
 }
 
-// How plans of units are in the space of ops.
+// The embedding of plans of units in the space of ops.
 struct Embedded {
   int plans = 0, ops = 0;
-  int missing = 0;  // ops whose part of the plan is not in their set
+  int missing = 0;  // ops whose configuration is not in their set
   int merged = 0;   // plans with ops that have copies along one mesh axis there, and along several in their unit
 };
 
@@ -186,7 +187,7 @@ TEST(SoapOps, AreAskedForByName) {
     }
 }
 
-// Where every op chooses by itself, no worse plan comes of it, and one seed gives one plan.
+// If every op chooses by itself, the plan is no worse, and one seed gives one plan.
 TEST(SoapOps, SearchesGoOnFromWholeUnits) {
   for (const char* model :
        {"mlp?layers=3,width=256,batch=64", "rnnlm?steps=3,layers=1,hidden=64,vocabulary=48,batch=16"}) {

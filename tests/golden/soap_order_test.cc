@@ -1,5 +1,5 @@
-// The order in which ops begin in the local task graph: a plan may have it, and the lowered step is shorter where
-// devices do different things at the same time.
+// Tests plans in the order in which ops begin in the local task graph: the lowered step is shorter with inter-op
+// parallelism.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -48,7 +48,7 @@ TEST(SoapOrder, IsByWhenOpsBegin) {
   EXPECT_GT(graph.find_op("rnn_l1.0.gates").value, graph.find_op("rnn_l0.3.gates").value);
 }
 
-// Where there is no time to find out, a plan is in its order if that is certain to fit.
+// If there is no time to find out, a plan is in its order if that is certain to fit.
 TEST(SoapOrder, IsTakenUnseenWhereTimeIsOver) {
   const Graph graph = training("rnnlm?steps=3,layers=2,hidden=12,vocabulary=24,batch=12");
   const Cluster cluster = load_cluster("flexflow-p100", 4);
@@ -62,7 +62,7 @@ TEST(SoapOrder, IsTakenUnseenWhereTimeIsOver) {
   EXPECT_TRUE(better(graph, alike, cluster, true, ended).order.empty());
 }
 
-// The checker takes it, and it is chosen where the lowered step is shorter.
+// The checker takes it, and it is chosen if the lowered step is shorter.
 TEST(SoapOrder, IsTakenWhereTheStepIsShorter) {
   constexpr uint64_t kSeed = 5;
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));

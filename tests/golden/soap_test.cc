@@ -1,4 +1,4 @@
-// Which ops FlexFlow's space moves together, and what data parallelism is in it.
+// Tests the units of FlexFlow's space, and the place of data parallelism in it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -155,7 +155,7 @@ TEST(SoapUnits, HaveEachOpOnce) {
   }
 }
 
-// A linear layer of 16 samples and 8 outputs on 4 devices: n and o in 1, 2 or 4 parts.
+// A linear layer of 16 samples and 8 outputs on 4 devices: n and o in 1, 2 or 4 shards.
 TEST(SoapUnits, AreDrawnFromTheDimensionsThatAreAsked) {
   const Graph graph = training("mlp?layers=2,width=8,batch=16");
   const std::vector<SoapUnit> units = soap_units(graph);
@@ -173,8 +173,8 @@ TEST(SoapUnits, AreDrawnFromTheDimensionsThatAreAsked) {
   }
 }
 
-// All samples in equal parts on all devices, and nothing else: data parallelism, byte for byte. A weight that the steps
-// of an unrolled network share is synchronised once.
+// All samples in equal shards on all devices, and nothing else: data parallelism, byte for byte. A weight that the
+// steps of an unrolled network share is synchronised once.
 TEST(SoapPlans, DataParallelismIsOneOfThem) {
   for (const char* model :
        {"alexnet?image=67,hidden=96,classes=12,batch=8", "inception-v3?image=75,blocks=2,classes=6,batch=8",
@@ -199,7 +199,7 @@ TEST(SoapPlans, DataParallelismIsOneOfThem) {
   }
 }
 
-// Parts and devices of each unit, by its leader.
+// Shards and devices of each unit, by its leader.
 std::map<std::string, std::string> expert(const Graph& graph, const Cluster& cluster) {
   const std::vector<SoapUnit> units = soap_units(graph);
   const std::vector<SoapConfiguration> configurations = expert_configurations(graph, cluster, units);
@@ -218,8 +218,8 @@ std::map<std::string, std::string> expert(const Graph& graph, const Cluster& clu
   return out;
 }
 
-// Krizhevsky 2014: of the convolutions each device has a fourth of the samples, of the other products a fourth of the
-// units. Ten classes are in two parts.
+// Krizhevsky 2014: each device has a fourth of the samples in convolutions, and a fourth of the units in other
+// products. Ten classes are in two shards.
 TEST(SoapPlans, ExpertOfAConvolutionalNetwork) {
   const Graph graph = training("alexnet?image=67,hidden=96,classes=10,batch=8");
   const auto of = expert(graph, load_cluster("local:4"));
@@ -262,7 +262,7 @@ TEST(SoapPlans, ExpertOfARecurrentNetwork) {
     expect(leader, 3);
 }
 
-// One node: nothing is split. Where there are fewer samples than nodes, some nodes have none.
+// One node: nothing is split. If there are fewer samples than nodes, some nodes have none.
 TEST(SoapPlans, ExpertOfFewNodesAndSamples) {
   const Graph graph = training("rnnlm?steps=2,layers=2,hidden=12,vocabulary=24,batch=2");
   const auto alone = expert(graph, load_cluster("local:4"));

@@ -1,5 +1,5 @@
-// What the memory planner says of some devices alone, beside what it says of them where all are lowered; and plans that
-// are too large for that.
+// Compares the planned memory of some devices lowered by themselves with theirs if all are lowered; and tests plans
+// that are too large for that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace partita {
 namespace {
 
-// Of one device, how much more it is said to need alone.
+// How much more one device is planned to need by itself.
 struct Alone {
   int devices = 0, same = 0;
   double most = 0, least = 0;
@@ -48,8 +48,8 @@ void look_at(const std::string& model, const std::string& cluster_name, const st
   }
 }
 
-// Where groups communicate together, that is all there is to say of a device. Of what others fetch from it, it is not
-// known just how long it stays.
+// If groups communicate together, the figures are exact. For tensors that others fetch from a device, it is not known
+// just how long they stay.
 TEST(SomeDevices, NeedWhatTheyNeedAmongAll) {
   for (const auto& [searches, fetches] : {std::pair(std::vector<std::string>{"data-parallel", "zero?stage=3"}, false),
                                           {{"megatron", "tofu", "soybean", "exact"}, true}}) {
@@ -71,7 +71,7 @@ TEST(SomeDevices, NeedWhatTheyNeedAmongAll) {
   }
 }
 
-// The step time and the memory of a few devices, beside those of all.
+// Compares the step time and the memory of a few devices with those of all.
 TEST(SomeDevices, TellTheStepTime) {
   const std::string gpt2 = "zoo:gpt2?layers=8,hidden=128,heads=8,vocabulary=512,steps=64";
   const std::string moe = "zoo:moe?layers=4,hidden=64,heads=8,steps=16,vocabulary=96,experts=8,groups=64";
@@ -115,7 +115,7 @@ TEST(SomeDevices, TellTheStepTime) {
   EXPECT_LT(most, 1.1);
 }
 
-// The figures of a step of many micro-batches, of which a few are lowered, beside those of all.
+// Compares a step of many micro-batches, extrapolated from a few, with that of all.
 TEST(SomeDevices, TellWhatManyMicroBatchesTake) {
   for (const char* search : {"pipeline?stages=4", "pipeline?stages=4,schedule=gpipe", "pipeline?stages=4,virtual=2",
                              "megatron?tensor=2,pipeline=2,zero=1"}) {
@@ -200,7 +200,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   }
 }
 
-// Where little time is left, as long as things take on this machine now, a plan's figures are of typical devices; a
+// If little time is left, by this machine's current speed, a plan's figures are extrapolated from representatives. A
 // small plan's are of all, however little there is.
 TEST(SomeDevices, TellWhereTimeIsShort) {
   const auto devices = [](const char* model, std::optional<double> seconds, double firings_per_second = 25'000) {

@@ -1,4 +1,4 @@
-// SoyBean section 2.2: five layers of 300 neurons, batch 400, on 16 devices.
+// Tests SoyBean section 2.2: five layers of 300 neurons, batch 400, on 16 devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ double checked_mb(const Graph& graph, const Plan& plan, const Cluster& cluster) 
   return static_cast<double>(check(graph, plan, cluster).comm_bytes) / kMB;
 }
 
-// Section 2.2 counts p copies where the conversion table counts p-1: an all-reduce as 2 p T, a gather or scatter as p
+// Section 2.2 counts p copies while the conversion table counts p-1: an all-reduce as 2 p T, a gather or scatter as p
 // T, per group.
 double counted_as_in_the_text(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   double bytes = 0;
@@ -66,7 +66,7 @@ TEST(SoyBeanMlp, SoyBeanIsAtMostTheHybrid) {
   ASSERT_TRUE(result.plan.has_value()) << result.reason;
   double mb = checked_mb(graph, *result.plan, cluster);
   EXPECT_LE(mb, 25.2);
-  // Theorem 1: c_k = sum over cuts of 2^(k-i) delta_i; and it is what the plan moves, but for conversions that readers
+  // Theorem 1: c_k = sum over cuts of 2^(k-i) delta_i. The plan moves as much, except for conversions that readers
   // share.
   double sum = 0;
   int cuts = 0;

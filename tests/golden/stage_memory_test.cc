@@ -1,4 +1,4 @@
-// What stages are said to need when a model is cut, beside what is planned for them; and cuts that memory decides.
+// Compares the estimated memory of stages when a model is cut with the planned one; and tests cuts that memory decides.
 #include "partita/search/pipelines/stage_memory.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ void look_at(const Planned& plan, const std::string& text) {
     const auto said = static_cast<double>(bytes_of(memory[s], stages[s].in_flight));
     const double part = said / static_cast<double>(stages[s].peak_memory_bytes);
     std::printf("%s, stage %zu: %.3f of what is planned\n", text.c_str(), s, part);
-    EXPECT_GT(part, 0.75);  // not counted: room beside transfers and collectives
+    EXPECT_GT(part, 0.75);  // not counted: the overlap budget
     EXPECT_LT(part, 1.1);
   }
 }

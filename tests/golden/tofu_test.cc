@@ -1,4 +1,4 @@
-// Tofu's own examples, counted by hand, and what its coarsening promises.
+// Tests Tofu's own examples, counted by hand, and the properties of its coarsening.
 #include "partita/search/cuts/tofu.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Tofu, Conv1dTakesTheSplitThatMovesLeast) {
     for (TensorId id : {TensorId(size_t{0}), TensorId(size_t{1})})
       EXPECT_EQ(result.plan->kept.at(id).sbp[0].kind, Sbp::Kind::kSplit);
   }
-  // ICML18 may not add outputs up: of what is left, the data moves less than the filters.
+  // ICML18 may not add outputs up. Of the remaining splits, moving the data is cheaper than moving the filters.
   const Graph graph = small_output.graph();
   const SearchResult without = found("icml18", graph, load_cluster("local:2"));
   EXPECT_EQ(*without.plan->paper_cost,
@@ -74,8 +74,8 @@ TEST(Tofu, Conv1dTakesTheSplitThatMovesLeast) {
 }
 
 // Figure 6: a product of matrices by rows, then by columns. In step 1 the half of B that the other group has is
-// fetched, by both groups: |B|. In step 2 each worker fetches of A the other half of its rows: |A|; of the B that its
-// group has read, the columns of the workers opposite are all that it needs: nothing more than in step 1.
+// fetched, by both groups: |B|. In step 2 each worker fetches the other half of its rows of A: |A|. It needs only the
+// columns of the workers opposite of the B that its group has read: nothing more than in step 1.
 TEST(Tofu, TwoStepsOfFigure6) {
   GraphBuilder build("figure6", standard_ops());
   const TensorId a = build.input("a", {8, 16}), b = build.parameter("b", {16, 32});
@@ -174,7 +174,7 @@ TEST(Tofu, FindsTheGradientOfEachTensor) {
     }
 }
 
-// What is made again is no gradient, and gradients are of the same tensors as where nothing is.
+// Recomputed results are no gradients, and gradients are of the same tensors as without recomputation.
 TEST(Tofu, WhatIsMadeAgainIsNoGradient) {
   const Graph graph = training("zoo:gpt2?layers=3,hidden=24,heads=2,steps=8,vocabulary=50,batch=8");
   const Graph again = recomputed(graph, "layer");
@@ -189,7 +189,7 @@ TEST(Tofu, WhatIsMadeAgainIsNoGradient) {
   EXPECT_EQ(by_name(again), by_name(graph));
 }
 
-// So that there is no more to choose than where nothing is made again.
+// So there is no more to choose than without recomputation.
 TEST(Tofu, WhatIsMadeAgainChoosesWithWhatItRepeats) {
   const Graph graph = training("zoo:gpt2?layers=3,hidden=24,heads=2,steps=8,vocabulary=50,batch=8");
   const Graph again = recomputed(graph, "layer");

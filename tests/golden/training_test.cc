@@ -1,4 +1,4 @@
-// Steps of whole models beside published ones, and what training over many devices keeps
+// Compares steps of whole models with published ones, and throughput over many devices
 // (docs/reproduction/published-steps.md).
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace partita {
 namespace {
 
-// So many a second, of `count` in a step.
+// The rate per second of `count` a step.
 double rate(const Request& request, double count) {
   Runner runner;
   return 1e9 * count / static_cast<double>(plan_model(request, runner).step_time_ns());
@@ -103,8 +103,8 @@ TEST(Training, OneDeviceHasNoPartsToAddUp) {
   }
 }
 
-// What a plan says that odd rows cost is what its step gains by even ones, and nothing where units for matrices have no
-// such loss, or are not used.
+// The stated cost of odd rows is the gain of the step by even ones. It is nothing if matrix units have no such loss, or
+// are not used.
 TEST(Training, OddRowsCostWhatEvenOnesSave) {
   auto planned = [](int vocabulary, DType dtype, const std::string& cluster, int micro_batches) {
     Request request;

@@ -1,5 +1,5 @@
-// A cluster of two nodes that are not alike: two devices of 4 TFLOP/s behind one host link of 8 GB/s, and those of half
-// the speed behind another of its own.
+// Makes a cluster of two nodes that are not alike, for tests: two devices of 4 TFLOP/s behind one host link of 8 GB/s,
+// and those of half the speed behind another link of its own.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// What of the second node differs from test to test: its devices' memory bandwidth (GB/s), how long they take to launch
-// a kernel (us), the link between them, and how many they are.
+// The figures of the second node that differ from test to test: its devices' memory bandwidth (GB/s), time to launch a
+// kernel (us), link between them, and count.
 struct SecondNode {
   int memory_bandwidth = 100, launch_us = 1;
   std::string link;   // "{bandwidth_gbytes_per_s: 30, latency_us: 1}"

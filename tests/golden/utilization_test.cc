@@ -1,4 +1,4 @@
-// Model FLOPs utilisation, beside the formula that it is mostly had from.
+// Compares model FLOPs utilisation with the formula that is mostly used for it.
 #include <gtest/gtest.h>
 
 #include "partita/pipeline/pipeline.h"
@@ -18,7 +18,7 @@ Planned planned(const std::string& cluster, DType dtype, const std::string& reco
   return plan_model(request, runner);
 }
 
-// Chowdhery et al. (PaLM, 2022), appendix B: a token takes 6 N + 12 L H Q T. Here N is of the weights that are
+// Chowdhery et al. (PaLM, 2022), appendix B: a token takes 6 N + 12 L H Q T. Here N counts the weights that are
 // multiplied: 12 h^2 a layer, and the head.
 TEST(Utilization, IsPalmsFormulaOverThePeak) {
   const double token = 6.0 * (2 * 12 * 64 * 64 + 64 * 512) + 12.0 * 2 * 64 * 32;

@@ -1,6 +1,6 @@
-// Lowered graphs of real plans, made wrong on purpose: each is refused by the verifier or by admission, which name a
-// task or register. Every kind of mutation is wrong by construction: what it takes away, moves or changes is needed by
-// another task of the graph.
+// Tests that lowered graphs of real plans, made wrong on purpose, are each refused by the verifier or by admission,
+// which name a task or register. Every kind of mutation is wrong by construction: another task of the graph needs what
+// it takes away, moves or changes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ bool has_elements(const PhysicalGraph& graph, const Access& access) {
   return !box.empty() && !is_empty(box);
 }
 
-// One element less on one axis, at one of its ends; no box is left with nothing on that axis where there were two or
+// Removes one element on one axis, at one of its ends. No box is left with nothing on that axis if there were two or
 // more.
 void shrink(const PhysicalGraph& graph, Access& access, Rng& rng) {
   if (access.boxes.empty()) access.boxes = graph.reg(access.reg).boxes;
@@ -101,10 +101,10 @@ bool is_implied(const PhysicalGraph& graph, std::size_t edge) {
 
 // ---------------------------------------------------------------- mutations
 
-// What was changed; empty where the graph has no place for it.
+// Names the change; empty if the graph has no place for it.
 using Spoil = std::string (*)(PhysicalGraph& g, Rng& rng);
 
-// Of a task that holds(), one access shrinks: a read, or a write that another task reads.
+// Shrinks one access of a task that holds(): a read, or a write that another task reads.
 template <typename F>
 std::string shrink_one(PhysicalGraph& g, Rng& rng, F&& holds) {
   const int t = any_task(g, rng, holds);
@@ -156,7 +156,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
            any_task(g, rng, [&](const Task& task) { return is<KernelWork>(task) && has_elements(g, task.writes[0]); });
        auto& work = std::get<KernelWork>(g.tasks[t].work);
        auto& ranges = work.ranges[rng.below(work.ranges.size())];
-       // Of an index that the last stage's left side runs along: another box would be written.
+       // If the last stage's left side runs along an index, another box would be written.
        std::vector<int> written;
        for (const tdl::Affine& form : work.bound->stages[work.last_stage - 1].lhs)
          if (form.plain_index() >= 0) written.push_back(form.plain_index());
@@ -234,7 +234,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        const Box whole = g.reg(write.reg).box(0);
        if (is_empty(whole)) return "";
        shrink(g, write, rng);
-       // A host of several devices holds more than they need: what was lost must be read.
+       // A host of several devices holds more than they need, so the lost elements must be read.
        for (const Box& lost : subtract(whole, write.boxes[0]))
          for (const Task& task : g.tasks)
            for (const Access& read : task.reads)

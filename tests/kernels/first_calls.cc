@@ -1,6 +1,7 @@
-// partita_first_calls N [bare]: N processes, in each of which three threads call their first functions at once. All
-// must get the same bits, and none may be the one that makes MKL find out which processor it runs on. `bare` leaves out
-// what kernels set up before threads run, to show what it is for: all then find out, and some in a thousand differ.
+// Tests first calls of kernels by several threads. partita_first_calls N [bare]: N processes, in each of which three
+// threads call their first functions at once. All must get the same bits, and none may make MKL find out which
+// processor it runs on. `bare` leaves out the kernels' setup before threads run, to show its purpose: all then find
+// out, and some in a thousand differ.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

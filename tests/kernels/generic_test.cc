@@ -1,5 +1,5 @@
-// The generic stage kernel against the reference evaluator: every operator instance, its gradients, random formulas;
-// whole, and under every derived strategy.
+// Tests the generic stage kernel against the reference evaluator: every operator instance, its gradients, random
+// formulas; whole, and under every derived strategy.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ using namespace tdl::testing;
 using tdl::Array;
 using tdl::Bound;
 
-// How finely stages are cut: into blocks and, before that, into slices.
+// The sizes into which stages are cut: slices, and blocks of these.
 struct Cuts {
   int64_t budget_bytes = kGenericBudgetBytes, slice_bytes = kGenericSliceBytes;
   auto operator<=>(const Cuts&) const = default;
@@ -82,7 +82,7 @@ TEST(Generic, EveryInstanceWhole) {
       EXPECT_EQ(check_whole(bound, operands, cuts, DType::kFloat64, 1e-11, &sliced), "")
           << instance.name << ", blocks of " << cuts.budget_bytes << ", slices of " << cuts.slice_bytes;
     EXPECT_EQ(check_whole(bound, operands, kWhole, DType::kFloat32, 1e-5), "") << instance.name << ", float32";
-    // Two bytes: whatever the blocks, one rounding a result, and one more where a later stage reads it.
+    // Two bytes: whatever the blocks, one rounding a result, and one more if a later stage reads it.
     for (DType low : {DType::kBFloat16, DType::kFloat16}) {
       auto few = operands;
       for (Array& a : few)
@@ -195,7 +195,7 @@ TEST(Generic, RandomNumbersAreTheEvaluators) {
   EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, {1 << 10}), "");
 }
 
-// Sums of float16 and bfloat16 are float32's to their end: these are exact, where adding in two bytes would stand still
+// Sums of float16 and bfloat16 are float32's to their end. These are exact, while adding in two bytes would stand still
 // at 2^8 or 2^11.
 TEST(Generic, SumsOfTwoBytesAreRoundedOnce) {
   std::vector<double> ones(4096, 1);
@@ -229,7 +229,8 @@ TEST(Generic, SumsOverSlicesAreRoundedOnce) {
   }
 }
 
-// What a slice's stages can't have yet: a sum that later stages read in the same slice, a neighbour, another slice.
+// Values that a slice's stages can't have yet: a sum that later stages read in the same slice, a neighbour, another
+// slice.
 TEST(Generic, StagesThatNeedAllOfATensorAreNotInSlicesOfIt) {
   for (const char* text :
        {"f(x)[i, j] =\nz[i, j] = 2 * x[i, j]\nm[j] = sum(i) z[i, j]\nz[i, j] - m[j]",

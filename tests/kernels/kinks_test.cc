@@ -1,5 +1,5 @@
-// Gradients at ties, at bounds and where a derivative is infinite, beside PyTorch's (tests/data/kinks.json): of the
-// reference evaluator and of the kernels. Every operation whose formula has such places is in the table.
+// Compares gradients at ties, at bounds and where a derivative is infinite with PyTorch's (tests/data/kinks.json), for
+// the reference evaluator and the kernels. Every operation whose formula has such places is in the table.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,8 +43,8 @@ std::vector<std::pair<std::string, tdl::Attributes>> ops_of(const Json& row) {
 // A step whose loss has the row's first result with the row's cotangent, and whose updates read its gradients.
 struct Step {
   Graph graph;
-  std::vector<TensorId> operands, gradients;  // gradients: invalid where there is none
-  std::map<TensorId, Array> values;           // of what is given
+  std::vector<TensorId> operands, gradients;  // gradients: invalid if there is none
+  std::map<TensorId, Array> values;           // of given tensors
 };
 
 Step step_of(const Json& row) {
@@ -131,7 +131,7 @@ TEST(Kinks, GradientsAreAsInPyTorch) {
   EXPECT_GT(checked, 70);
 }
 
-// Where Partita has another number than PyTorch, PyTorch's is none.
+// If Partita has another number than PyTorch, PyTorch's is no number.
 TEST(Kinks, ChoicesDifferOnlyWherePyTorchHasNoNumber) {
   for (const Json& row : rows()) {
     if (!row.contains("ours")) continue;

@@ -1,6 +1,6 @@
-// Every definition of the registry, every example, every derived strategy on 1 to 4 workers: sharded kernels equal the
-// unsharded formula, and kernels use no more scratch than they declare. The list of what was covered is printed, and it
-// is everything.
+// Tests every definition of the registry, every example, every derived strategy on 1 to 4 workers: sharded kernels
+// equal the unsharded formula, and kernels use no more scratch than they declare. It prints the list of covered
+// definitions, and checks that all are there.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -176,7 +176,8 @@ void every_strategy(bool registered, bool print) {
   EXPECT_EQ(definitions, static_cast<int>(registry->all().size()));
 }
 
-// In two bytes, for what networks spend their time in. A partial value is rounded too, whatever its sum.
+// In two bytes, for the operations in which networks spend their time. A partial value is rounded too, whatever its
+// sum.
 TEST(Registry, StrategiesInTwoBytes) {
   const auto registry = standard_ops();
   const auto kernels = make_aten_kernels();
@@ -297,7 +298,7 @@ TEST(Registry, GradientsOfAGridOfGroupedConvolutionsRunOnRegisteredKernels) {
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }
 TEST(Registry, EveryStrategyOnTheGenericKernel) { every_strategy(false, false); }
 
-// In slices as small as can be: one element of an index, or of several.
+// In slices as small as possible: one element of an index, or of several.
 TEST(Registry, EveryStrategyInSlices) {
   const auto registry = standard_ops();
   const auto kernels = make_aten_kernels({.registered = false, .slice_bytes = 1});
@@ -306,7 +307,7 @@ TEST(Registry, EveryStrategyInSlices) {
   for (const OpDefinition* definition : registry->all()) {
     int calls = 0;
     std::vector<Instance> instances = instances_of(*definition, registry);
-    // What a loss has between its stages is a number a label: too little to be cut for the few labels of its examples.
+    // A loss has a number a label between its stages: too little to be cut for the few labels of its examples.
     if (definition->name.find("cross_entropy") != std::string::npos) {
       OpDefinition::Example more = definition->examples[0];
       for (Shape& shape : more.shapes)
@@ -333,8 +334,8 @@ TEST(Registry, EveryStrategyInSlices) {
     EXPECT_NE(std::find(sliced.begin(), sliced.end(), name), sliced.end()) << name;
 }
 
-// The extents of the examples, each grown by 0 to 3 wherever it stands, so that what was equal stays equal; attributes
-// stay. What a formula does not take so (a reshape, a list of sizes) is left out, and said.
+// The extents of the examples, each grown by 0 to 3 wherever it stands, so that equal ones stay equal; attributes stay.
+// Examples that a formula does not take so (a reshape, a list of sizes) are left out, and named.
 TEST(Registry, RandomShapes) {
   const char* text = std::getenv("PARTITA_SEED");
   const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 1;

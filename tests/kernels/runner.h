@@ -1,5 +1,5 @@
-// Runs kernels in place of the reference evaluator, on buffers of their own and on exactly the scratch that they
-// declare.
+// Runs kernels in place of the reference evaluator, for tests, on buffers of their own and on exactly the scratch that
+// they declare.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,14 +13,14 @@ struct KernelOp {
   const tdl::Bound* bound = nullptr;
   std::string definition;
   tdl::Attributes attributes;
-  std::vector<DType> results;    // in memory; empty: what the formula gives
+  std::vector<DType> results;    // in memory; empty: the formula's
   DType real = DType::kFloat64;  // of real operands in memory
   int64_t budget_bytes = kGenericBudgetBytes;
   bool registered = true;  // as the Kernels were made
   int64_t slice_bytes = kGenericSliceBytes;
 };
 
-// What was seen of the scratch over all calls.
+// The use of scratch over all calls.
 struct ScratchUse {
   int calls = 0, registered_calls = 0, sliced_calls = 0;
   int64_t declared_bytes = 0, used_bytes = 0;  // of the call with the largest declaration

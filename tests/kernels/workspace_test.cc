@@ -1,5 +1,5 @@
-// The scratch that kernels declare for the operations of large language models stays the same when a batch, a sequence
-// or a vocabulary grows.
+// Tests that the scratch that kernels declare for the operations of large language models stays the same when a batch,
+// a sequence or a vocabulary grows.
 #include "partita/physical/workspace.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Call {
   tdl::Attributes attributes = {};
 };
 
-// Of the whole operation, with real operands of this dtype.
+// The scratch of the whole operation, with real operands of this dtype.
 int64_t workspace_of(const Call& call, DType real) {
   GraphBuilder build("one", standard_ops());
   std::vector<TensorId> ids;

@@ -13,7 +13,7 @@
 namespace partita {
 namespace {
 
-// A folder of this process, so that nothing else lies beside the file; removed at the end.
+// A folder of this process, so that nothing else lies next to the file; removed at the end.
 struct Scratch {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("partita-fuzz-{}", getpid());
   Scratch() { std::filesystem::create_directories(folder); }

@@ -1,4 +1,4 @@
-// Fuzz target of plan files: what is read is printed and read again as the same plan, and checked.
+// Fuzz target of plan files: reads a plan, prints and reads it again as the same plan, and checks it.
 #include "partita/plan/plan.h"
 
 #include "partita/models/testing/training.h"

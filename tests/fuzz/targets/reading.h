@@ -1,4 +1,4 @@
-// What all fuzz targets share: which exceptions a reader may throw.
+// Defines the exceptions that a reader may throw, for all fuzz targets.
 #pragma once
 #include <cstddef>
 #include <cstdint>

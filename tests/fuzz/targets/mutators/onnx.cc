@@ -1,5 +1,5 @@
-// How the fuzz target of ONNX files changes an input: field by field of protobuf's wire format, so that lengths stay
-// right and most inputs are still ONNX files. Format: protobuf.dev/programming-guides/encoding.
+// Changes inputs of the fuzz target of ONNX files, field by field of protobuf's wire format. So lengths stay right and
+// most inputs are still ONNX files. Format: protobuf.dev/programming-guides/encoding.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,7 +17,8 @@ namespace {
 using Random = std::minstd_rand;
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-// A field with its content. The wire format does not tell messages from texts: what can be read as a message is one.
+// A field with its content. The wire format does not distinguish messages from texts: content that can be read as a
+// message is one.
 struct Field {
   uint64_t tag = 0;  // its number, and the wire type in the last three bits
   uint64_t varint = 0;
@@ -119,7 +120,7 @@ void change_value(Field& field, Random& random) {
   field.message.clear();
 }
 
-// A field is left out, is there twice, changes its value, or takes that of another field of its kind.
+// Leaves a field out, doubles it, changes its value, or gives it that of another field of its kind.
 void change(std::vector<Field>& model, Random& random) {
   std::vector<Place> places;
   list_places(model, places);
