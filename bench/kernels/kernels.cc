@@ -1,6 +1,6 @@
-// The generic stage kernel beside the registered kernels: time and scratch of each definition at sizes of a small
-// network, in float32, one thread. Prints a table; a `-` means that the definition runs on the generic stage kernel
-// anyway. A second table has stages whole and in slices.
+// Compares the generic stage kernel with the registered kernels: time and scratch of each definition at sizes of a
+// small network, in float32, one thread. Prints a table; a `-` means that the definition runs on the generic stage
+// kernel anyway. A second table has stages whole and in slices.
 #include "partita/kernels/kernels.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// How long the training graph of Llama 3.1 405B takes, from the text of its config.json to forward, backward and
-// updates of all 126 layers, each graph verified; beside it the same with one layer. Best of five. bench/models/load.py
-// takes the time of Python's onnx package for the forward graph.
+// Times the training graph of Llama 3.1 405B, from the text of its config.json to forward, backward and updates of all
+// 126 layers, each graph verified; and the same with one layer. Best of five. bench/models/load.py times Python's onnx
+// package for the forward graph.
 #include <chrono>
 #include <cstdio>
 #include <fstream>

@@ -1,6 +1,5 @@
-// How long the import of a model with 10,000 nodes takes: writes it as onnx_import_bench.onnx in the current folder,
-// imports it five times, and prints the best time. bench/onnx/load.py takes the time of Python's onnx package for the
-// same file.
+// Times the import of a model with 10,000 nodes: writes it as onnx_import_bench.onnx in the current folder, imports it
+// five times, and prints the best time. bench/onnx/load.py times Python's onnx package for the same file.
 #include <onnx/onnx.pb.h>
 
 #include <algorithm>

@@ -1,13 +1,14 @@
-// How near to their shortest schedules coarse placement problems are proved to be by branch and bound alone.
+// Measures how near to their shortest schedules branch and bound by itself proves coarse placement problems to be.
 //
 //     partita_certify_bench                            # four models, 50 to 200 vertices, 60 seconds each
 //     partita_certify_bench --seconds 10 --vertices 50,100 --write FOLDER 'zoo:rnnlm?steps=10,hidden=512'
 //
-// On two devices of dgx-1, coarsened as the paper says, with the caps that CoarsenOptions has; where they bar the way
-// to so many vertices, each a quarter larger until they do not. The start is the best list schedule, improved by
-// 200,000 changes from three seeds; bounds, start (at most half) and branches share the seconds. Times are ms, a gap is
-// of the best schedule; the fine gap is that of the step: of the same placement, in the vertices' order, to the bound
-// of the step, which the coarse bound is not. --write: each instance as a file (instance.h), before its row is printed.
+// Problems are on two devices of dgx-1, coarsened as the paper says, with the caps of CoarsenOptions. If these bar the
+// way to so many vertices, each becomes a quarter larger until they do not. The start is the best list schedule,
+// improved by 200,000 moves from three seeds. Bounds, start (at most half) and branches share the seconds. Times are
+// ms, a gap is of the best schedule. The fine gap is that of the step: of the same placement, in the vertices' order,
+// to the bound of the step, which the coarse bound is not. --write: each instance as a file (instance.h), before its
+// row is printed.
 //
 //     partita_certify_bench --random 200 --write FOLDER        # small problems of all kinds, and their optima
 #include <fmt/format.h>
@@ -56,7 +57,7 @@ double gap(int64_t from, int64_t to) { return static_cast<double>(to - from) / s
 
 double ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-// To no more vertices than `target`: `options` has the caps that this takes.
+// Coarsens to no more vertices than `target`: `options` has the caps that this takes.
 Coarse coarsened(const PlacementProblem& fine, int target, CoarsenOptions& options) {
   constexpr double kWider = 1.25;
   while (true) {
@@ -91,7 +92,7 @@ void write_instance(const std::string& path, const std::string& model, const Pla
   write_file(path + ".json", json.dump() + "\n");
 }
 
-// Whether the gap is small enough. No file where `path` is empty.
+// Whether the gap is small enough. No file if `path` is empty.
 bool certify(const Fine& fine, int vertices, double seconds, const std::string& path) {
   CoarsenOptions caps;
   const Coarse coarse = coarsened(fine.problem, vertices, caps);

@@ -1,4 +1,4 @@
-// How long coarsening takes: an unrolled training step of 30,000 operations to 200 vertices, and through levels to 50.
+// Times coarsening: an unrolled training step of 30,000 operations to 200 vertices, and through levels to 50.
 #include "partita/device_placement/coarsen.h"
 
 #include <fmt/core.h>

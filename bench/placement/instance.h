@@ -1,4 +1,4 @@
-// A placement problem and what was found of it as JSON, for who judges it with something else
+// Writes a placement problem and the schedule found for it as JSON, to be checked independently
 // (bench/placement/judge.py). (bench/placement/judge.py).
 //
 //     {"name": "rnnlm-50", "model": "zoo:rnnlm?..", "caps": [0.08, 0.12],
@@ -9,8 +9,8 @@
 //      "ours": {"end_ns": 12, "bound_ns": 12, "root_ns": 10, "seconds": 0.5, "nodes": 4, "order_nodes": 0,
 //               "fine_gap": 0.1, "device": [by op], "start": [by op], "transfers": [[value, to, start], ..]}}
 //
-// Times are whole ns, those of ways are not; all means what partita/device_placement/problem.h says. `caps`: the shares
-// of time and memory that a vertex or group has at most. `seconds` has the start's and the bounds' in it.
+// Times are whole ns, those of ways are not. partita/device_placement/problem.h defines all terms. `caps`: the shares
+// of time and memory that a vertex or group has at most. `seconds` includes the start's and the bounds'.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,7 +20,7 @@
 
 namespace partita {
 
-// Of a problem.
+// The schedule and bounds found for a problem.
 struct Found {
   PlacedSchedule schedule;
   int64_t bound_ns = 0, root_ns = 0;  // of the branch and bound; of no branch
@@ -46,7 +46,7 @@ inline Json json_of(const Found& found) {
           {"start", found.schedule.start}, {"transfers", std::move(transfers)}};
 }
 
-// Everything of the problem; the caller adds the rest.
+// Writes the problem; the caller adds the rest.
 inline Json json_of(const PlacementProblem& p) {
   Json devices = Json::array(), ways = Json::array(), ops = Json::array(), values = Json::array();
   for (const PlacedDevice& d : p.devices) devices.push_back({{"name", d.name}, {"memory_bytes", d.memory_bytes}});

@@ -1,5 +1,5 @@
-// The joint problem of a large model on a large mesh: how long its network takes to build, how large it is, and what
-// the solver makes of it. The plan is not lowered.
+// Measures the joint problem of a large model on a large mesh: the time to build its network, its size, and the
+// solver's result. The plan is not lowered.
 //
 //   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES]
 //   [--recompute KIND] [--certify on|off] [--check on|off] [--copies on|off]
@@ -86,7 +86,7 @@ int main_of(int argc, char** argv) {
   fmt::print("network: {} variables, {} edges, {} strategies in {} spaces, {} tables of {} entries: {}\n",
              joint.network.variables(), joint.network.edges.size(), strategies, spaces.size(), tables.size(), entries,
              mark());
-  solver::Network least = joint.network;  // as little of each tensor as it can
+  solver::Network least = joint.network;  // as little of each tensor as possible
   for (solver::Network::Use& use : least.uses)
     use.amounts.assign(use.amounts.size(), *std::min_element(use.amounts.begin(), use.amounts.end()));
   fmt::print("at least {:.1f} of {:.1f} GB certain to lie on a device\n",

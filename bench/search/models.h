@@ -1,5 +1,5 @@
-// MODEL@BATCH[@BYTES] in a benchmark's words: a model's training step on a cluster whose devices have so much memory;
-// without BYTES no plan is too large.
+// Parses MODEL@BATCH[@BYTES] in a benchmark's words: a model's training step on a cluster whose devices have so much
+// memory. Without BYTES no plan is too large.
 #pragma once
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ struct Asked {
   Cluster cluster;
 };
 
-// A benchmark's exit code: what it returns, or that of the error that ends it, which is printed.
+// Returns a benchmark's exit code: its own, or that of the error that ends it, which is printed.
 inline int exit_code_of(int (*benchmark)(int, char**), int argc, char** argv) {
   try {
     return benchmark(argc, argv);

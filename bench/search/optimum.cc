@@ -1,5 +1,5 @@
-// The best plan of a small model's SOAP space, by branch and bound (partita/search/soap/optimum.h), and which searches
-// find it.
+// Finds the best plan of a small model's SOAP space by branch and bound (partita/search/soap/optimum.h), and counts the
+// searches that find it.
 //
 //   partita_optimum_bench lenet@32 'rnnlm?steps=2@64' devices 4 cluster flexflow-p100 minutes 15 seeds 10 steps 20000
 //

@@ -1,14 +1,13 @@
-// What a proposal costs by each simulator of local task graphs, on one chain of FlexFlow's search from data parallelism
+// Times a proposal by each simulator of local task graphs, on one chain of FlexFlow's search from data parallelism
 // (FlexFlow, Table 4): its first proposals, and as many late in it.
 //
 //     partita_proposal_bench                        # the six networks on 4, 16 and 64 devices
 //     partita_proposal_bench nmt 16 20000 500       # model, devices, proposals before the late ones, those measured
 //
 // Up to 16 devices flexflow-p100, beyond flexflow-k80. Each simulator has a chain of its own, and all chains go the
-// same way; they take turns, some proposals each. In microseconds a proposal: making the fragments that change, which
-// all need; Algorithm 1 with building its arrays, and building them alone; Algorithm 2, with what takes a rejected
-// proposal back; replay, up to what would be accepted, and what takes the accepted ones over, of each proposal its
-// part.
+// same way; they take turns, some proposals each. Columns, in microseconds a proposal: making the fragments that
+// change, which all need; Algorithm 1 with building its arrays, and only building them; Algorithm 2, with taking a
+// rejected proposal back; replay, up to acceptance, and taking over accepted ones, shared among all proposals.
 #include <fmt/format.h>
 
 #include <algorithm>

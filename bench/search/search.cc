@@ -1,5 +1,5 @@
-// The joint solver beside elimination alone, CBC on the usual integer program, and toulbar2, on the same cost networks
-// in one run.
+// Compares the joint solver with elimination by itself, CBC on the usual integer program, and toulbar2, on the same
+// cost networks in one run.
 //
 //   partita_search_bench [--limit SECONDS] [--gap G] PROBLEM.json[.gz].. FAMILY:SIZE:VALUES:SEED[:limited]..
 //   MODEL@BATCH[@BYTES]..
@@ -7,7 +7,7 @@
 // A model is the joint sharding problem of its training step on p2.8xlarge, 8 devices as 4x2, with so much memory a
 // device. Each is given the limit to prove an optimum, or a solution within the gap (elimination finds optima only).
 // The programs `cbc` and `toulbar2` are run on files; one that is not installed, or fails, is a dash. toulbar2 has no
-// memory limit to keep, so it is asked only where there is none.
+// memory limit to keep, so it is asked only if there is none.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 struct Outcome {
   double seconds = 0;
   bool counts = true, proved = false;
-  std::string cost;  // of what is proved
+  std::string cost;  // of the proved solution
 };
 
 // Tables over pairs and single variables, those over the same ones summed up; files are written from it.
@@ -115,8 +115,8 @@ void write_lp(const Network& n, const Pairwise& p, const std::string& path) {
   out << "Subject To\n" << rows << "Bounds\n" << zeros << "Binary\n" << binaries << "End\n";
 }
 
-// toulbar2's format of weighted constraint problems: natural costs, from `top` on forbidden. Returns what was taken off
-// all costs.
+// toulbar2's format of weighted constraint problems: natural costs, from `top` on forbidden. Returns the amount
+// subtracted from all costs.
 Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
   std::ofstream out(path);
   size_t widest = 0;
@@ -149,8 +149,8 @@ Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
   return taken;
 }
 
-// What a program prints; its time counts, not that of writing its file. One that ends before the limit without a proof
-// has failed, which is said, and counts for nothing.
+// Runs a program. Its time counts, not that of writing its file. One that ends before the limit without a proof has
+// failed, which is printed, and counts for nothing.
 Outcome run(const std::string& program, const std::string& words, double limit, const std::regex& proof) {
   Outcome o;
   if (std::system(("command -v " + program + " >/dev/null").c_str()) != 0) return {0, false, false, ""};
@@ -192,7 +192,7 @@ Outcome elimination(const Network& n, double limit) {
   return {since(start), true, found.has_value(), found ? to_string(found->cost) : ""};
 }
 
-// Their seconds, and how many times ours that is; what was not proved in time took at least as long.
+// Their seconds, and how many times ours that is. A run without a proof in time took at least as long.
 std::string beside(const Outcome& other, const Outcome& ours) {
   if (!other.counts) return fmt::format("{:>22}", "-");
   const bool bound = !other.proved;

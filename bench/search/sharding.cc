@@ -1,10 +1,10 @@
-// `auto` beside the published searches, and the joint problem's proof: bytes a step by the checker, and seconds of
-// search, in one run.
+// Compares `auto` with the published searches, and shows the joint problem's proof: bytes a step by the checker, and
+// seconds of search, in one run.
 //
 //   partita_sharding_bench [--cluster C] [--limit SECONDS] [--gap G] MODEL@BATCH[@BYTES]..
 //
 // BYTES: the memory of a device; without them no plan is too large. `exact` goes on until it is certified to be within
-// G of the optimum (0), or the limit; its gap is that to the bound of its certificate, which is judged here.
+// G of the optimum (0), or the limit; its gap is that to the bound of its certificate, which is checked here.
 #include <fmt/format.h>
 
 #include <chrono>

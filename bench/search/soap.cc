@@ -1,5 +1,5 @@
-// `soap` beside `flexflow` with full simulation, as FlexFlow's paper has it: the CPU time of each to the cost at which
-// flexflow ends, and what both end at.
+// Compares `soap` with `flexflow` with full simulation, as FlexFlow's paper has it: the CPU time of each to the cost at
+// which flexflow ends, and the final costs of both.
 //
 //     partita_soap_bench                              # all of the list
 //     partita_soap_bench nmt 16 20000 inception-v3 4 5000   # model, devices, proposals

@@ -1,4 +1,4 @@
-// What the benchmarks of this folder do with the words of their command line.
+// Parses the words of the command line, for the benchmarks of this folder.
 //
 // Worked example: `partita_soap_bench nmt sixteen 20000` ends with exit code 2 and
 //
@@ -17,7 +17,7 @@
 
 namespace partita {
 
-// What a benchmark calls of itself: its usage, and what it does with its words.
+// A benchmark's usage, and the function that runs it.
 struct Benchmark {
   const char* usage;
   void (*run)(int argc, char** argv);
@@ -42,7 +42,8 @@ inline double positive_of(const std::string& word) {
   return number;
 }
 
-// The exit code: 0 with the usage where `--help` is among the words, else that of the error that ends it, if one does.
+// Returns the exit code: 0 with the usage if `--help` is among the words, else that of the error that ends it, if one
+// does.
 inline int exit_code_of(const Benchmark& benchmark, int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     if (const std::string word = argv[i]; word == "--help" || word == "-h") {

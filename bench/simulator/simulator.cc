@@ -1,4 +1,4 @@
-// The simulators of local task graphs: what a task takes in the full simulation and in building its arrays, on chains,
+// Times the simulators of local task graphs: a task in the full simulation and in building its arrays, on chains,
 // unrolled grids and training graphs of 1,000 to 60,000 tasks; and full, Algorithm 2 and replay on the same proposals,
 // one after another for each, early and late in a greedy descent.
 #include <benchmark/benchmark.h>
@@ -110,7 +110,7 @@ struct Descent {
     for (const auto& [slot, fragment] : exchanges) graph.fragments[static_cast<size_t>(slot)] = fragment;
   }
 
-  // By one simulator alone, until `failures` proposals in a row have brought nothing.
+  // By only one simulator, until `failures` proposals in a row have brought nothing.
   void descend(int failures, int proposals) {
     for (int failed = 0; failed < failures && proposals > 0; --proposals) {
       const auto drawn = random.draw(rng, 1);

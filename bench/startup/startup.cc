@@ -1,5 +1,6 @@
-// Wall-clock time of whole processes, from spawn to exit: a small `partita plan` (goal: below 100 ms), an empty
-// program, and an empty program that links libtorch, which is what the plan would take at least if the program did.
+// Times whole processes by wall clock, from spawn to exit: a small `partita plan` (goal: below 100 ms), an empty
+// program, and an empty program that links libtorch. The plan would take at least the last one's time if the program
+// linked it too.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -12,7 +13,7 @@ extern char** environ;
 
 namespace {
 
-// Runs a program of the build folder to its end, its output thrown away; true if it exited with 0.
+// Runs a program of the build folder to its end and discards its output. True if it exited with 0.
 bool run(const std::string& program, std::vector<std::string> arguments) {
   const std::string path = std::string(PARTITA_BINARY_DIR) + "/" + program;
   std::vector<char*> argv = {const_cast<char*>(path.c_str())};
