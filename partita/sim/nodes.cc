@@ -72,9 +72,9 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       node.tasks = {n.task};
       node.queues = {task.queue.value};
       const TaskTime time = cost.task_time(graph, task);
-      const CacheParts& cached = caches[nodes.size() - 1];
-      node.duration_ns = time.ns + std::llround((1 - cached.warm) * static_cast<double>(time.cold_ns - time.ns) +
-                                                cached.far * static_cast<double>(time.far_ns - time.cold_ns));
+      const CacheParts& fractions = caches[nodes.size() - 1];
+      node.duration_ns = time.ns + std::llround((1 - fractions.warm) * static_cast<double>(time.cold_ns - time.ns) +
+                                                fractions.far * static_cast<double>(time.far_ns - time.cold_ns));
       node.together = time.together, node.estimated = time.estimated;
       node.overlapped_speed = cost.cluster().device(task.device).kernels.beside_collectives;
       if (node.overlapped_speed < 1 && graph.queues[task.queue.index()].kind == QueueKind::kCompute)
