@@ -173,7 +173,9 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   if (choice.entry->rule) search_budget.deadline = budget.deadline;  // stopped early it would have no plan
   p.search = runner.step(
       "search",
-      [&] { return in_file<PinError>(request.pin_file, [&] { return choice.entry->search(problem, search_budget, rng); }); },
+      [&] {
+        return in_file<PinError>(request.pin_file, [&] { return choice.entry->search(problem, search_budget, rng); });
+      },
       [&](const SearchResult& found) {
         return found.plan ? printed(as_asked(*found.plan), p.training) : printed(found);
       });

@@ -398,8 +398,8 @@ std::string remedies(const Request& asked) {
   std::vector<std::string> listed;
   for (const Remedy& r : found)
     listed.push_back(fmt::format("{} (at least {} a device, {} a step)", trimmed(r.change.text),
-                               enough_megabytes(static_cast<double>(r.bytes)),
-                               time_text(static_cast<double>(r.step_ns))));
+                                 enough_megabytes(static_cast<double>(r.bytes)),
+                                 time_text(static_cast<double>(r.step_ns))));
   if (!listed.empty()) return fmt::format("; it fits with {}{}", fmt::join(listed, ", or "), late);
   return trials.no_way_out().text() + late;
 }

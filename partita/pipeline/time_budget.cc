@@ -49,8 +49,8 @@ Budget for_search(const Budget& whole, const Runner& runner, const Cluster& clus
   watch.poll("before the search began");
   if (!watch.deadline) return search_budget;
   const double left = Seconds(*watch.deadline - Watch::Clock::now()).count();
-  search_budget.deadline = *watch.deadline -
-                  std::chrono::duration_cast<Watch::Clock::duration>(Seconds(finish_seconds(runner, cluster, left)));
+  search_budget.deadline = *watch.deadline - std::chrono::duration_cast<Watch::Clock::duration>(
+                                                 Seconds(finish_seconds(runner, cluster, left)));
   return search_budget;
 }
 

@@ -38,8 +38,8 @@ struct ResolvedConversion {
 };
 
 struct Resolved {
-  std::vector<ResolvedOp> ops;  // by OpId
-  std::vector<Layout> kept_layouts;  // by TensorId: the layout that is kept
+  std::vector<ResolvedOp> ops;                            // by OpId
+  std::vector<Layout> kept_layouts;                       // by TensorId: the layout that is kept
   std::vector<ResolvedConversion> conversions;            // in tensor order; the one into the kept layout first
   std::vector<std::vector<int>> operand_conversion;       // [op][operand]: position in conversions, -1: read as kept
   std::vector<OpId> order;                                // the plan's own; empty: none

@@ -41,7 +41,8 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& con
 struct GroupsOf {
   int tensor = 1;
   int expert = 1;
-  bool sequence = false;  // activations that tensor parallelism leaves whole are split along the sequence over the tensor groups
+  bool sequence =
+      false;  // activations that tensor parallelism leaves whole are split along the sequence over the tensor groups
   // ZeRO's stage over the devices that split samples. 0: none. 1: states and master copies are kept split. 2: gradients
   // too. 3: parameters too, which are gathered again for the backward pass. A tensor without a free axis as long as
   // there are such devices is kept whole. Stage 1 has all gradients until the backward pass is over.
