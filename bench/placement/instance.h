@@ -1,5 +1,5 @@
 // Writes a placement problem and the schedule found for it as JSON, to be checked independently
-// (bench/placement/judge.py). (bench/placement/judge.py).
+// (bench/placement/judge.py).
 //
 //     {"name": "rnnlm-50", "model": "zoo:rnnlm?..", "caps": [0.08, 0.12],
 //      "devices": [{"name": "gpu0", "memory_bytes": 17179869184}, ..],

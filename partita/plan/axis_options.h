@@ -12,8 +12,9 @@
 
 namespace partita {
 
-// How a tensor lies over a group of devices. Two splits meet if they cut the same axis inside the same outer digits:
-// S(1) of 768 and S(1.0) of 12x64 do, though their cuts differ if 12 does not divide. S(1.1) of 3x256 is another.
+// The split of a tensor over a group of devices. Two splits meet if they cut the same axis inside the same outer
+// digits: S(1) of 768 and S(1.0) of 12x64 do, though their cuts differ if 12 does not divide. S(1.1) of 3x256 is
+// another.
 struct Part {
   enum class Kind { kWhole, kSplit, kPartial, kOther } kind = Kind::kWhole;
   int axis = 0;

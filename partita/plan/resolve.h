@@ -86,7 +86,7 @@ DType tensor_dtype(const Graph& graph, const Op& op, int tensor);
 Layout layout_of(const Placement& placement, const Shape& shape);
 Placement placement_of(const Layout& layout, NdSbp name);
 
-// Of strategies that do not exist: "op 'fc1' (linear): the strategy [n] does not exist: ..".
+// Words the error of strategies that do not exist: "op 'fc1' (linear): the strategy [n] does not exist: ..".
 std::string why_not_derived(const Op& op, const OpChoice& choice);
 
 // Derived strategies by (bound, mesh extents, strategies): many ops share them. Not thread-safe.

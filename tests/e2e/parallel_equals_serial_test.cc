@@ -147,7 +147,7 @@ TEST(ParallelEqualsSerial, NasNet) {
   expect_equal({model, "soybean", 3, 6, 2});
 }
 
-// One group, one choice, and places for three fifths of the tokens. Which token is dropped does not depend on the plan.
+// One group, one choice, and places for three fifths of the tokens. The dropped tokens do not depend on the plan.
 TEST(ParallelEqualsSerial, MoeOfOneGroup) {
   for (const char* search : {"data-parallel", "model-parallel", "soybean"})
     expect_equal({kModels[8], search, 3, 24, 3});

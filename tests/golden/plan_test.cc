@@ -149,7 +149,7 @@ std::string error_of(const std::function<void()>& run) {
 }
 
 std::string open_error(const std::string& text) {
-  // Of the test's own, since tests run side by side.
+  // The file is the test's own, since tests run side by side.
   const std::string path = fmt::format("{}/plan_test_{}.json", PARTITA_BINARY_DIR,
                                        ::testing::UnitTest::GetInstance()->current_test_info()->name());
   std::ofstream(path, std::ios::binary) << text;

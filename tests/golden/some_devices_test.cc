@@ -20,7 +20,7 @@
 namespace partita {
 namespace {
 
-// How much more one device is planned to need by itself.
+// The bytes that one device is planned to need more by itself.
 struct Alone {
   int devices = 0, same = 0;
   double most = 0, least = 0;

@@ -66,7 +66,7 @@ TEST(Tofu, Conv1dTakesTheSplitThatMovesLeast) {
     for (TensorId id : {TensorId(size_t{0}), TensorId(size_t{1})})
       EXPECT_EQ(result.plan->kept.at(id).sbp[0].kind, Sbp::Kind::kSplit);
   }
-  // ICML18 may not add outputs up. Of the remaining splits, moving the data is cheaper than moving the filters.
+  // ICML18 may not add outputs up. Among the remaining splits, moving the data is cheaper than moving the filters.
   const Graph graph = small_output.graph();
   const SearchResult without = found("icml18", graph, load_cluster("local:2"));
   EXPECT_EQ(*without.plan->paper_cost,

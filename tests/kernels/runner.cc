@@ -116,7 +116,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
       (read ? task.reads : task.writes).push_back(access);
       (read ? call.reads : call.writes).push_back({buffers.back().data(), dtype, box, strides, axes});
     };
-    // Which tensors these stages read.
+    // Finds the tensors that these stages read.
     std::vector<bool> is_read(bound.tensors.size());
     std::function<void(const tdl::Expr&)> mark = [&](const tdl::Expr& e) {
       if (e.kind == tdl::ExprKind::kRead) is_read[e.tensor] = true;
