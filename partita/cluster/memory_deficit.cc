@@ -1,6 +1,8 @@
 // Finds the device that lacks most memory.
 #include "partita/cluster/memory_deficit.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -9,9 +11,8 @@ MemoryDeficit memory_deficit(const std::vector<int64_t>& peak_bytes, const Clust
   ensure(peak_bytes.size() >= static_cast<size_t>(cluster.compute_count), "peaks of {} devices, of {} that compute",
          peak_bytes.size(), cluster.compute_count);
   MemoryDeficit most;
-  for (int d = 0; d < cluster.compute_count; ++d) {
-    const auto i = static_cast<size_t>(d);
-    const int64_t bytes = peak_bytes[i] - cluster.devices[i].memory_bytes;
+  for (size_t i = 0; i < std::min(peak_bytes.size(), cluster.devices.size()); ++i) {
+    const int64_t bytes = memory_deficit(peak_bytes[i], cluster.devices[i]);
     if (!most.device.valid() || bytes > most.bytes) most = {DeviceId(i), bytes};
   }
   return most;

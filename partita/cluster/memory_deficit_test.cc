@@ -29,5 +29,15 @@ TEST(MemoryDeficit, IsNoneIfPeaksAreNoMoreThanWhatDevicesHave) {
   EXPECT_EQ(memory_deficit({10, 10}, two_of(16, 20)).bytes, -6);
 }
 
+TEST(MemoryDeficit, CountsHosts) {
+  Cluster cluster = two_of(16, 16);
+  std::vector<int64_t> peaks(cluster.devices.size(), 10);
+  ASSERT_GT(peaks.size(), 2u);
+  cluster.devices[2].memory_bytes = 7;
+  const MemoryDeficit found = memory_deficit(peaks, cluster);
+  EXPECT_EQ(found.device, DeviceId(2));
+  EXPECT_EQ(found.bytes, 3);
+}
+
 }  // namespace
 }  // namespace partita

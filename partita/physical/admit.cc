@@ -2,6 +2,7 @@
 // proves that edges meet every need.
 #include <algorithm>
 
+#include "partita/cluster/memory_deficit.h"
 #include "partita/physical/admission.h"
 #include "partita/physical/passes.h"
 
@@ -108,9 +109,9 @@ void check_capacity(const PhysicalGraph& graph, const Cluster& cluster) {
   std::string over;
   for (std::size_t d = 0; d < end.size(); ++d) {
     const Device& device = cluster.devices[d];
-    if (end[d] > device.memory_bytes)
+    if (const int64_t missing = memory_deficit(end[d], device); missing > 0)
       over += fmt::format("{}{} needs {} bytes and has {} ({} missing)", over.empty() ? "" : "; ", device.name, end[d],
-                          device.memory_bytes, end[d] - device.memory_bytes);
+                          device.memory_bytes, missing);
   }
   if (!over.empty())
     throw Error(ExitCode::kInfeasible, fmt::format("physical graph '{}' does not fit: {}", graph.name, over));

@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
+#include "partita/cluster/memory_deficit.h"
 #include "partita/physical/kept_gradients.h"
 #include "partita/physical/uses.h"
 
@@ -153,7 +154,7 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
   int over = 0;
   bool alike = true;
   for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
-    const int64_t deficit = physical.peak_bytes[d] - cluster.devices[d].memory_bytes;
+    const int64_t deficit = memory_deficit(physical.peak_bytes[d], cluster.devices[d]);
     if (deficit <= 0) continue;
     alike = alike && (!over || (physical.peak_bytes[d] == physical.peak_bytes[worst.index()] && deficit == most));
     ++over;

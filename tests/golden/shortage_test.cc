@@ -8,6 +8,7 @@
 #include <string>
 
 #include "partita/base/error.h"
+#include "partita/schedule/plan_evaluation.h"
 #include "planned.h"
 
 namespace partita {
@@ -45,11 +46,24 @@ TEST(Shortage, WeightsAndStatesAreThoseOfTheModel) {
     if (t.role == Role::kParameter) weights += t.bytes();
     if (t.role == Role::kState) states += t.bytes();
   }
-  std::map<std::string, int64_t> in_whole = contents(whole, 0), in_micro_batches = contents(parts, 0);
+  std::map<std::string, int64_t> in_whole = contents(whole, 0), in_shards = contents(parts, 0);
   EXPECT_EQ(in_whole["weights"], weights);
   EXPECT_EQ(in_whole["optimizer states"], states);
-  EXPECT_LT(in_micro_batches["weights"], weights / 2);
-  EXPECT_LT(in_micro_batches["optimizer states"], states / 2);
+  EXPECT_LT(in_shards["weights"], weights / 2);
+  EXPECT_LT(in_shards["optimizer states"], states / 2);
+}
+
+// Inputs and outputs lie on hosts. A plan for which a host has too little memory fits for nobody who asks.
+TEST(Shortage, AHostThatLacksMemoryIsADeficitOfTheEvaluation) {
+  Planned p = planned("zoo:mlp?layers=2,width=16,batch=12", "data-parallel", "local:4");
+  const size_t host = static_cast<size_t>(p.cluster.compute_count);
+  const int64_t peak = p.physical.peak_bytes[host];
+  ASSERT_GT(peak, 1);
+  EXPECT_TRUE(evaluate_memory(p.training, p.plan, p.cluster).fits());
+  p.cluster.devices[host].memory_bytes = peak - 1;
+  const PlanEvaluation evaluation = evaluate_memory(p.training, p.plan, p.cluster);
+  EXPECT_FALSE(evaluation.fits());
+  EXPECT_THROW(check_capacity(p.training, p.physical, p.cluster), Error);
 }
 
 TEST(Shortage, OneLineForAllDevicesAlike) {

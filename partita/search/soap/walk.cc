@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
+#include "partita/cluster/memory_deficit.h"
 #include "partita/search/evaluate.h"
 #include "partita/search/soap/op_order.h"
 
@@ -58,7 +59,8 @@ SoapWalk::Over SoapWalk::over() const {
   const std::vector<int64_t> most = tasks_.most_bytes();
   Over over{0, std::numeric_limits<int64_t>::min()};
   for (int d = 0; d < problem_.cluster.compute_count; ++d) {
-    const int64_t bytes = most[static_cast<size_t>(d)] - problem_.cluster.devices[static_cast<size_t>(d)].memory_bytes;
+    const int64_t bytes =
+        memory_deficit(most[static_cast<size_t>(d)], problem_.cluster.devices[static_cast<size_t>(d)]);
     over.all_bytes += std::max<int64_t>(0, bytes);
     over.most_bytes = std::max(over.most_bytes, bytes);
   }
