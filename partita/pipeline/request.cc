@@ -64,7 +64,7 @@ int64_t replicas_of(const Request& request) {
   const auto unknown = [&](const std::string& why) {
     throw Error(ExitCode::kUsage, fmt::format("--batch-norm-groups replica: {}, or give a number", why));
   };
-  if (!choice.entry->has_replicas())
+  if (!choice.entry->may_have_replicas())
     unknown(fmt::format("'{}' has no replicas; take another search", choice.entry->name));
   int64_t devices = load_cluster(request.cluster, request.devices).compute_count;
   for (const char* of_one : {"tensor", "stages", "pipeline"}) {

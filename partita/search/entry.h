@@ -56,7 +56,7 @@ struct SearchEntry {
   bool places = false;       // places operations whole, each on a device that its type allows, groups of them together
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan, for a way of training that cannot be written or run
-  bool has_replicas() const { return sharing != one_replica; }
+  bool may_have_replicas() const { return sharing != one_replica; }
   // Whether all its plans have whole operations; `auto` also has others.
   bool only_device_placement() const { return places && measure == Objective::kTime; }
 };

@@ -18,7 +18,7 @@ void add_initial_plan(AutoRun& run);
 void make_fallback(AutoRun& run);
 // Lists the calls for initial plans (AutoOffer::initial), the shortest first.
 void list_initial_plans(AutoRun& run);
-// Calls rules whose plans take a part of a second, within a part of the time.
+// Calls rules whose plans take up to two seconds, within a part of the time.
 void call_quick_rules(AutoRun& run);
 // Calls searches within their part of the time (AutoOffer::share), the largest part first.
 void call_within_shares(AutoRun& run);
