@@ -30,9 +30,10 @@ TEST(MemoryDeficit, IsNoneIfPeaksAreNoMoreThanWhatDevicesHave) {
 }
 
 TEST(MemoryDeficit, CountsHosts) {
-  Cluster cluster = two_of(16, 16);
-  std::vector<int64_t> peaks(cluster.devices.size(), 10);
+  Cluster cluster = load_cluster("p2.8xlarge", 2);
+  const std::vector<int64_t> peaks(cluster.devices.size(), 10);
   ASSERT_GT(peaks.size(), 2u);
+  EXPECT_TRUE(memory_deficit(peaks, cluster).fits());
   cluster.devices[2].memory_bytes = 7;
   const MemoryDeficit found = memory_deficit(peaks, cluster);
   EXPECT_EQ(found.device, DeviceId(2));

@@ -55,7 +55,7 @@ TEST(Shortage, WeightsAndStatesAreThoseOfTheModel) {
 
 // Inputs and outputs lie on hosts. A plan for which a host has too little memory fits for nobody who asks.
 TEST(Shortage, AHostThatLacksMemoryIsADeficitOfTheEvaluation) {
-  Planned p = planned("zoo:mlp?layers=2,width=16,batch=12", "data-parallel", "local:4");
+  Planned p = planned("zoo:mlp?layers=2,width=16,batch=12", "data-parallel", "p2.8xlarge");
   const size_t host = static_cast<size_t>(p.cluster.compute_count);
   const int64_t peak = p.physical.peak_bytes[host];
   ASSERT_GT(peak, 1);
