@@ -265,7 +265,8 @@ AlgorithmCosts transfer_costs(const Cluster& cluster, DeviceId from, DeviceId to
   if (const Profile* profile = cluster.profile_of(to))
     if (const Curve* curve = profile->curve("transfer"))
       return {{duration(curve->latency_us, curve->us_per_byte * bytes * 1e-6)}};
-  const auto [latency_us, slowest] = route_figures(cluster, route);
+  const RouteFigures figures = route_figures(cluster, route);
+  const double latency_us = figures.latency_us, slowest = figures.bytes_per_s;
   auto is_gpu = [&](DeviceId d) { return d.valid() && cluster.device(d).kind == DeviceKind::kGpu; };
   const std::vector<Library> libraries =
       is_gpu(from) && is_gpu(to) ? libraries_of(cluster, {from, to}) : std::vector<Library>{nullptr};

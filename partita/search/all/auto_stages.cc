@@ -247,7 +247,7 @@ std::function<void(const Refinement&)> tell_now_and_then(const AutoRun& run) {
 Refinement refined_plan(AutoRun& run, const Refiner& refiner) {
   const size_t begun = to_refine(run, refiner);
   const Candidate& first = run.candidates.evaluated[begun];
-  const Refinement none{.cost = first.cost()};
+  Refinement none{.cost = first.cost()};
   if (!refiner.applies(first.plan, run.problem.cluster)) return none;
   const Candidate& least = run.candidates.evaluated[*run.best];
   if (static_cast<double>(first.cost()) > kTooFar * static_cast<double>(least.cost())) {
