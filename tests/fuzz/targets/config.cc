@@ -1,5 +1,5 @@
-// Fuzz target of Hugging Face's config.json: reads the configuration, and builds and verifies the model's graph. Seeds:
-// tests/data/huggingface/tiny-*/config.json
+// Fuzz target of Hugging Face's config.json: reads the configuration, and builds and verifies the model's graph.
+// Seeds: tests/data/huggingface/tiny-*/config.json
 #include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
 #include "tests/fuzz/targets/reading.h"
