@@ -58,7 +58,7 @@ std::vector<int> axes_of(const Boxes& boxes) {
   return axes;
 }
 
-// Whether every box is empty along the same dimension.
+// Tells whether every box is empty along the same dimension.
 bool nowhere(const Boxes& boxes) {
   for (size_t f = 0; f < boxes.rank(); ++f)
     if (boxes.along(f).axes.empty() && boxes.along(f).intervals[0].empty()) return true;

@@ -116,7 +116,7 @@ std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& 
 
 // The smallest box at each position that holds both; an empty one adds nothing. Both are of one mesh and rank.
 Boxes hull(const Boxes& a, const Boxes& b);
-// Whether every position's box of `outer` holds that of `inner`.
+// Tells whether every position's box of `outer` holds that of `inner`.
 bool contains(const Boxes& outer, const Boxes& inner);
 // Counts elements of all positions together: of the boxes, and of the intersections of two at each position.
 int64_t total_volume(const Boxes& boxes);

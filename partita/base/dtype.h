@@ -11,7 +11,7 @@ enum class DType { kFloat32, kFloat64, kInt64, kBool, kFloat16, kBFloat16 };
 int64_t bytes_of(DType dtype);
 std::string_view name_of(DType dtype);     // "float32"
 DType parse_dtype(std::string_view name);  // bad input if unknown
-// Whether the type is float16 or bfloat16: tensors are stored in these, but never computed in them.
+// Tells whether the type is float16 or bfloat16: tensors are stored in these, but never computed in them.
 inline bool is_low(DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; }
 inline bool is_float(DType d) { return d == DType::kFloat32 || d == DType::kFloat64 || is_low(d); }
 // The type in which operations on values of a floating type compute; a result is rounded once, when it is stored.

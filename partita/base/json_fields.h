@@ -12,8 +12,8 @@
 
 namespace partita {
 
-// Whether a value has a type without conversion. (nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps
-// large numbers.)
+// Tells whether a value has a type without conversion. (nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and
+// wraps large numbers.)
 template <typename T>
 bool is_a(const nlohmann::ordered_json& json) {
   if constexpr (std::is_same_v<T, std::string>) {

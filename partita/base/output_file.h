@@ -17,7 +17,7 @@ void write_file(const std::string& path, std::string_view bytes);
 // Writes all to a descriptor; returns 0, or the error. A pipe's reader that has gone is an error like any other.
 int write_all(int descriptor, std::span<const std::string_view> pieces);
 
-// Whether write_file(path, ..) replaces a whole file; one that is written through has nothing to read before.
+// Tells whether write_file(path, ..) replaces a whole file; one that is written through has nothing to read before.
 bool is_replaced(const std::string& path);
 
 // While one lives, no other program holds one for a file in the same folder, so that a file can be read, changed and

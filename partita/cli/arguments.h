@@ -40,7 +40,7 @@ struct Arguments {
   int subgraphs = 1;                      // place: of each accelerator
 };
 
-// Whether a MODEL|PLAN is a plan.
+// Tells whether a MODEL|PLAN is a plan.
 bool is_plan_file(const std::string& target);
 
 // Returns the hardware that --profile, --cluster and --devices name for a plan.

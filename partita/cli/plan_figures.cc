@@ -285,7 +285,7 @@ const Alternative* faster_rule(const Planned& p) {
   return &*rule;
 }
 
-// Whether auto begins with it, and so finds no longer step if its objective is time.
+// Tells whether auto begins with it, and so finds no longer step if its objective is time.
 bool is_of_auto(const SearchChoice& rule, const Cluster& cluster) {
   const auto asked = options_for_auto(*rule.entry, cluster);
   return std::ranges::find(asked, rule.options) != asked.end();

@@ -72,7 +72,7 @@ Asked asked_of(const Arguments& a, const std::string& name, int devices, bool me
   return asked;
 }
 
-// Whether there is anything in a file that write_file() would replace.
+// Tells whether there is anything in a file that write_file() would replace.
 bool has_content(const std::string& file) {
   std::error_code error;
   return is_replaced(file) && std::filesystem::file_size(file, error) > 0 && !error;

@@ -69,8 +69,8 @@ double together_of(const Curve* curve, double bytes) {
   return near->time.together_us > 0 ? std::max(1.0, near->time.together_us / near->time.us) : 1;
 }
 
-// Whether a task stands for devices that are not lowered. Their fetches take none of the device's own time, as any
-// other device's.
+// Tells whether a task stands for devices that are not lowered. Their fetches take none of the device's own time, as
+// any other device's.
 bool stands_for_others(const Task& task) { return task.writes.empty() && std::holds_alternative<CopyWork>(task.work); }
 
 }  // namespace

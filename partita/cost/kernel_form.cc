@@ -17,7 +17,7 @@ bool is_result(const tdl::Bound& bound, int tensor) {
   return std::find(bound.results.begin(), bound.results.end(), tensor) != bound.results.end();
 }
 
-// Whether a later product of `form` multiplies an exponential of the result of stage `scores`.
+// Tells whether a later product of `form` multiplies an exponential of the result of stage `scores`.
 bool feeds_through_exponential(const tdl::Bound& bound, int last, const KernelForm& form, int scores) {
   enum Reach { kNone, kPlain, kExponential };
   std::vector<Reach> reach(bound.tensors.size(), kNone);

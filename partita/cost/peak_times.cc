@@ -51,7 +51,7 @@ bool is_transfer_of_micro_batches(const PhysicalGraph& graph, const Task& task) 
   return task.rate > 1 && graph.queues[task.queue.index()].kind == QueueKind::kLink;
 }
 
-// Whether it is an output: a few bytes for which a device would wait for its host.
+// Tells whether it is an output: a few bytes for which a device would wait for its host.
 bool is_output(const PhysicalGraph& graph, const Task& task) {
   return graph.queues[task.queue.index()].kind == QueueKind::kLink && task.device.value >= graph.compute_count;
 }

@@ -15,7 +15,7 @@ struct PeakTimes {
 // Returns the peak times. Collectives of parameters may overlap kernels. With `transfers` those of micro-batches may
 // too, as between the stages of a pipeline. If there are any, so may outputs to a host.
 PeakTimes peak_times(const PhysicalGraph& graph, const Cluster& cluster, bool transfers);
-// Whether any communication may overlap kernels.
+// Tells whether any communication may overlap kernels.
 bool may_overlap(const PeakTimes& times);
 
 // The time that a ring of devices takes for the bytes that each sends: of its hops, and of a byte.

@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-// Whether two jobs occupy anything in common.
+// Tells whether two jobs occupy anything in common.
 bool meet(const std::vector<int>& a, const std::vector<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int x) { return std::binary_search(b.begin(), b.end(), x); });
 }
@@ -23,7 +23,7 @@ bool any_meet(const std::vector<Job>& jobs) {
   return false;
 }
 
-// Whether a takes no less than b, algorithm by algorithm, whatever the bytes.
+// Tells whether a takes no less than b, algorithm by algorithm, whatever the bytes.
 bool outlasts(const AlgorithmCosts& a, const AlgorithmCosts& b) {
   if (a.durations.size() != b.durations.size()) return false;
   for (size_t w = 0; w < a.durations.size(); ++w)

@@ -40,7 +40,7 @@ namespace {
 
 std::string number(double x) { return fmt::format("{:.15g}", x); }
 
-// Whether to break off; asks the watch once in so many lines.
+// Tells whether to break off; asks the watch once in so many lines.
 bool is_late(const Watch& watch, size_t line) { return line % 1024 == 0 && watch.ended(); }
 
 void write_columns(std::ostream& out, const PlacementProgram& p, const Watch& watch) {

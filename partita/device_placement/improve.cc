@@ -32,7 +32,7 @@ class Walk {
     take();
     std::fill(late_.begin(), late_.end(), current_);
   }
-  // Whether the best fits, and takes no longer than `ns`.
+  // Tells whether the best fits, and takes no longer than `ns`.
   bool enough(int64_t ns) const { return best_over_ == 0 && best_.end <= ns; }
   PlacedSchedule&& best() && { return std::move(best_); }
 

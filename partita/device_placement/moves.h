@@ -35,7 +35,8 @@ class Moves {
   bool change(Rng& rng);
   // Keeps the last move, or takes it back; `shorter`: it shortened the step.
   void keep(bool shorter);
-  // Whether the last move is useful only if the step is shorter: an order by latest start undoes other moves' draws.
+  // Tells whether the last move is useful only if the step is shorter: an order by latest start undoes other moves'
+  // draws.
   bool has_to_shorten() const { return kind_ == kByLatest; }
   void take_back();
 

@@ -73,7 +73,7 @@ struct PlacementProblem {
 
 // Returns the operation's time on its fastest device (ns).
 int64_t least_ns(const PlacedOp& op);
-// Whether some device runs both operations.
+// Tells whether some device runs both operations.
 bool share_a_device(const PlacedOp& a, const PlacedOp& b);
 // Returns the least time (ns) in which a value of so many bytes crosses between two different devices, one that runs
 // `from` and one that runs `to`; 0 if it cannot.

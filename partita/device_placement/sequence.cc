@@ -212,7 +212,7 @@ class Sequencer {
     }
     return s;
   }
-  // Whether the search is over: with a schedule, or because it has to stop.
+  // Tells whether the search is over: with a schedule, or because it has to stop.
   bool search(Relation& before) {
     if (++result_.nodes > most_nodes_ || watch_.ended()) {
       result_.complete = false;

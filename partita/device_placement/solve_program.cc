@@ -40,7 +40,7 @@ std::vector<int> all_on(const PlacementProblem& p, const std::vector<PlacementUn
   return placement;
 }
 
-// Whether all values that cross have a way.
+// Tells whether all values that cross have a way.
 bool has_ways(const PlacementProblem& p, const std::vector<int>& device) {
   return std::all_of(p.values.begin(), p.values.end(), [&](const PlacedValue& v) {
     const auto from = static_cast<size_t>(device[static_cast<size_t>(v.producer)]);

@@ -79,7 +79,7 @@ class DefinitionFinder {
     return gradient;
   }
 
-  // Whether some example has as many operands: others are not worth binding.
+  // Tells whether some example has as many operands: others are not worth binding.
   static bool takes(const OpDefinition& candidate, const std::vector<Shape>& shapes) {
     return std::any_of(candidate.examples.begin(), candidate.examples.end(),
                        [&](const auto& example) { return example.shapes.size() == shapes.size(); });

@@ -71,7 +71,7 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
 // once for all micro-batches, and are not recomputed.
 Graph recomputed(const Graph& training, const std::string& kind, bool in_micro_batches = false);
 std::vector<std::string> recompute_kinds();
-// Whether the op is such a clone, of the op `forward`.
+// Tells whether the op is such a clone, of the op `forward`.
 bool is_clone(const Graph& training, const Op& op);
 
 // Makes the forward graph for evaluation: ops of the same names, batch norm with its running statistics. Drops dropout,

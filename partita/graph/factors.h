@@ -12,7 +12,7 @@
 
 namespace partita {
 
-// Whether an op's indices may be factored. They may not if its kernel knows its indices by name.
+// Tells whether an op's indices may be factored. They may not if its kernel knows its indices by name.
 using MayFactor = std::function<bool(const Op& op)>;
 
 // Marks each `split` and `concat` of equal parts `together` if every op along the joined axis can factor it. Every

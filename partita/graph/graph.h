@@ -127,7 +127,7 @@ struct Graph {
   TensorId replacement_of(TensorId w) const;
 };
 
-// Whether some op is a cpu or launch op, or in a group.
+// Tells whether some op is a cpu or launch op, or in a group.
 bool has_device_types(const Graph& graph);
 
 // One operand of one op.

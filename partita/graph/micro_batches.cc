@@ -173,7 +173,7 @@ class Analysis {
     return at->second;
   }
 
-  // Whether the op's operand comes as the split has it, with the index's values for each sample.
+  // Tells whether the op's operand comes as the split has it, with the index's values for each sample.
   Fit fit(const Op& op, std::size_t k, const Split& split, std::optional<int64_t>& inner) const {
     const Along& along = split.tensor[k];
     const Tensor& t = out_.tensor(op.operands[k]);
@@ -249,8 +249,8 @@ class Analysis {
     return true;
   }
 
-  // Whether an operand that the split reads whole, or not at all, still lies along its index: an exclusive sum of one
-  // value reads none.
+  // Tells whether an operand that the split reads whole, or not at all, still lies along its index: an exclusive sum of
+  // one value reads none.
   bool cuts_unread(const Op& op, const Split& split) const {
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
       if (split.tensor[k].axis) continue;
@@ -290,8 +290,8 @@ class Analysis {
     return true;
   }
 
-  // Whether an op sums contributions to one gradient, or casts one. It then runs for each micro-batch and its result is
-  // accumulated. So there is one buffer, and in mixed precision one of float32.
+  // Tells whether an op sums contributions to one gradient, or casts one. It then runs for each micro-batch and its
+  // result is accumulated. So there is one buffer, and in mixed precision one of float32.
   bool passes_sums_on(const Op& op) const {
     if (op.phase != Phase::kBackward || op.results.size() != 1) return false;
     for (TensorId t : op.operands)

@@ -67,8 +67,8 @@ class MixedPrecision {
     }
   }
 
-  // Whether the operand is a parameter that is added to each row of a product: one `linear` in PyTorch, two ops in an
-  // exported file.
+  // Tells whether the operand is a parameter that is added to each row of a product: one `linear` in PyTorch, two ops
+  // in an exported file.
   bool is_bias(const Op& op, std::size_t k) const {
     if (op.definition != "add") return false;
     const Tensor& t = old_.tensor(op.operands[k]);

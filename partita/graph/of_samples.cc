@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-// Whether an op sums or casts contributions to one gradient (autodiff.cc).
+// Tells whether an op sums or casts contributions to one gradient (autodiff.cc).
 bool passes_on(const Graph& graph, const Op& op) {
   return op.definition == "cast" ||
          (op.definition == "add" && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {

@@ -15,7 +15,7 @@ namespace partita {
 
 // True, by TensorId, for tensors of samples.
 std::vector<char> of_samples(const Graph& graph);
-// Whether an op reads a tensor of samples; its internal communication then belongs to samples.
+// Tells whether an op reads a tensor of samples; its internal communication then belongs to samples.
 bool reads_samples(const Op& op, const std::vector<char>& of_samples);
 
 }  // namespace partita

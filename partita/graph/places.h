@@ -11,7 +11,7 @@ namespace partita {
 
 bool has_experts(const Graph& graph);
 
-// Whether some expert_dispatch drops no token (`dropless`) and has fewer places than a run may need.
+// Tells whether some expert_dispatch drops no token (`dropless`) and has fewer places than a run may need.
 bool has_planned_places(const Graph& graph);
 
 // The same forward graph with a place for every token in each such expert_dispatch.

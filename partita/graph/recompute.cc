@@ -27,7 +27,8 @@ class Cheap {
   bool is_cheap(const Op& op) const {
     return tdl::takes_one_pass(*op.bound) && (reducing_ || !tdl::reduces(*op.bound));
   }
-  // Whether all operands exist in the backward pass: no op makes them, they are kept for others, or will be recomputed.
+  // Tells whether all operands exist in the backward pass: no op makes them, they are kept for others, or will be
+  // recomputed.
   bool all_are_there(const Op& op) const {
     return std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
       const OpId producer = graph_.tensor(t).producer;

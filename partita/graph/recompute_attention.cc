@@ -69,7 +69,8 @@ class Cores {
     return out;
   }
 
-  // Whether one-pass ops lead from an op to products of activations. Records it for each op on the way, these included.
+  // Tells whether one-pass ops lead from an op to products of activations. Records it for each op on the way, these
+  // included.
   bool leads_to_products(OpId from, std::vector<OpId> (Cores::*next)(const Op&) const, Way& way) const {
     bool any = false;
     for (OpId id : (this->*next)(graph_.op(from))) {

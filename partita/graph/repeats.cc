@@ -159,7 +159,7 @@ class Finder {
     return s >= 0 && period % stretches_[s].period == 0 ? &stretches_[s] : nullptr;
   }
 
-  // Whether all of a run is in a stretch of a shorter period that divides its own. The first ops of a copy may be
+  // Tells whether all of a run is in a stretch of a shorter period that divides its own. The first ops of a copy may be
   // outside: they let a copy begin wherever the longer period does.
   bool is_of_shorter(const Run& run) const {
     const Stretch* s = stretch_with(run.end, run.period);
@@ -293,7 +293,7 @@ class Finder {
   std::priority_queue<Offer> offers_;  // the best of each run, some of which are taken by now
 };
 
-// Whether each copy reads results of the copy before.
+// Tells whether each copy reads results of the copy before.
 bool is_chain(const Graph& graph, const Repeat& repeat) {
   for (int copy = 1; copy < repeat.copies; ++copy) {
     const int begin = repeat.first.value + copy * repeat.ops;

@@ -57,7 +57,7 @@ class SamplePlacement {
 
   bool has_its_samples(TensorId output, bool strict, Unreached unreached) const;
 
-  // Whether a decision is about this reshape.
+  // Tells whether a decision is about this reshape.
   bool is_about(const Decision& d, std::size_t op, const SamplePlace& place, bool alike) const;
   const Lifted& decided(std::vector<Decision>& decisions, std::size_t op, std::vector<Lifted> ways, bool alike) const;
   void take(std::size_t op, const Lifted& way);
@@ -77,7 +77,7 @@ class SamplePlacement {
   // several samples must name, for each sample, the same places in its own data.
   std::optional<Lifted> gather(const Op& op, const SamplePlaces& operands) const;
 
-  // Whether sample s of `from` has the ids s * each + k, with the same k for all.
+  // Tells whether sample s of `from` has the ids s * each + k, with the same k for all.
   bool names_own_places(const Values& ids, std::size_t axis, int64_t each) const;
   bool has_equal_samples(const Values& values, const SamplePlace& place) const;
 

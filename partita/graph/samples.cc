@@ -28,7 +28,7 @@ int64_t probe_for(const Graph& graph, const Op& op) {
   return probe_above(largest);
 }
 
-// Whether the value of an index counts, other than as the place of a random number.
+// Tells whether the value of an index counts, other than as the place of a random number.
 bool counts_value(const tdl::Expr& e, int index) {
   if (e.kind == tdl::ExprKind::kRng) return false;
   if (e.kind == tdl::ExprKind::kIndex && e.index == index) return true;
@@ -124,7 +124,7 @@ std::optional<SamplePlaces> follow(const tdl::Bound& bound, const SamplePlaces& 
   return results;
 }
 
-// Whether the results of a formula for `probe` samples are those for `samples`, but for the samples.
+// Tells whether the results of a formula for `probe` samples are those for `samples`, but for the samples.
 bool same_but_samples(const Graph& graph, const Op& op, const std::vector<Shape>& shapes, const SamplePlaces& places,
                       int64_t samples, int64_t probe) {
   for (std::size_t r = 0; r < op.results.size(); ++r) {
@@ -145,7 +145,8 @@ bool same_arithmetic(const tdl::Expr& a, const tdl::Expr& b) {
   return true;
 }
 
-// Whether two formulas of one definition do the same arithmetic: no number in them is the extent of an axis of samples.
+// Tells whether two formulas of one definition do the same arithmetic: no number in them is the extent of an axis of
+// samples.
 bool same_arithmetic(const tdl::Bound& a, const tdl::Bound& b) {
   if (a.stages.size() != b.stages.size()) return false;
   for (std::size_t s = 0; s < a.stages.size(); ++s)

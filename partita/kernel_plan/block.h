@@ -23,7 +23,7 @@ uint64_t wanted_dims(const StageProgram& program);
 // with these strides. A negative stride counts from the dimension's end.
 Box read_hull(const StageInstr& read, const std::vector<int>& dims, const std::vector<Interval>& block);
 Shape read_strides(const StageInstr& read, const std::vector<int>& dims, const Shape& axis_strides);
-// Whether a read has a negative stride along a dimension that it depends on: its value is then a copy.
+// Tells whether a read has a negative stride along a dimension that it depends on: its value is then a copy.
 bool is_flipped(const StageInstr& read, const Shape& strides);
 // The stage's left side in the form of a read, for the three functions above.
 StageInstr left_side(const StageProgram& program, const tdl::Stage& stage);

@@ -117,7 +117,8 @@ void place_internal(Making& m, GenericStep& step, bool in_loop) {
   else m.plan.parts[m.stage(step.stage).tensor] = m.plan.parts[shared];
 }
 
-// Whether a program can run on slices: the tensors that it looks up by a computed offset, or scatters to, are whole.
+// Tells whether a program can run on slices: the tensors that it looks up by a computed offset, or scatters to, are
+// whole.
 bool takes_slices(const Making& m, const StageProgram& program) {
   for (int d : program.scattered)
     if (program.slice[d] < program.ranges[d].size()) return false;

@@ -50,7 +50,7 @@ struct GenericPlan {
 GenericPlan plan_generic(const KernelRequest& request, int64_t budget_bytes = kGenericBudgetBytes,
                          int64_t slice_bytes = kGenericSliceBytes);
 
-// Whether the expression reads the tensor at these subscripts only, if at all.
+// Tells whether the expression reads the tensor at these subscripts only, if at all.
 bool reads_only_at(const tdl::Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts);
 
 }  // namespace partita

@@ -26,7 +26,7 @@ bool uses(const Expr& e, int index) {
          std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return uses(a, index); });
 }
 
-// Whether subscripts use the index by itself, or not at all.
+// Tells whether subscripts use the index by itself, or not at all.
 bool only_plain(const Expr& e, int index) {
   return std::all_of(e.subscripts.begin(), e.subscripts.end(),
                      [&](const Affine& s) { return !tdl::uses_index(s, index) || s.plain_index() == index; }) &&
@@ -236,7 +236,7 @@ Sides sides_of(const StageBuilder& b, std::vector<const Expr*> factors, std::vec
   return s;
 }
 
-// Whether the two sides share a summed dimension and are matrices, not only vectors.
+// Tells whether the two sides share a summed dimension and are matrices, not only vectors.
 bool are_matrices(const StageProgram& program, const Sides& s) {
   uint64_t reduced = 0;
   int64_t rows = 1, columns = 1, batch = 1;

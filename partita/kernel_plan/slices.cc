@@ -46,7 +46,7 @@ size_t axis_of(const Stage& stage, int index) {
   return axis;
 }
 
-// Whether the read has the index itself along this axis, and has it nowhere else.
+// Tells whether the read has the index itself along this axis, and has it nowhere else.
 bool reads_slice(const Expr& read, size_t axis, int index) {
   for (size_t a = 0; a < read.subscripts.size(); ++a)
     if (a == axis ? read.subscripts[a].plain_index() != index : tdl::uses_index(read.subscripts[a], index))

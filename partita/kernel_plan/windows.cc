@@ -22,8 +22,8 @@ constexpr int64_t kFewOutputs = 2;
 
 int64_t attribute(const KernelRequest& r, const char* name) { return static_cast<int64_t>(r.attributes.at(name)); }
 
-// Whether the kernel knows the formula. Formulas of the registry give all their windows' attributes; another formula of
-// the same name is unknown to the kernel. So are empty ranges.
+// Tells whether the kernel knows the formula. Formulas of the registry give all their windows' attributes; another
+// formula of the same name is unknown to the kernel. So are empty ranges.
 bool knows(const KernelRequest& r) {
   for (const char* name : {"sh", "sw", "dh", "dw", "pt", "pl"})
     if (!r.attributes.contains(name)) return false;
@@ -50,7 +50,7 @@ WindowAxis column_axis(const KernelRequest& r, Interval out, Interval at, Interv
 
 int64_t element_bytes(const KernelRequest& r) { return bytes_of(r.held.real); }
 
-// Whether a tensor has real numbers, stored as the kernel computes or in two bytes.
+// Tells whether a tensor has real numbers, stored as the kernel computes or in two bytes.
 bool is_real(const KernelRequest& r, const WindowTensor& t) {
   return is_float(t.part.dtype) && computed_in(t.part.dtype) == r.held.real;
 }
@@ -105,8 +105,8 @@ std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const W
                    window_axes(r, operand.tensor, plan.grouped, channels));
 }
 
-// Whether axes [from, to) of a tensor lie as one over the box, with adjacent elements along the innermost one. Strides
-// are without the axis of groups.
+// Tells whether axes [from, to) of a tensor lie as one over the box, with adjacent elements along the innermost one.
+// Strides are without the axis of groups.
 bool is_dense(const WindowTensor& t, const WindowPlan& plan, const Box& box, size_t from, size_t to) {
   int64_t stride = 1;
   for (size_t a = to; a-- > from;) {

@@ -10,7 +10,7 @@
 
 namespace partita {
 
-// Whether JSON text is a configuration, and not a plan.
+// Tells whether JSON text is a configuration, and not a plan.
 bool is_huggingface_config(std::string_view json);
 
 // Builds the model. `path` is for messages. `bindings` are options (batch, steps, dropout, architecture) or fields,

@@ -13,8 +13,8 @@ constexpr int64_t kMostSteps =
 const std::map<std::string, std::string> kAdoptedCode{
     {"phi3", "Phi3"}, {"deepseek_v2", "DeepseekV2"}, {"deepseek_v3", "DeepseekV3"}, {"deepseek_v32", "DeepseekV32"}};
 
-// Whether `auto_map` names the adopted code's classes only: {"AutoModel": "modeling_phi3.Phi3Model"}. A tokenizer is no
-// part of the model.
+// Tells whether `auto_map` names the adopted code's classes only: {"AutoModel": "modeling_phi3.Phi3Model"}. A tokenizer
+// is no part of the model.
 bool is_adopted(const std::string& family, const json& auto_map) {
   const auto prefix = kAdoptedCode.find(family);
   if (prefix == kAdoptedCode.end() || !auto_map.is_object()) return false;

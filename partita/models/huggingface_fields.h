@@ -34,7 +34,7 @@ class Fields {
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Whether it is written as null, which in some fields means none while absence means a default.
+  // Tells whether it is written as null, which in some fields means none while absence means a default.
   bool is_null(const std::string& name) const { return object_.contains(name) && !has(name); }
   bool asked(const std::string& name) const { return asked_.contains(name); }
 

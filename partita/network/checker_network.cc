@@ -56,7 +56,7 @@ CheckedNetwork::CheckedNetwork(const Network& n) : network(n), factors_of(n.vari
 
 namespace {
 
-// Whether value x of the factor's variable at `place` has allowed partners that are not forbidden beside it.
+// Tells whether value x of the factor's variable at `place` has allowed partners that are not forbidden beside it.
 bool has_partner(const Factor& factor, const Allowed& allowed, size_t place, int x) {
   if (factor.variables.size() == 2 && factor.parts.size() == 1) {
     const Factor::Part& part = factor.parts[0];

@@ -44,7 +44,8 @@ bool crosses_copies(const std::vector<int>& variables, const Places& at) {
 
 // ------------------------------------------------------------------ factors across copies
 
-// Whether two factors of one table each, the same one, are equal but for names: in orientation, values and messages.
+// Tells whether two factors of one table each, the same one, are equal but for names: in orientation, values and
+// messages.
 bool same_but_for_names(const CheckedNetwork& j, size_t f, size_t g,
                         const std::vector<const Certificate::Message*>& messages) {
   const std::vector<int>&a = j.factors[f].variables, &b = j.factors[g].variables;

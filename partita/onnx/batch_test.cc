@@ -70,8 +70,8 @@ std::vector<tdl::Array> outputs_of(const Graph& graph, const tdl::Array& x) {
   return outputs;
 }
 
-// Whether the graph can be made for `to` samples; if it can, each output is the graph's own of `from` samples at a
-// time.
+// Tells whether the graph can be made for `to` samples; if it can, each output is the graph's own of `from` samples at
+// a time.
 bool check(const Graph& graph, int64_t from, int64_t to, std::string* why = nullptr) {
   const Rebatched other = rebatched(graph, {{graph.inputs[0], 0}}, from, to);
   if (why) *why = other.why;

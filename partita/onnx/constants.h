@@ -11,7 +11,7 @@
 
 namespace partita::onnx_model {
 
-// Whether evaluate_constant knows the operator.
+// Tells whether evaluate_constant knows the operator.
 bool can_evaluate(const std::string& operation);
 // Returns the node's first result from constant operands (null: absent). Bad input names the fault, without file and
 // node.

@@ -224,9 +224,9 @@ bool is_drawing_module(const Node& o) {
          o.owner.find(".Dropout") != std::string::npos;
 }
 
-// Whether a batch norm has the running statistics in training too. A file of a model in training mode marks those that
-// have the batch's, by their function or by training_mode. Such a file has a norm that is trained, or a Dropout that
-// draws.
+// Tells whether a batch norm has the running statistics in training too. A file of a model in training mode marks those
+// that have the batch's, by their function or by training_mode. Such a file has a norm that is trained, or a Dropout
+// that draws.
 bool keeps_running_statistics(const NodeContext& n) {
   return !is_trained_norm(n.node) && std::ranges::any_of(n.state.model.nodes, [](const Node& o) {
     return is_trained_norm(o) || is_drawing_module(o);

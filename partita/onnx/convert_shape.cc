@@ -248,7 +248,7 @@ int64_t constant_place(NodeContext& n, std::size_t operand, const Values& ids, s
        extent - 1);
 }
 
-// Whether computed numbers are places below `extent`: ops that choose among that many give no others.
+// Tells whether computed numbers are places below `extent`: ops that choose among that many give no others.
 bool are_places(NodeContext& n, TensorId ids, int64_t extent) {
   const OpId producer = n.build.graph().tensor(ids).producer;
   if (!producer.valid()) return false;

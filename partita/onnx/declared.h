@@ -13,7 +13,7 @@ using Symbols = std::map<std::string, int64_t>;
 // Returns the symbols of the inputs, bound to these shapes, one an input. Empty: the file has none.
 Symbols symbols_of(const std::vector<Input>& inputs, const std::vector<Shape>& shapes);
 
-// Whether a value can have this shape by the file's declaration. A symbol that no input has may be any extent.
+// Tells whether a value can have this shape by the file's declaration. A symbol that no input has may be any extent.
 bool agrees_with_declared(const std::vector<Dimension>& declared, const Shape& shape, const Symbols& symbols);
 
 // "[batchx3x7x7]".

@@ -16,8 +16,9 @@ void separate_statistics(Model& model);
 // Training changes their product, without the batch's statistics.
 std::vector<std::string> with_normalization(const Model& model);
 
-// Whether an initializer has the name of a module's attribute, as PyTorch's older exporter leaves it: "temperature",
-// "layer.scale". Values that the exporter computed have another, "onnx::MatMul_33" or "/Constant_1_output_0".
+// Tells whether an initializer has the name of a module's attribute, as PyTorch's older exporter leaves it:
+// "temperature", "layer.scale". Values that the exporter computed have another, "onnx::MatMul_33" or
+// "/Constant_1_output_0".
 bool has_attributes_name(const std::string& name);
 
 // Returns the names among `trained` that may as well be buffers: the older exporter writes buffers as it does

@@ -32,8 +32,8 @@ FoldedValues restore_parameters(Model& model, bool load_weights);
 // exporters write weights as initializers: only in a file without any do the constants count as weights.
 void lift_constants(Model& model);
 
-// Whether a floating initializer is trained. The newer exporter says so itself; results of its optimizer are not, nor
-// is a lifted number. For the older one those that have an attribute's name are. For others all but scalars that no
+// Tells whether a floating initializer is trained. The newer exporter says so itself; results of its optimizer are not,
+// nor is a lifted number. For the older one those that have an attribute's name are. For others all but scalars that no
 // module owns are.
 bool is_weight(const Model& model, const std::string& name, const Initializer& initializer);
 

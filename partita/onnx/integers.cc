@@ -68,14 +68,14 @@ bool keeps_values(const Node& node) {
   return operations.contains(node.operation) && text(node, "reduction", "none") == "none";
 }
 
-// Whether an operation gives numbers of places or counts, whatever it reads.
+// Tells whether an operation gives numbers of places or counts, whatever it reads.
 bool gives_int64(const std::string& operation, std::size_t result) {
   static const std::set<std::string> all{"ArgMax", "ArgMin", "NonZero", "SequenceLength", "Shape", "Size"};
   return all.contains(operation) ||
          (result > 0 && (operation == "TopK" || operation == "Unique" || operation == "MaxPool"));
 }
 
-// Whether all values of `from` are values of `to`.
+// Tells whether all values of `from` are values of `to`.
 bool holds(IntegerType to, IntegerType from) {
   if (to.is_signed) return from.is_signed ? from.bits <= to.bits : from.bits < to.bits;
   return !from.is_signed && from.bits <= to.bits;

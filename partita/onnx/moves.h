@@ -30,8 +30,8 @@ std::optional<Moves> find_moves(const Values& from, const Values& result, bool t
 // Finds only moves that keep every element: a copy, or a transposition, in another shape perhaps.
 std::optional<Moves> find_rearranged(const Values& from, const Values& result, bool transposed_first);
 
-// Whether there are so few different values that equality does not tell their origin: one, or two as in the identity
-// matrix.
+// Tells whether there are so few different values that equality does not tell their origin: one, or two as in the
+// identity matrix.
 bool says_nothing(const Values& values);
 bool is_constant_filled(const Values& values);
 

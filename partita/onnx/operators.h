@@ -12,7 +12,7 @@ namespace partita::onnx_model {
 // com.microsoft, and some into ONNX's, in which a name may have become ONNX's later.
 const Converter* converter_of(const Node& node);
 
-// Whether the user has described the operator (ops_with).
+// Tells whether the user has described the operator (ops_with).
 bool is_described(const OpRegistry& registry, const Node& node);
 Results convert_described(NodeContext& n);
 

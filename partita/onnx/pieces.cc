@@ -35,7 +35,7 @@ std::optional<double> number_of(const Graph& graph, TensorId tensor) {
 // So many ops back it looks: the pieces of one function are no longer.
 constexpr int kOpsBack = 8;
 
-// Whether it is a number, of any kind, also one that ops compute from constants.
+// Tells whether it is a number, of any kind, also one that ops compute from constants.
 bool is_number(const Graph& graph, TensorId tensor, int left = kOpsBack) {
   const Tensor& t = graph.tensor(tensor);
   const Op* op = producer_of(graph, tensor);
@@ -144,7 +144,7 @@ class Pieces {
     const Value* found = value(name);
     return found ? found->tensor : TensorId();
   }
-  // Whether `name` is `t` - 1. For a constant the exporter may have it as another constant.
+  // Tells whether `name` is `t` - 1. For a constant the exporter may have it as another constant.
   bool is_one_less(const std::string& name, const std::string& t) const {
     const Value *less = value(name), *from = value(t);
     if (less && from && less->constant && from->constant)

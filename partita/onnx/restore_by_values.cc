@@ -152,7 +152,7 @@ class UnsaidRestorer {
     return names.contains(operation);
   }
 
-  // Whether the first slice of the values along some axis is one of the table's rows.
+  // Tells whether the first slice of the values along some axis is one of the table's rows.
   bool has_rows_of(const Values& values, const std::string& table) {
     auto known = rows_.find(table);
     if (known == rows_.end()) {

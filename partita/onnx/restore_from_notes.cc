@@ -60,9 +60,9 @@ class SaidRestorer {
     return names;
   }
 
-  // Whether the names of the values computed between the parameter and this one say that elements were only moved. A
-  // table that is looked up is moved, whatever its places were computed from; later steps on its rows must be movements
-  // too.
+  // Tells whether the names of the values computed between the parameter and this one say that elements were only
+  // moved. A table that is looked up is moved, whatever its places were computed from; later steps on its rows must be
+  // movements too.
   bool was_only_moved(const std::string& name, const Initializer& initializer, const std::string& source) const {
     const std::string last = function_of(name);
     if (last == "embedding") return true;

@@ -40,7 +40,7 @@ void restore_from_notes(Restoring& r, const std::vector<std::string>& order);
 // Restores values that are a parameter's elements, rearranged, without notes in the file.
 void restore_by_values(Restoring& r, const std::vector<std::string>& order);
 
-// Whether a module owns the name: "layers.0.weight".
+// Tells whether a module owns the name: "layers.0.weight".
 bool is_owned(const std::string& name);
 std::string owner_of(const std::string& parameter);  // "layers.0"
 // Returns values in a shorter floating type; in float32 for float64.

@@ -95,7 +95,7 @@ class Finder {
     return module + parameter.substr(parameter.rfind('.'));
   }
 
-  // Whether `name`, which reads the parameter `from`, is another parameter that only began equal.
+  // Tells whether `name`, which reads the parameter `from`, is another parameter that only began equal.
   bool is_own_weight(const std::string& from, const std::string& name) {
     const auto found = model_.initializers.find(from);
     if (found == model_.initializers.end() || name == from ||

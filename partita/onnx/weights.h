@@ -14,7 +14,7 @@ namespace partita::onnx_model {
 std::set<std::string> running_statistics(const std::vector<Node>& nodes);
 // Returns names of operands that set how an operator works, such as Resize's scales, and are no weights.
 std::set<std::string> settings_of(const std::vector<Node>& nodes);
-// Whether an initializer is trained. `settings`: of the model's nodes.
+// Tells whether an initializer is trained. `settings`: of the model's nodes.
 bool is_trained(const Model& model, const std::set<std::string>& settings, const std::string& name,
                 const Initializer& initializer);
 
@@ -23,7 +23,7 @@ struct WeightReads {
   std::map<std::string, std::string> clones;  // a parameter that the exporter has merged -> the one that it became
   std::map<std::pair<const Node*, std::size_t>, std::string> renamed;  // an operand that reads a clone
 
-  // Whether the node is `y = MatMul(x, Transpose(w))`, which reads w itself.
+  // Tells whether the node is `y = MatMul(x, Transpose(w))`, which reads w itself.
   bool reads_transposed(const Node& node) const;
   // Returns the node's operands, with the names that they read in place of the file's.
   std::vector<std::string> inputs_of(const Node& node) const;

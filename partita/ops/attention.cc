@@ -199,7 +199,7 @@ std::vector<DType> result_and_rows(const OpInstance& op) {
   return {o, computed_in(o)};
 }
 
-// Whether the tensor depends on a parameter.
+// Tells whether the tensor depends on a parameter.
 bool depends_on_parameter(const Graph& graph, TensorId id, std::map<TensorId, bool>& known) {
   if (auto found = known.find(id); found != known.end()) return found->second;
   const Tensor& t = graph.tensor(id);

@@ -126,7 +126,7 @@ std::string select(const OpInstance& op) {
   return fmt::format("select(x)[{}] = x[{}]", join_texts(result), join_texts(read));
 }
 
-// Whether `together` is asked for; `sizes` must then be equal.
+// Tells whether `together` is asked for; `sizes` must then be equal.
 bool together(const OpInstance& op, const std::vector<int64_t>& sizes) {
   if (op.attributes.at("together") == 0) return false;
   for (int64_t size : sizes)

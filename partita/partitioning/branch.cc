@@ -113,8 +113,8 @@ class Tree {
     return least_(side_);
   }
 
-  // Whether the rest could fit; empty accelerators are counted too. `communication` is the least that accelerators
-  // spend on it.
+  // Tells whether the rest could fit; empty accelerators are counted too. `communication` is the least that
+  // accelerators spend on it.
   bool has_room(size_t depth, double communication) const {
     if (below_ == kInfinity) return true;
     double accelerator = -communication, cpu = 0;

@@ -171,7 +171,7 @@ class Program {
   double least_of(const Unit& unit) const {
     return unit.supported && instance_.accelerators > 0 ? unit.accelerator : 0;
   }
-  // Whether the units that an ideal lacks could fit on the devices that a state leaves.
+  // Tells whether the units that an ideal lacks could fit on the devices that a state leaves.
   bool has_room(int at, int state) const {
     if (below_ == kInfinity || instance_.accelerators == 0) return true;
     const int k = instance_.accelerators;

@@ -15,7 +15,8 @@ struct OrderedUnits {
 
 OrderedUnits order_units(const Instance& instance);
 
-// Whether contiguous splits whose devices stand in no order are no better than `value` if those in an order are not.
+// Tells whether contiguous splits whose devices stand in no order are no better than `value` if those in an order are
+// not.
 //
 // Devices can wait for each other in a circle although all are contiguous: for a -> b, c -> d the devices {a, d}, {b,
 // c}. A unit that all others are before or after is a bottleneck. A device without it lies before it or after it as a

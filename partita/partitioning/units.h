@@ -40,7 +40,7 @@ Units color_units(const Instance& instance, bool contiguous);
 Devices devices_of(const Units& units, const std::vector<int>& device_of_unit);
 std::vector<int> devices_of_units(const Units& units, const Devices& devices);
 
-// Whether the forward nodes on `device` are contiguous.
+// Tells whether the forward nodes on `device` are contiguous.
 bool is_contiguous(const Units& units, const std::vector<int>& device_of_unit, int device);
 
 // Returns a lower bound on the max-load of any split: classes divisible, communication for nothing but of a class that

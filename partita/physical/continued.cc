@@ -22,7 +22,7 @@ class Finder {
     for (const Node& x : use->writers) first = std::min(first, at(x));
     return first;
   }
-  // Whether the node at this place is the last that uses it, and all others are over before.
+  // Tells whether the node at this place is the last that uses it, and all others are over before.
   bool ends(RegisterId r, int place) const {
     bool found = false;
     const Use& use = *only_use(r);

@@ -60,7 +60,8 @@ TEST_P(PhysicalGolden, IsVerifiedAdmittedAndRuns) {
   }
 }
 
-// Whether other edges, and the firings of one task, lead from the one node to the other, into the next step if `next`.
+// Tells whether other edges, and the firings of one task, lead from the one node to the other, into the next step if
+// `next`.
 bool path_without(const PhysicalGraph& graph, const Edge& edge) {
   std::vector<std::pair<Node, bool>> reached{{edge.from, false}};
   const auto reach = [&](const Node& node, bool later) {

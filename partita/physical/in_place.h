@@ -14,7 +14,8 @@ namespace partita {
 class InPlace {
  public:
   explicit InPlace(const PhysicalGraph& graph);
-  // Whether `result` may lie on `operand`, in every use. The caller must know whether anything reads the operand later.
+  // Tells whether `result` may lie on `operand`, in every use. The caller must know whether anything reads the operand
+  // later.
   bool allowed(RegisterId operand, RegisterId result) const;
   // Returns the operands on which the result may lie.
   std::vector<RegisterId> operands_of(RegisterId result) const;

@@ -64,8 +64,8 @@ Placed bring_operand(LocalLowering& local, const Reader& reader) {
   return *local.converted[c];
 }
 
-// Whether the result may be written over the operand: no stage after the result's reads the operand, and the result's
-// own reads it at its own index.
+// Tells whether the result may be written over the operand: no stage after the result's reads the operand, and the
+// result's own reads it at its own index.
 bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
   const int last = bound.stage_of(bound.results[result]);
   const std::vector<tdl::Affine>& lhs = bound.stages[last].lhs;

@@ -54,8 +54,8 @@ void settle_result(LocalLowering& local, OpId id, size_t r, Placed made, const L
 // Converts a tensor from its kept layout for the conversion's first reader. The tensor is made `firings` times a step.
 Placed convert_for(LocalLowering& local, const Reader& reader, TensorId tensor, const Conversion& conversion,
                    int firings);
-// Whether a result of this layout may go straight into the registers of the tensor that it replaces. `operands`: where
-// they lie; those that are not given lie elsewhere.
+// Tells whether a result of this layout may go straight into the registers of the tensor that it replaces. `operands`:
+// where they lie; those that are not given lie elsewhere.
 bool goes_into(const tdl::Bound& bound, const std::vector<std::optional<Placed>>& operands, const Placed& replaced,
                const Layout& layout, int result);
 // Places a tensor that no op makes: an input is loaded, parameters and state are carried, constants are there.

@@ -28,7 +28,7 @@ class FirstFitByHand {
         uses_(graph, table_),
         in_place_(graph) {}
 
-  // Whether no two registers meet in bytes and time.
+  // Tells whether no two registers meet in bytes and time.
   bool holds() const {
     for (std::size_t a = 0; a < graph_.registers.size(); ++a)
       for (std::size_t b = 0; b < a; ++b) {

@@ -46,7 +46,7 @@ Line next_line(Parsing& p) {
   return Line(text, number);
 }
 
-// Whether an indented line follows.
+// Tells whether an indented line follows.
 bool is_below(Parsing& p) { return !done(p) && indented(p.lines[p.next].first); }
 
 // ---------------------------------------------------------------- names

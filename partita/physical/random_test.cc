@@ -23,7 +23,7 @@ using testing::RandomNet;
 using testing::run_tagged;
 using testing::TaggedRun;
 
-// Whether some device has collectives on two queues.
+// Tells whether some device has collectives on two queues.
 bool has_two_static_queues(const PhysicalGraph& graph) {
   std::map<DeviceId, QueueId> first;
   return std::any_of(graph.tasks.begin(), graph.tasks.end(), [&](const Task& task) {

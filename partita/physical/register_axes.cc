@@ -38,7 +38,7 @@ std::vector<std::vector<const Layout*>> layouts_of_tensors(const Graph& graph, c
   return layouts;
 }
 
-// Whether each of the layout's boxes is one box along stored axis `axis`, factored as `radices`.
+// Tells whether each of the layout's boxes is one box along stored axis `axis`, factored as `radices`.
 bool is_boxes_over(const Layout& layout, size_t axis, const Shape& radices) {
   if (layout.radices[axis] == radices) return true;
   size_t first = 0;

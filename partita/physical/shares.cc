@@ -164,7 +164,7 @@ void write(Contents& c, const Task& task, const Access& access, int firing, Patc
 
 // ---------------------------------------------------------------- tasks
 
-// Whether a firing sums over only a part of its index.
+// Tells whether a firing sums over only a part of its index.
 bool makes_partial(const KernelWork& work, int firing) {
   const auto& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<std::size_t>(firing)];
   for (int s = work.first_stage; s < work.last_stage; ++s)

@@ -11,7 +11,8 @@ namespace partita {
 
 namespace {
 
-// Whether a task runs on a device's compute queue, as copies and sums of conversions do, or is a kernel on a host.
+// Tells whether a task runs on a device's compute queue, as copies and sums of conversions do, or is a kernel on a
+// host.
 bool computes(const PhysicalGraph& physical, const Task& task) {
   return std::holds_alternative<KernelWork>(task.work) ||
          physical.queues[task.queue.index()].kind == QueueKind::kCompute;

@@ -201,7 +201,7 @@ void check_collective(const PhysicalGraph& graph, const std::vector<TaskId>& gro
     for (int firing = 0; firing < first.rate; ++firing) check_exchange(graph, group, i, firing);
 }
 
-// Whether all that is computed has a formula. Then check_shares() knows the terms of each element.
+// Tells whether all that is computed has a formula. Then check_shares() knows the terms of each element.
 bool has_formulas(const PhysicalGraph& graph) {
   int kernels = 0, formulas = 0;
   for (const Task& task : graph.tasks)

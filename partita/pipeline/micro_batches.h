@@ -29,8 +29,8 @@ MicroBatchChoice micro_batches_to_try(const Request& request, const Graph& whole
 // Returns the note about the i-th of counts and fewer, one behind the other. `refused`: why an earlier one cannot be.
 std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string& refused);
 
-// Whether the groups of batch norms, which loading makes, depend on a number of micro-batches that the request does not
-// say: `micro` and `replica`.
+// Tells whether the groups of batch norms, which loading makes, depend on a number of micro-batches that the request
+// does not say: `micro` and `replica`.
 bool groups_by_micro_batches(const Request& request);
 // Throws a usage error if they do, and there is a choice.
 void expect_known_groups(const Request& request, const MicroBatchChoice& choice);

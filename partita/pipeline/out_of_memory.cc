@@ -71,7 +71,8 @@ FirstFit first_that_fits(const MicroBatchChoice& choice, const PlanCount& plan, 
   }
 }
 
-// Whether other counts than the first that fits are planned: a rule makes the plans. Other searches take their time.
+// Tells whether other counts than the first that fits are planned: a rule makes the plans. Other searches take their
+// time.
 bool compares_counts(const Request& request) {
   const SearchChoice search = parse_search(request.search);
   const auto inner = search.options.find("inner");

@@ -43,7 +43,7 @@ struct Planned {
   SearchResult search;  // counters and notes
   double search_seconds = 0;
 
-  // Whether `physical` is all of the step, which can be run.
+  // Tells whether `physical` is all of the step, which can be run.
   bool is_whole() const { return representatives.empty() && !of_all_micro_batches; }
 
   // Figures of the estimate, if there is one; otherwise of the prediction.

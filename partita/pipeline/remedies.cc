@@ -134,7 +134,7 @@ class Trials {
     return std::nullopt;
   }
 
-  // Whether its search has a plan of such a step, however large.
+  // Tells whether its search has a plan of such a step, however large.
   bool applies(const Change& change) {
     if (ended()) return false;
     const auto tried = attempt([&] { return planned(change.request); });

@@ -48,7 +48,7 @@ class AxisOptions {
   std::map<const tdl::Bound*, std::vector<AxisOption>> known_;
 };
 
-// Whether `tensor`, one of `tensors`, is `part` wherever it stands.
+// Tells whether `tensor`, one of `tensors`, is `part` wherever it stands.
 bool fits(const std::vector<TensorId>& tensors, const std::vector<Part>& parts, TensorId tensor, const Part& part);
 
 }  // namespace partita

@@ -43,7 +43,7 @@ struct Constrained {
 // launch op has no gpu op in its group, or a group has a cpu op and a gpu op.
 Constrained constrain(Graph graph, const Pins& pins, const Cluster& cluster);
 
-// Whether a plan has all that is fixed.
+// Tells whether a plan has all that is fixed.
 bool satisfies(const Plan& plan, const Constraints& constraints);
 // Returns the plan with the constraints in place of its own choices.
 Plan with_constraints(Plan plan, const Constraints& constraints);

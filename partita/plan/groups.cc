@@ -118,7 +118,7 @@ class Groups {
     return known->second;
   }
 
-  // Whether all operands, or some, are kept so on this axis.
+  // Tells whether all operands, or some, are kept so on this axis.
   bool comes(OpId id, int axis, Sbp::Kind kind, bool all) const {
     const auto is = [&](TensorId t) {
       const Layout* kept_layout = planner_.kept_layout(t);

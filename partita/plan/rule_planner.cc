@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kNever = INT64_MAX;
 
-// Whether some position would keep nothing, which no plan may have.
+// Tells whether some position would keep nothing, which no plan may have.
 bool more_shards_than_extent(const Layout& layout, const NdSbp& sbp) {
   std::map<std::pair<int, int>, int64_t> shards;
   for (size_t a = 0; a < sbp.size(); ++a)
@@ -145,8 +145,8 @@ void RulePlanner::keep_split(TensorId id, const SplitOver& split) {
 
 namespace {
 
-// Whether each device may keep its term of this sum from step to step: the tensor is a state that the op replaces, and
-// no other op reads it. Running statistics of groups that lie on several devices are such sums.
+// Tells whether each device may keep its term of this sum from step to step: the tensor is a state that the op
+// replaces, and no other op reads it. Running statistics of groups that lie on several devices are such sums.
 bool may_keep_terms(const Graph& graph, const Op& op, TensorId t, const Layout& need) {
   const Tensor& tensor = graph.tensor(t);
   return tensor.role == Role::kState && is_float(tensor.dtype) && need.reducer() == tdl::Reducer::kSum &&
@@ -185,7 +185,7 @@ void RulePlanner::keep(TensorId id, const Placement& placement) {
 
 namespace {
 
-// Whether some index is split into more shards than it has values, which no plan may.
+// Tells whether some index is split into more shards than it has values, which no plan may.
 bool more_shards_than_values(const Op& op, const OpChoice& choice) {
   std::map<std::string, int64_t> shards;
   for (size_t a = 0; a < choice.strategies.size(); ++a)
@@ -303,7 +303,7 @@ bool passes_sums_on(const tdl::AxisStrategy& s) {
   return s.names.empty() && !s.partial.empty() && s.reducer == tdl::Reducer::kSum;
 }
 
-// Whether both operands are summands.
+// Tells whether both operands are summands.
 bool is_sum(const Op& op) {
   return op.operands.size() > 1 && std::ranges::any_of(tdl::strategies(*op.bound, 2), [&](const tdl::AxisStrategy& s) {
            return passes_sums_on(s) && s.partial.size() == op.operands.size();
@@ -312,7 +312,7 @@ bool is_sum(const Op& op) {
 
 }  // namespace
 
-// Whether it ends in a sum of gradients, through ops that are its only readers and do not see samples.
+// Tells whether it ends in a sum of gradients, through ops that are its only readers and do not see samples.
 bool LateSums::is_added_to(TensorId id) const {
   while (read_by_[id.index()].size() == 1) {
     const Op& reader = graph_.op(read_by_[id.index()][0].op);

@@ -71,7 +71,7 @@ std::vector<std::string> sample_indices(const Graph& graph, const Op& op);
 // Returns the strategies of one op on an axis of p positions that a plan may take: index names no shorter than p,
 // partial, replicate.
 std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p);
-// Whether no index is split into more shards than it has values, over mesh axes of these extents.
+// Tells whether no index is split into more shards than it has values, over mesh axes of these extents.
 bool has_values_for(const tdl::Bound& bound, const std::vector<int>& extents,
                     const std::vector<tdl::AxisStrategy>& strategies);
 

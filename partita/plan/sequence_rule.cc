@@ -82,8 +82,8 @@ void SequenceRule::set(TensorId t, const Part& part) {
   fresh_.push_back(t);
 }
 
-// Whether an op may take this option. Activations come as they are kept, or are gathered. Its results are split, or
-// sums of less than it reads.
+// Tells whether an op may take this option. Activations come as they are kept, or are gathered. Its results are split,
+// or sums of less than it reads.
 bool SequenceRule::suits(const Op& op, const AxisOption& option) const {
   if (option.inner) return false;
   int64_t read = 0, left = 0;

@@ -27,7 +27,7 @@ bool of_other_memory(const std::vector<std::string>& words, double own_bytes) {
   });
 }
 
-// Whether the text names this device: kNothing if its type does not occur, kOther if it is a variant of it.
+// Tells whether the text names this device: kNothing if its type does not occur, kOther if it is a variant of it.
 Named named(const std::string& text, const Device& device, bool kernels) {
   const std::vector<std::string> words = words_of(text), wanted = words_of(device.model);
   auto in = [](const std::vector<std::string>& list, std::string_view word) {

@@ -105,7 +105,7 @@ class Worker {
   // static queue takes the next in order, once it is ready. False: there is none before another message comes. The
   // caller hands a worker all its messages first, so that it chooses among all that are ready.
   bool advance();
-  // Whether all firings of all its actors are over.
+  // Tells whether all firings of all its actors are over.
   bool finished() const { return left_ == 0; }
   // Returns what it waits for, for a report of a hang.
   std::string waiting() const;

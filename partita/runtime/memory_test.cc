@@ -30,7 +30,7 @@ std::map<int64_t, int64_t> offsets(const View& view) {
   return result;
 }
 
-// Whether these elements are a box over `axes` whose places are affine in its coordinates.
+// Tells whether these elements are a box over `axes` whose places are affine in its coordinates.
 bool expressible(const std::map<int64_t, int64_t>& elements, const Shape& axes) {
   const auto point = [&](int64_t flat) {
     Shape at(axes.size());

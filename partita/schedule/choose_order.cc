@@ -123,7 +123,7 @@ size_t best_of(Trial& trial) {
 constexpr size_t kFewNodes = 10'000;  // about 50 ms an order
 constexpr double kLittleMemory = 0.05;
 
-// Whether an order takes so little beyond the tightest that others are not worth the time to simulate.
+// Tells whether an order takes so little beyond the tightest that others are not worth the time to simulate.
 bool takes_little_more(Trial& trial, size_t i) {
   return static_cast<double>(trial.most_bytes(i)) <= static_cast<double>(trial.most_bytes(0)) * (1 + kLittleMemory);
 }

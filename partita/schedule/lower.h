@@ -21,7 +21,7 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
 PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                              const Watch& watch = {});
 
-// Whether a graph is too large to be held or simulated: an op is at least one task on each of its devices.
+// Tells whether a graph is too large to be held or simulated: an op is at least one task on each of its devices.
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
 // Throws bad input if it is.
 void expect_small_enough(const Graph& graph, const Cluster& cluster);

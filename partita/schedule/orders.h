@@ -40,9 +40,9 @@ class Orders {
   void take_times(const std::vector<Event>& events) { times_of_apart_ = node_times(table_, events); }
   // Makes its order, counts and memory; boxes are those of one micro-batch (spread_micro_batches.h).
   const PhysicalGraph& planned(size_t i);
-  // Whether every device's memory holds it.
+  // Tells whether every device's memory holds it.
   bool fits(size_t i);
-  // Whether two orders are the same in all their decisions.
+  // Tells whether two orders are the same in all their decisions.
   bool alike(size_t i, size_t k);
   // Adds edges, implied ones too: it can be simulated.
   const PhysicalGraph& with_edges(size_t i);

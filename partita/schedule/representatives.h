@@ -34,7 +34,7 @@ Representatives choose_representatives_within(const Graph& graph, const Plan& pl
 // Returns these devices and their hosts, as resolve() takes them; null, which is all, if there are none.
 DeviceMask mask_with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);
 
-// Whether each micro-batch adds memory (gpipe).
+// Tells whether each micro-batch adds memory (gpipe).
 bool memory_grows_with_micro_batches(const Plan& plan);
 // Extrapolates the bytes of `more` further micro-batches, by device. Each adds what the last lowered one added to the
 // peaks of `one_fewer`.

@@ -57,7 +57,7 @@ struct SearchEntry {
   Objective measure = Objective::kComm;  // of Plan::paper_cost: bytes, or us
   bool estimates = false;  // has an Estimate in place of a plan, for a way of training that cannot be written or run
   bool may_have_replicas() const { return sharing != one_replica; }
-  // Whether all its plans have whole operations; `auto` also has others.
+  // Tells whether all its plans have whole operations; `auto` also has others.
   bool only_device_placement() const { return places && measure == Objective::kTime; }
 };
 
@@ -67,7 +67,7 @@ std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEnt
 // Returns every combination of those that InitialPlans::further names too, without options_for_auto().
 std::vector<std::map<std::string, std::string>> further_options(const SearchEntry& entry, const Problem& problem);
 
-// Whether an option's value is a whole number from 1 to 999999.
+// Tells whether an option's value is a whole number from 1 to 999999.
 bool is_count(const std::string& value);
 // Returns the value of an option "PxQ": "16x128x8" -> {16, 128, 8}. Empty if it is none.
 std::vector<int> extents_of(const std::string& value);

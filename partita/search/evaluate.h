@@ -20,14 +20,14 @@ PlanEvaluation evaluate_in_time(const Problem& problem, const Plan& plan, const 
 // The deficit of evaluate_memory(), in bytes; at most 0: the plan fits.
 int64_t memory_deficit(const Problem& problem, const Plan& plan, const Watch& watch = {});
 
-// Whether every device could hold all tensors whole, for every reader and from every device, many times over. The
+// Tells whether every device could hold all tensors whole, for every reader and from every device, many times over. The
 // memory planner takes a second for thousands of operations.
 bool holds_any_plan(const Problem& problem);
 
 // The cost of evaluate(): bytes, or the ns of the step.
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch = {});
 
-// Whether the error says that a budget has ended, or of an interrupt.
+// Tells whether the error says that a budget has ended, or of an interrupt.
 bool is_end(const Error& error);
 // "123 B", "4.5 MB"; "1.23 us".
 std::string cost_text(const Problem& problem, int64_t cost);

@@ -13,8 +13,8 @@ namespace partita::boxing {
 
 namespace {
 
-// Whether one all-reduce along one mesh axis does it: all positions hold parts of the same values, and each gets all.
-// No other path moves less, or has fewer steps. If other axes replicate the parts, replicas may share the work.
+// Tells whether one all-reduce along one mesh axis does it: all positions hold parts of the same values, and each gets
+// all. No other path moves less, or has fewer steps. If other axes replicate the parts, replicas may share the work.
 bool is_one_all_reduce(const Layout& from, const Layout& to) {
   if (from.mesh != to.mesh || from.radices != to.radices || to.is_partial() || from.boxes != to.boxes) return false;
   for (size_t a = 0; a < from.kinds.size(); ++a)
@@ -98,8 +98,8 @@ std::optional<Slices> slices_of(const NamedLayout& end) {
   return std::nullopt;
 }
 
-// Whether fetching slices and gathering them is quicker than each device's fetch of the whole. Fetches over the same
-// link follow one another.
+// Tells whether fetching slices and gathering them is quicker than each device's fetch of the whole. Fetches over the
+// same link follow one another.
 bool are_quicker(const Layout& from, const NamedLayout& end, const Slices& slices, int64_t element_bytes,
                  const Cluster& cluster) {
   const Mesh& mesh = end.layout.mesh;

@@ -18,7 +18,7 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const ElementC
 
 // Both layouts over a common factoring if they have one.
 std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to);
-// Whether both have the same devices in the same order, with the same boxes of whole values, whatever the meshes'
+// Tells whether both have the same devices in the same order, with the same boxes of whole values, whatever the meshes'
 // extents.
 bool is_in_place(const Layout& from, const Layout& to);
 

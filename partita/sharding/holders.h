@@ -34,7 +34,7 @@ struct Holders {
 std::vector<Holders> holders_of(const Layout& l, const std::vector<std::vector<Box>>& have);
 // Places in `held`, ascending: those of all boxes that meet the box, and of some that do not.
 std::vector<size_t> held_near(const Holders& holders, const Box& box);
-// Whether no two different boxes meet.
+// Tells whether no two different boxes meet.
 bool are_disjoint(Holders& holders);
 
 }  // namespace partita::boxing

@@ -77,8 +77,8 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape);
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices);
 // Finds the layout's name, if it has one. If several fit, the first: S before B before P, lower axes first.
 std::optional<NdSbp> name_of(const Layout& layout);
-// Whether mesh, kinds and boxes are the same. Boxes are compared over a common refinement of the two factorings; empty
-// boxes are equal.
+// Tells whether mesh, kinds and boxes are the same. Boxes are compared over a common refinement of the two factorings;
+// empty boxes are equal.
 bool same_placement(const Layout& a, const Layout& b);
 // The same layout, or box, over other radices of the same axes. Empty if a box would become several.
 std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices);

@@ -16,7 +16,7 @@ inline int64_t common_elements(const Box& a, const Box& b) {
 // A total order of boxes.
 bool box_less(const Box& a, const Box& b);
 
-// Whether values are partial over more than one position. A mesh axis of extent 1 holds the whole value.
+// Tells whether values are partial over more than one position. A mesh axis of extent 1 holds the whole value.
 bool has_partial_values(const Layout& l);
 
 // How many parts a partial value has: the product of the extents of the partial axes. [P(sum), S(0)] on 2x4 has 2.

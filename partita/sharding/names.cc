@@ -67,7 +67,7 @@ std::vector<int> parts_of(const Layout& layout, const Choice& choice, size_t fac
   return parts;
 }
 
-// Whether a position's box fits a choice; empty boxes are equal.
+// Tells whether a position's box fits a choice; empty boxes are equal.
 bool fits_at(const Layout& layout, const Shape& shape, const Choice& choice, const std::vector<int>& parts, int p) {
   std::vector<int> part(shape.size(), 0);  // the shard of each axis at the position
   int stride = layout.mesh.positions();

@@ -36,7 +36,7 @@ Spans spans_of(const NodeTable& table, const std::vector<Event>& events) {
   return spans;
 }
 
-// Whether a writer's result is written over its operand. Such a result takes its place when the task ends.
+// Tells whether a writer's result is written over its operand. Such a result takes its place when the task ends.
 bool over_operand(const PhysicalGraph& graph, const Node& writer, const Use& use) {
   const Task& task = graph.task(writer.task);
   const Register& reg = graph.reg(use.reg);

@@ -75,8 +75,8 @@ bool Branch::stalled(const Part& part) const {
   return part.shrinks >= most_shrinks;
 }
 
-// Whether a proof shows that the part holds nothing better. It is only tried if the bound in doubles is near, unless it
-// must be.
+// Tells whether a proof shows that the part holds nothing better. It is only tried if the bound in doubles is near,
+// unless it must be.
 bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool must) {
   constexpr double kRounding = 1e-9;
   constexpr int kTryNearEvery = 8;

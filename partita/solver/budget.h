@@ -16,7 +16,7 @@ inline std::optional<std::chrono::steady_clock::time_point> share_of_time(const 
 
 inline bool is_stopped(const Options& options) { return options.stop && *options.stop; }
 
-// Whether it was stopped, or the deadline is over, or would be in that time.
+// Tells whether it was stopped, or the deadline is over, or would be in that time.
 inline bool is_out_of_time(const Options& options, std::chrono::steady_clock::duration later = {}) {
   return is_stopped(options) || (options.deadline && std::chrono::steady_clock::now() + later > *options.deadline);
 }

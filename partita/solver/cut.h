@@ -36,7 +36,7 @@ struct Cut {
 // that most have.
 Cut cut_into_parts(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual);
 
-// Whether an edge lies between two parts.
+// Tells whether an edge lies between two parts.
 inline bool crosses_parts(const Network::Edge& e, const std::vector<int>& part_of) {
   return std::any_of(e.variables.begin(), e.variables.end(),
                      [&](int v) { return part_of[v] != part_of[e.variables[0]]; });

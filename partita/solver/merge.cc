@@ -142,7 +142,7 @@ bool Merging::leave_out(int v, const std::vector<int>& values) {
   return true;
 }
 
-// Whether the tables beside `below` may become tables beside `above`, and the one between them go.
+// Tells whether the tables beside `below` may become tables beside `above`, and the one between them go.
 bool Merging::may_join(int below, int above) const {
   if (locked_[below] || locked_[above]) return false;
   const double more = live(above) - live(below);

@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 double root_gap(const RoundState& r) { return static_cast<double>(r.best.cost) - r.branch->root_bound(); }
 
-// Whether the gap is small enough for most values to cost more than the best solution, and smaller than at the last
-// narrowing.
+// Tells whether the gap is small enough for most values to cost more than the best solution, and smaller than at the
+// last narrowing.
 bool is_near(const RoundState& r) {
   if (!r.best.solution || r.branch->done() || r.settled()) return false;
   return root_gap(r) <=

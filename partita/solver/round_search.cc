@@ -18,8 +18,8 @@ int64_t work_of_round(const RoundState& r) {
                              kTuning.round.most_work);
 }
 
-// Whether the dual works alone. Local search has nothing to begin with yet, or nothing to find any more. Or it has
-// found nothing for long while the dual advances, which alone would be faster: they share memory bandwidth.
+// Tells whether the dual works alone. Local search has nothing to begin with yet, or nothing to find any more. Or it
+// has found nothing for long while the dual advances, which alone would be faster: they share memory bandwidth.
 bool is_for_dual_alone(const RoundState& r) {
   return r.round == 0 || r.settled() ||
          (r.closing && r.without > r.options.patience && r.round % kTuning.round.now_and_then != 0);

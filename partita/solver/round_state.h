@@ -31,7 +31,7 @@ struct Best {
 // The means to prove bounds of the original network.
 struct OfOriginal {
   std::function<std::optional<EliminationPlan>()> plan_to_prove;
-  // Whether steps from a solution and messages of the reduced network prove that nothing is better.
+  // Tells whether steps from a solution and messages of the reduced network prove that nothing is better.
   std::function<bool(const Assignment& solution, const Certificate::Leaf& messages)> in_steps;
 };
 
@@ -82,10 +82,10 @@ struct RoundState {
 
   double seconds() const;
   bool stop() const;  // told so, or only the certificate's time is left
-  // Whether nothing better can be found any more.
+  // Tells whether nothing better can be found any more.
   bool settled() const { return nothing || (computed && best.solution && best.cost == *computed); }
-  // Whether a large network gets no certificate because nobody asks for one: its bound is the dual's, less a margin for
-  // rounding.
+  // Tells whether a large network gets no certificate because nobody asks for one: its bound is the dual's, less a
+  // margin for rounding.
   bool computes() const;
   // Takes that bound into `to`, if it is better.
   void note(double bound, double prices, std::optional<Wide>& to) const;

@@ -77,7 +77,7 @@ struct Result {
 
 Result solve(const Network& network, const Options& options);
 
-// Whether cost - bound <= gap * |cost|, as Options::gap has it.
+// Tells whether cost - bound <= gap * |cost|, as Options::gap has it.
 bool is_within(double gap, Wide cost, Wide bound);
 
 std::string_view name_of(Status status);

@@ -42,7 +42,7 @@ struct Foldings {
     return is_stopped(s.options) || (deadline && Clock::now() > *deadline);
   }
   std::optional<Wide> known() const { return s.folded ? std::optional<Wide>(s.folded_cost) : std::nullopt; }
-  // Whether narrowing leaves too much of it to go on with, or proves nothing to a checker.
+  // Tells whether narrowing leaves too much of it to go on with, or proves nothing to a checker.
   bool is_too_large() const {
     return s.dual && s.folded && s.dual->sweep_of_whole() > very_large(s.options) &&
            (s.options.certify || s.dual->left_of_whole(s.folded_cost) > kFold.much_left);

@@ -102,7 +102,7 @@ void narrow(SolveState& s) {
   s.taken = Clock::now() - before;
 }
 
-// Whether the solution is near enough, or there is no time for more.
+// Tells whether the solution is near enough, or there is no time for more.
 bool is_enough(const SolveState& s) {
   if (s.is_near(s.options.gap)) return true;
   if (!s.solution) return false;

@@ -60,7 +60,7 @@ void prove_in_steps(SolveState& s) {
 
 bool is_cut_apart_as_very_large(const SolveState& s) { return s.very_large; }
 
-// Whether passes over the whole have not shown that much of it can be left out.
+// Tells whether passes over the whole have not shown that much of it can be left out.
 bool is_cut_apart_after_all(const SolveState& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
 
 void cut_apart(SolveState& s) { solve_parts(s, parts_of(s.network, s.alike)); }

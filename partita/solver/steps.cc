@@ -147,8 +147,8 @@ void make_window(Proof& p, Sweep& s) {
   report_bound(p, p.bound - margin);
 }
 
-// Whether nothing costs enough after this many windows over the whole, or as much work: the gap is not small, and does
-// not close fast.
+// Tells whether nothing costs enough after this many windows over the whole, or as much work: the gap is not small, and
+// does not close fast.
 bool is_hopeless(const Proof& p, const Sweep& s, int window) {
   const double gap = p.enough() - p.bound;
   return s.model.limited == s.priced &&
@@ -226,7 +226,7 @@ bool aim_lower(Proof& p, const std::optional<Wide>& known) {
 
 // ------------------------------------------------------------------ elimination of the rest
 
-// Whether it takes no longer than another sweep.
+// Tells whether it takes no longer than another sweep.
 bool is_quick(const Proof& p, const EliminationPlan& plan) {
   const double entries = count_table_entries(p.rest.network());
   return entries == 0 || static_cast<double>(plan.work) <= kSteps.quick_looks * entries;

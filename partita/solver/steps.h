@@ -20,7 +20,7 @@ namespace partita::solver {
 Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages,
                       const Options& options, const PairTables* made = nullptr);
 
-// Whether it is certified that nothing costs less than the result's solution, or less by more than the gap.
+// Tells whether it is certified that nothing costs less than the result's solution, or less by more than the gap.
 bool is_closed(const Result& result, double gap);
 
 }  // namespace partita::solver

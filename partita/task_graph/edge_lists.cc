@@ -46,7 +46,7 @@ std::vector<TaskLists> lists_of(const Edges& sorted, bool first, const std::vect
   return lists;
 }
 
-// Whether `lists` equals lists_of() of the edges.
+// Tells whether `lists` equals lists_of() of the edges.
 bool is_made_of(const PartyLists& lists, const Edges& sorted, const std::vector<int>& sizes) {
   if (lists.size() != sizes.size()) return false;
   auto at = sorted.begin();

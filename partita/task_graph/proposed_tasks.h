@@ -99,7 +99,7 @@ void gather_edges(ProposedTasks& p, int slot);
 void commit_tasks(ProposedTasks& p);
 // Points the tasks of a slot at their queues in its fragment.
 void set_queues(ProposedTasks& p, int slot);
-// Whether unused cells outnumber used ones.
+// Tells whether unused cells outnumber used ones.
 bool is_sparse(const ProposedTasks& p);
 
 }  // namespace partita

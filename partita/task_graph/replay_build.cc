@@ -29,7 +29,7 @@ void gather(ReplayState& s, int slot) {
 
 const Edges& edges_now(const ReplayState& s, int task) { return s.touched_tasks[at(s.now[at(task)].touched)].edges; }
 
-// Whether a task waits for the same tasks in the proposal as in the committed graph.
+// Tells whether a task waits for the same tasks in the proposal as in the committed graph.
 bool waits_are_same(ReplayState& s, int task) {
   const Edges &old_edges = s.tasks[at(task)].edges, &new_edges = edges_now(s, task);
   const auto old_before = s.edges.begin() + old_edges.before, old_end = s.edges.begin() + old_edges.end;

@@ -15,7 +15,7 @@ size_t at(int i) { return static_cast<size_t>(i); }
 
 bool is_new(const ReplayState& s, int task) { return task >= s.task_count; }
 
-// Whether it was not taken before `from`.
+// Tells whether it was not taken before `from`.
 bool is_open(const ReplayState& s, int task) {
   if (is_new(s, task)) return s.done[at(task)].end_ns == 0;
   if (s.from.after_sweep && s.swept[at(task)].epoch == s.epoch) {

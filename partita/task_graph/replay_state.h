@@ -186,7 +186,7 @@ namespace partita::replay {
 void begin_evaluation(ReplayState& s, const Replay::Exchanges& exchanges);
 // Adds its new tasks and the edges of touched slots, and cuts the committed timeline.
 void build_proposal(ReplayState& s);
-// Whether the bounds at the cut of the queues whose loads change are within the threshold.
+// Tells whether the bounds at the cut of the queues whose loads change are within the threshold.
 bool cut_queues(ReplayState& s, int64_t threshold_ns);
 // Bounds tails of late tasks of touched slots from below, and how much others may shrink.
 void bound_tails(ReplayState& s);

@@ -202,7 +202,7 @@ int64_t latest_end(const ReplayState& s) {
   return end_ns;
 }
 
-// Whether so many events take longer than the replay of all they have passed.
+// Tells whether so many events take longer than the replay of all they have passed.
 bool is_dense(const ReplayState& s, int64_t events, int64_t ready_ns) {
   if (events < s.options.least_events) return false;
   const double late = static_cast<double>(s.order.size()) - s.cut.place;

@@ -42,7 +42,7 @@ class PartyLists {
 
   size_t size() const { return held_ ? held_->places.size() : 0; }
   bool empty() const { return size() == 0; }
-  // Whether any task of the party has some; false if there is no such party.
+  // Tells whether any task of the party has some; false if there is no such party.
   bool has(size_t party) const {
     if (party < kNoted) return first_ >> party & 1;
     return party < size() && held_->places[party] >= 0;

@@ -22,7 +22,7 @@ bool touches_float64(const Draft& draft, const Task& task) {
   return false;
 }
 
-// Whether a plan with buckets bundles it with others (bundle.h).
+// Tells whether a plan with buckets bundles it with others (bundle.h).
 bool is_of_a_bucket(const PhysicalGraph& graph, const Task& task) {
   if (graph.queues[task.queue.index()].kind != QueueKind::kParameterCollective) return false;
   switch (std::get<CollectiveWork>(task.work).kind) {

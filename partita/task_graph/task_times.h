@@ -17,7 +17,7 @@ class TaskTimes {
  public:
   // `graph`: its queues; `bucket_bytes` as LocalTasks says.
   TaskTimes(const CostModel& cost, const PhysicalGraph& graph, int64_t bucket_bytes);
-  // Whether the times need complete drafts (Draft::complete): those of a profile name registers' extents.
+  // Tells whether the times need complete drafts (Draft::complete): those of a profile name registers' extents.
   bool need_complete() const { return cost_.cluster().profile != nullptr; }
   // Returns the time of a task that is no collective (ns).
   int64_t of(const Draft& draft, TaskId id);
@@ -27,7 +27,7 @@ class TaskTimes {
     std::vector<int> queues;  // ascending
   };
   Collective of_collective(const Draft& draft, std::vector<TaskId> participants);
-  // Whether kernels take as long on `a` as on `b`, device by device.
+  // Tells whether kernels take as long on `a` as on `b`, device by device.
   bool same_types(const std::vector<DeviceId>& a, const std::vector<DeviceId>& b) const;
   // Kernels of one op follow each other; forget() parts them from those of the next draft.
   void forget() { last_.clear(); }

@@ -9,7 +9,7 @@
 
 namespace partita::tdl {
 
-// Whether a token is this sign or word.
+// Tells whether a token is this sign or word.
 bool is_token(const Token& t, std::string_view sign);
 
 struct Cursor {

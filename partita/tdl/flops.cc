@@ -156,7 +156,7 @@ std::optional<double> coefficient(const Expr& e, int index) {
   return std::nullopt;
 }
 
-// Whether a guard is an interval of this index once the other values are fixed.
+// Tells whether a guard is an interval of this index once the other values are fixed.
 bool is_interval_of(const Expr& guard, int index) {
   static const std::set<std::string> kSolvable = {"<", "<=", "==", ">=", ">"};
   return guard.kind == ExprKind::kBinary && kSolvable.contains(guard.function) &&

@@ -18,8 +18,8 @@ struct RealFunction {
 
 std::span<const RealFunction> real_functions();
 const RealFunction* find_real_function(std::string_view name);  // null if there is none
-// Whether f(max(x, y)) = max(f(x), f(y)) on all of the reals. log and sqrt are not monotone so: a part may lie outside
-// their domain though the whole does not.
+// Tells whether f(max(x, y)) = max(f(x), f(y)) on all of the reals. log and sqrt are not monotone so: a part may lie
+// outside their domain though the whole does not.
 bool is_monotone(std::string_view function);
 
 // Functions of two integers: int64 in, int64 out.
@@ -29,7 +29,7 @@ struct IntegerFunction {
 };
 std::span<const IntegerFunction> integer_functions();
 const IntegerFunction* find_integer_function(std::string_view name);
-// Whether it is max, min or a function of two integers: a formula writes f(a, b).
+// Tells whether it is max, min or a function of two integers: a formula writes f(a, b).
 bool is_call_of_two(std::string_view function);
 
 }  // namespace partita::tdl

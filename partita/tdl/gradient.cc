@@ -224,7 +224,7 @@ class Transposer {
     return add_stage(name, tensor, lhs, {}, std::move(*sum));
   }
 
-  // Whether body is another tensor of the same shape, read at the part's own left side.
+  // Tells whether body is another tensor of the same shape, read at the part's own left side.
   bool is_whole_read(const CotangentPart& part) const {
     const Expr& e = part.body;
     if (e.kind != ExprKind::kRead) return false;

@@ -48,7 +48,8 @@ std::string name_of_split(const Split& s) {
   return s.digit < 0 ? fmt::format("S({})", s.axis) : fmt::format("S({}.{})", s.axis, s.digit);
 }
 
-// Whether one position's box is that of splits, one a mesh axis (none: whole); axes that split the same are one split.
+// Tells whether one position's box is that of splits, one a mesh axis (none: whole); axes that split the same are one
+// split.
 bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const Box& box,
                const std::vector<std::optional<Split>>& splits, int position) {
   auto by_digit = [&](size_t stored) {

@@ -63,7 +63,8 @@ const Expr* summed_body(const Stage& stage) {
   return sums ? &stage.body.args[0] : nullptr;
 }
 
-// Whether a tensor of three axes or more is read at sums of indices behind its second one: a convolution's windows.
+// Tells whether a tensor of three axes or more is read at sums of indices behind its second one: a convolution's
+// windows.
 bool has_windows(const Expr& read) {
   const auto& at = read.subscripts;
   return at.size() > 2 && std::any_of(at.begin() + 2, at.end(), [](const Affine& a) { return a.plain_index() < 0; });

@@ -19,7 +19,7 @@ void set_subscript(Expr& e, int tensor, size_t axis, const Affine& form, const A
   for (Expr& a : e.args) set_subscript(a, tensor, axis, form, value);
 }
 
-// Whether e tests `inner % divisor == 0` somewhere.
+// Tells whether e tests `inner % divisor == 0` somewhere.
 bool asks_divisible(const Expr& e, const Affine& inner, int64_t divisor) {
   if (e.kind == ExprKind::kBinary && e.function == "==" && is_number(e.args[1], 0))
     if (std::optional<Affine> left = affine_of(e.args[0]); left && *left == modulo(inner, divisor)) return true;
@@ -118,8 +118,8 @@ class Solver {
     if (range.hi > limit) guards_.push_back(make_binary("<", expr_of(form), make_number(static_cast<double>(limit))));
   }
 
-  // Whether the stage's left side is read at `index` alone along an axis that it fills. A value out of its range then
-  // reads 0.
+  // Tells whether the stage's left side is read at `index` alone along an axis that it fills. A value out of its range
+  // then reads 0.
   bool zero_outside(int index) const {
     const BoundTensor& tensor = b_.forward.tensors[flow_.stage.tensor];
     size_t axis = 0;

@@ -234,14 +234,14 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
 // The full range of every index.
 std::vector<Interval> full_ranges(const Bound& bound);
 
-// Whether the formula is element-wise (Tofu section 5.1): every stage has the same left side and reads everything at
-// its own index. Scalars may be read besides. Nothing is reduced.
+// Tells whether the formula is element-wise (Tofu section 5.1): every stage has the same left side and reads everything
+// at its own index. Scalars may be read besides. Nothing is reduced.
 bool is_elementwise(const Bound& bound);
-// Whether memory, not arithmetic, bounds the formula: no stage goes over more points than the largest of its tensors
-// has elements (as stored). True for element-wise formulas, norms and copies; not for products, convolutions and opaque
-// functions.
+// Tells whether memory, not arithmetic, bounds the formula: no stage goes over more points than the largest of its
+// tensors has elements (as stored). True for element-wise formulas, norms and copies; not for products, convolutions
+// and opaque functions.
 bool takes_one_pass(const Bound& bound);
-// Whether any stage reduces: norms, softmax, products; not element-wise formulas and copies.
+// Tells whether any stage reduces: norms, softmax, products; not element-wise formulas and copies.
 bool reduces(const Bound& bound);
 // Warns of correct formulas that lose strategies: two stages read an operand's axis under two names.
 std::vector<std::string> lints(const Bound& bound);

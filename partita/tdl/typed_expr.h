@@ -10,7 +10,8 @@ namespace partita::tdl {
 // bool < int64 < float64, and an operation on values is done in the larger of their types.
 enum class ValueType { kBool, kInt, kReal };
 DType dtype_of(ValueType type);
-// Whether a number of a formula is an integer, and so an int64: up to 2^53, beyond which doubles leave integers out.
+// Tells whether a number of a formula is an integer, and so an int64: up to 2^53, beyond which doubles leave integers
+// out.
 bool is_integer(double x);
 
 struct TypedExpr {

@@ -38,8 +38,8 @@ std::string many_steps(const Tensor& input) {
   return text + "]";
 }
 
-// Whether row i along axis 0 belongs to sample i, as far as the graph says. An input of the model has the batch along
-// axis 0; labels lie as their output does.
+// Tells whether row i along axis 0 belongs to sample i, as far as the graph says. An input of the model has the batch
+// along axis 0; labels lie as their output does.
 bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
   const Tensor& tensor = graph.tensor(input);
   if (tensor.shape.empty() || tensor.shape[0] != batch) return false;
@@ -47,7 +47,7 @@ bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
   return !output.valid() || graph.tensor(output).sample_axis == 0;
 }
 
-// Whether the input is the same in every step. Labels never are.
+// Tells whether the input is the same in every step. Labels never are.
 bool is_shared(const Graph& graph, TensorId input) {
   return graph.tensor(input).sample_axis != 0 && !output_of_labels(graph, input).valid();
 }

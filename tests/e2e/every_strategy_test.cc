@@ -105,7 +105,7 @@ void every_operation(std::initializer_list<int> devices) {
 
 TEST(ManyEveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
 
-// Whether one device runs it.
+// Tells whether one device runs it.
 bool runs(const Graph& graph) {
   try {
     const Cluster one = load_cluster("local:1");

@@ -317,7 +317,7 @@ void try_steps(const RandomModel& model, Request request, const std::string& fil
   outcome.trained = !differs(trained(planned, request.dtype));
 }
 
-// Whether a search, or the loss, may refuse a model or options that were drawn.
+// Tells whether a search, or the loss, may refuse a model or options that were drawn.
 bool may_refuse(const Error& error, const std::string& at, const RandomModel& model, const RandomPair& pair) {
   if (error.code() == ExitCode::kInfeasible) return true;
   const bool drawn_options = model.proto.empty() && at == "plan";

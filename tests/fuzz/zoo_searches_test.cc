@@ -395,7 +395,7 @@ Outcome outcome(const std::string& text, const Graph& graph, const Cluster& clus
   }
 }
 
-// Whether a message says "12 missing" or "12 bytes more than ..".
+// Tells whether a message says "12 missing" or "12 bytes more than ..".
 bool names_missing_bytes(const std::string& message) {
   return has_match(message, "[1-9][0-9.]* (bytes |[kMG]?B )?(missing|more than)");
 }
@@ -409,7 +409,7 @@ struct MemoryTally {
   std::map<std::string, std::string> reasons;  // of a search without any plan: its first words -> all of them
 };
 
-// Whether a search asks for the memory: on devices without any it returns no plan.
+// Tells whether a search asks for the memory: on devices without any it returns no plan.
 bool looks_at_memory(const std::string& text) {
   const Graph graph = small_model("zoo:mlp?layers=1,width=12,batch=12").training;
   const Outcome starved = outcome(text, graph, limited(2, 1), {});

@@ -25,7 +25,7 @@ class Unrolled {
     }
   }
 
-  // Whether a path leads along the edge's ends, but not over the edge.
+  // Tells whether a path leads along the edge's ends, but not over the edge.
   bool implies(const Edge& edge) const {
     const int from = place(edge.from), to = place(edge.to) + (edge.next ? size() : 0);
     std::vector<char> seen(after_.size(), 0);

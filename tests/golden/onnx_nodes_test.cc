@@ -61,7 +61,7 @@ std::string run(const std::string& name, const Case& c, bool all_constant) {
   return "";
 }
 
-// Whether a case is known not to be imported, by the beginning of its name.
+// Tells whether a case is known not to be imported, by the beginning of its name.
 bool is_unsupported(const std::string& name) {
   for (const char* prefix : {
            "test_attention_4d_with_qk_matmul",

@@ -25,7 +25,7 @@ struct Splits {
   bool everywhere = true;  // every axis of every result
 };
 
-// Whether axis `axis` of a result is split: two workers' shards of it differ.
+// Tells whether axis `axis` of a result is split: two workers' shards of it differ.
 bool is_cut(const Boxes& boxes, size_t axis) { return boxes.at(0, axis) != boxes.at(1, axis); }
 
 Splits splits_of(const tdl::Bound& bound) {

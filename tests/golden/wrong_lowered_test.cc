@@ -36,7 +36,7 @@ int any_task(const PhysicalGraph& graph, Rng& rng, F&& holds) {
   return fit.empty() ? -1 : fit[rng.below(fit.size())];
 }
 
-// Whether another task than `except` reads what this step writes into the register.
+// Tells whether another task than `except` reads what this step writes into the register.
 bool is_read(const PhysicalGraph& graph, RegisterId id, const Task* except = nullptr) {
   const bool carried = graph.reg(id).carried;
   for (const Task& task : graph.tasks)
@@ -83,7 +83,7 @@ tdl::Reducer another(tdl::Reducer reducer, Rng& rng) {
   return all[(at + 1 + static_cast<int>(rng.below(3))) % 4];
 }
 
-// Whether a path of same-step edges joins the nodes without this edge.
+// Tells whether a path of same-step edges joins the nodes without this edge.
 bool is_implied(const PhysicalGraph& graph, std::size_t edge) {
   std::map<Node, std::vector<Node>> after;
   for (std::size_t e = 0; e < graph.edges.size(); ++e)

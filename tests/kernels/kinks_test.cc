@@ -163,7 +163,7 @@ class KinkFinder {
   bool found() const { return found_; }
 
  private:
-  // Whether a floating operand moves it.
+  // Tells whether a floating operand moves it.
   bool moves(const Expr& e) const {
     bool any = false;
     tdl::for_each_read(e, [&](const Expr& read) { any = any || real_[static_cast<std::size_t>(read.tensor)]; });

@@ -130,7 +130,8 @@ double gradient_error(const Bound& bound, int operand, const std::vector<Array>&
   return std::abs(numeric - derived) / size;
 }
 
-// Whether a reducer is max or min: where terms tie, each gets the whole gradient, which no numeric derivative shows.
+// Tells whether a reducer is max or min: where terms tie, each gets the whole gradient, which no numeric derivative
+// shows.
 bool may_tie(const Bound& bound) {
   for (const Stage& stage : bound.stages)
     if (stage.body.kind == ExprKind::kReduce && stage.body.reducer != Reducer::kSum) return true;

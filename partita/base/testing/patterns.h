@@ -5,7 +5,7 @@
 
 namespace partita {
 
-// Whether some part of the text matches.
+// Tells whether some part of the text matches.
 bool has_match(const std::string& text, const std::string& pattern);
 
 // The first part of the text that matches, with its groups; empty if there is none.

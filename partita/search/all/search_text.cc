@@ -41,7 +41,7 @@ const SearchEntry& entry_named(const std::string& name) {
   usage("unknown search '{}'; there are: {}", name, fmt::join(known, ", "));
 }
 
-// Whether an option with these values takes this one.
+// Tells whether an option with these values takes this one.
 bool takes(const std::vector<std::string>& values, const std::string& value) {
   const std::string& last = values.back();
   if ((last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty())) return true;

@@ -78,7 +78,7 @@ Conditioned eliminate_around(const CostNetwork& network, const Watch& watch = {}
                              int rounds = 100);
 // Returns the greedy order by smallest next table, ties by index.
 std::vector<int> small_table_order(const CostNetwork& network, const Watch& watch = {});
-// Whether every table of that order has at most max_table entries.
+// Tells whether every table of that order has at most max_table entries.
 bool fits_elimination(const CostNetwork& network, int64_t max_table, const Watch& watch = {});
 // Tries every assignment: the slow reference, for tests.
 Elimination brute_force(const CostNetwork& network, int max_solutions = 1);

@@ -15,7 +15,7 @@ namespace partita {
 
 namespace {
 
-// Whether a strategy leaves partial results, which the workers would have to aggregate.
+// Tells whether a strategy leaves partial results, which the workers would have to aggregate.
 bool reduces_output(const tdl::Bound& bound, const tdl::AxisStrategy& s) {
   const auto derived = tdl::derive(bound, {2}, {s});
   return derived && std::any_of(bound.results.begin(), bound.results.end(),

@@ -27,7 +27,7 @@ constexpr Tiling kWhole = -1;
 // The choices that a search offers a cut.
 struct CutSpace {
   std::string search;  // as plans name it, with its options
-  // Whether an op is offered one of its strategies that split indices. If none is left, the op is replicated.
+  // Tells whether an op is offered one of its strategies that split indices. If none is left, the op is replicated.
   std::function<bool(OpId, const tdl::AxisStrategy&)> offers;
   bool whole = true;      // a tensor may be whole on a cut that could split it
   bool unwanted = false;  // a tensor may be split although no op that reads or writes it is: it can only cost more

@@ -29,8 +29,8 @@ struct FirstCut {
 };
 FirstCut soybean_first_cut(const Graph& graph, const Cluster& cluster, bool all_tilings);
 
-// Whether variable elimination solves its first cut with small tables under all options: then it takes seconds at most.
-// Otherwise, as with many time steps of a recurrent network, the cut is searched around held variables.
+// Tells whether variable elimination solves its first cut with small tables under all options: then it takes seconds at
+// most. Otherwise, as with many time steps of a recurrent network, the cut is searched around held variables.
 bool soybean_is_quick(const Problem& problem, const Budget& budget);
 
 // Returns the names of the indices along which SoyBean's section 4.5 lets an op be tiled.

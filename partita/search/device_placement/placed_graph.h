@@ -30,7 +30,7 @@ struct PlacedGraph {
   int64_t one_device_bytes = 0;  // peak of the step on one device
 };
 
-// Whether the step is such a problem: one host, no micro-batches, no pins of tensors.
+// Tells whether the step is such a problem: one host, no micro-batches, no pins of tensors.
 bool can_be_placed(const Problem& problem);
 
 // Makes the problem. Parameters and states stay, with an operation that starts them; results are there as long as they

@@ -11,9 +11,9 @@
 
 namespace partita {
 
-// Whether each operation runs whole on one device.
+// Tells whether each operation runs whole on one device.
 bool runs_ops_whole(const Plan& plan);
-// Whether each operation runs whole on one device, and not all on the same.
+// Tells whether each operation runs whole on one device, and not all on the same.
 bool places_whole_ops(const Plan& plan);
 
 struct PlacedPlan {

@@ -117,7 +117,7 @@ struct Tried {
   bool fits() const { return evaluation.fits(); }
   int64_t deficit_bytes() const { return evaluation.deficit_bytes(); }
   int64_t step_ns() const { return evaluation.cost(); }  // if it fits; otherwise a guess
-  // Whether such a step waits for a cause that the schedule does not have.
+  // Tells whether such a step waits for a cause that the schedule does not have.
   bool waits(int64_t schedule_ns) const {
     return static_cast<double>(step_ns()) > kWaits * static_cast<double>(schedule_ns);
   }

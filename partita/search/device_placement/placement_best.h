@@ -24,7 +24,7 @@ class BestSchedule {
   void take(const BestSchedule& other);
 
   bool fits() const { return best_->over == 0; }
-  // Whether it is better by more than a share of the step, or has a smaller deficit.
+  // Tells whether it is better by more than a share of the step, or has a smaller deficit.
   bool better_than(const BestSchedule& other, double by_share) const;
   const PlacedSchedule& schedule() const { return best_->schedule; }
   const std::string& whose() const { return best_->whose; }

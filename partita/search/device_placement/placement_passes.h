@@ -56,7 +56,7 @@ int further_passes(size_t ops);
 PassReport improve_in_passes(const PlacementProblem& problem, const PassOptions& options, Rng& rng, const Watch& watch,
                              BestSchedule& best);
 
-// Whether a device holds nearly as much as it can.
+// Tells whether a device holds nearly as much as it can.
 bool fills_memory(const PlacementProblem& problem, const PlacedSchedule& schedule);
 
 }  // namespace partita

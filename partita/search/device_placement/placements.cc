@@ -148,7 +148,7 @@ std::vector<int> devices_by_layer(const Graph& graph, int devices) {
   return device;
 }
 
-// Whether it updates a tensor: a running statistic, for example.
+// Tells whether it updates a tensor: a running statistic, for example.
 bool replaces_something(const Graph& graph, const Op& op) {
   return std::any_of(op.results.begin(), op.results.end(),
                      [&](TensorId r) { return graph.tensor(r).replaces.valid(); });
@@ -195,7 +195,8 @@ std::vector<int> devices_by_branch(const Graph& graph, int devices) {
   return with_their_forward_ops(graph, device);
 }
 
-// Whether branches with a weight product each are concatenated: Inception's are, halves of a rotated query are not.
+// Tells whether branches with a weight product each are concatenated: Inception's are, halves of a rotated query are
+// not.
 bool has_branches(const Graph& graph) {
   if (is_recurrent(graph)) return false;
   const std::vector<int> root = branches(graph);

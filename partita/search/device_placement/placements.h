@@ -32,8 +32,8 @@ std::vector<int> framework_ranks(const PlacementProblem& problem);
 SearchResult placed_result(const Problem& problem, const PlacedGraph& placed, PlacedSchedule schedule,
                            std::string_view order, std::string_view name);
 
-// Whether a kernel's time depends on the one before it (a profile with cold times). Then bounds of the problem, whose
-// times are those of the step on one device, do not hold for every lowered step.
+// Tells whether a kernel's time depends on the one before it (a profile with cold times). Then bounds of the problem,
+// whose times are those of the step on one device, do not hold for every lowered step.
 bool has_cold_times(const Cluster& cluster);
 // Adds the lower bound on schedules of whole operations, and a note with the reason.
 void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResult& result);

@@ -38,7 +38,7 @@ struct Building {
   bool is_given(TensorId id) const {
     return costs.in_time() && std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end();
   }
-  // Whether one reader at most takes it from where its producer leaves it: it has no variable.
+  // Tells whether one reader at most takes it from where its producer leaves it: it has no variable.
   bool goes_straight(TensorId id) const {
     return graph.tensor(id).producer.valid() && !readers.replacement[id.index()].valid() &&
            !problem.constraints.kept_of(id) && readers.of(id).size() <= 1;

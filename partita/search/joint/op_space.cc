@@ -78,7 +78,7 @@ Choices offered_on_axes(const Op& op, const std::vector<int>& extents) {
 
 using ValueOf = std::map<std::vector<size_t>, size_t>;  // place in `offered`, one an axis -> value
 
-// Whether it is replicated on some axis where another strategy divides the work, with the other axes unchanged.
+// Tells whether it is replicated on some axis where another strategy divides the work, with the other axes unchanged.
 bool is_idle(const std::vector<size_t>& at, const Choices& offered, const ValueOf& value_of) {
   for (size_t a = 0; a < at.size(); ++a) {
     if (!is_replicate(offered[a][at[a]])) continue;

@@ -53,7 +53,7 @@ std::optional<Constraints> refined(const Constraints& constraints, const Mesh& m
   return out;
 }
 
-// Whether it is replicated on no axis on which the other is not.
+// Tells whether it is replicated on no axis on which the other is not.
 bool divides_as_much(const std::vector<tdl::AxisStrategy>& a, const std::vector<tdl::AxisStrategy>& b) {
   for (size_t axis = 0; axis < a.size(); ++axis)
     if (a[axis].replicate() && !b[axis].replicate()) return false;
@@ -213,7 +213,7 @@ Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const 
     if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
   const std::shared_ptr<JointCosts> costs = joint_costs(problem);
   const Watch watch{solving.deadline, solving.stop};
-  // Whether a cheaper plan was found on these axes; empty if time or entries ran out first.
+  // Tells whether a cheaper plan was found on these axes; empty if time or entries ran out first.
   auto improve = [&](const std::vector<size_t>& axes) -> std::optional<bool> {
     if (out.entries >= most_entries) return std::nullopt;
     solver::Options options = solving;

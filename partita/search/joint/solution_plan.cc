@@ -126,9 +126,9 @@ solver::Assignment settled(const JointProblem& joint, const std::vector<std::vec
   return settled(joint.network, may, order, follows);
 }
 
-// Whether an op of the backward pass and another one each make their own copy. True if they need the same layout, which
-// is neither the kept one nor shared by several readers. False if several of both share a copy, since a plan has both
-// or neither. False too if a micro-batch would make it instead of a step.
+// Tells whether an op of the backward pass and another one each make their own copy. True if they need the same layout,
+// which is neither the kept one nor shared by several readers. False if several of both share a copy, since a plan has
+// both or neither. False too if a micro-batch would make it instead of a step.
 bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
                   const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];

@@ -45,13 +45,13 @@ struct StraightSpace {
   std::vector<int> kept_layouts;  // row-major; in layouts, -1: kept as it was made
 };
 
-// Whether a position finds the wanted part of a tensor inside the part it holds.
+// Tells whether a position finds the wanted part of a tensor inside the part it holds.
 bool is_view(const Layout& held, const Layout& wanted, int position);
 // Returns the elements that a copy takes on a position beside the tensor's kept layout. A result need not stay in its
 // kept layout if all readers take copies.
 int64_t elements_beside(const Layout& kept_layout, const Layout& copy, int position, bool made);
-// Whether a tensor of any producer can be kept in it: it has a name, and splits no axis into more shards than it has
-// values.
+// Tells whether a tensor of any producer can be kept in it: it has a name, and splits no axis into more shards than it
+// has values.
 bool can_be_kept(const Layout& layout);
 
 }  // namespace partita

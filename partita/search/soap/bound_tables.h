@@ -82,8 +82,8 @@ class SoapParts {
   // The least time from the end of the tensor's producer to the read, inside one unit. -1: it is no such tensor, or
   // some reading task may not wait for it.
   int64_t edge_ns(OpId op, int64_t number, int operand);
-  // Whether every task that reads the operand waits for its producer, in any configurations. True for inputs that paths
-  // may begin with: their edges are from the beginning of the step.
+  // Tells whether every task that reads the operand waits for its producer, in any configurations. True for inputs that
+  // paths may begin with: their edges are from the beginning of the step.
   bool waits(OpId op, int operand);
 
   const std::vector<SoapShared>& shared() const;

@@ -35,7 +35,7 @@ const std::vector<tdl::AxisStrategy>& UnitChoices::strategies(OpId id, const std
   return known->second;
 }
 
-// Whether the op adds up contributions to one gradient.
+// Tells whether the op adds up contributions to one gradient.
 bool UnitChoices::is_sum_of_gradients(const Op& op) const {
   if (op.phase != Phase::kBackward || op.results.size() != 1 || op.operands.size() < 2) return false;
   const TensorId of = gradient_[op.results[0].index()];

@@ -17,8 +17,8 @@
 
 namespace partita {
 
-// Whether the problem's local task graph is small enough for frequent simulation: a step without micro-batches, and not
-// very many ops and devices.
+// Tells whether the problem's local task graph is small enough for frequent simulation: a step without micro-batches,
+// and not very many ops and devices.
 bool is_for_a_walk(const Problem& problem);
 // Returns the number of proposals of a walk without a budget: some ten seconds, more for small graphs.
 int64_t default_steps(const Problem& problem);
@@ -50,7 +50,7 @@ class SoapWalk {
 
   // Asks whether the best plan fits, if that was only assumed.
   void settle();
-  // Whether a plan fits, by the memory planner if that is in doubt; nothing if the watch ends.
+  // Tells whether a plan fits, by the memory planner if that is in doubt; nothing if the watch ends.
   std::optional<bool> fits(const std::vector<int64_t>& numbers);
 
   const std::vector<int64_t>& numbers() const { return tasks_.numbers(); }
