@@ -92,7 +92,7 @@ void write_instance(const std::string& path, const std::string& model, const Pla
   write_file(path + ".json", json.dump() + "\n");
 }
 
-// Tells whether the gap is small enough. No file if `path` is empty.
+// Tells whether the gap is small enough. Writes no file if `path` is empty.
 bool certify(const Fine& fine, int vertices, double seconds, const std::string& path) {
   CoarsenOptions caps;
   const Coarse coarse = coarsened(fine.problem, vertices, caps);

@@ -196,7 +196,7 @@ Held held_bytes(const PhysicalGraph& graph, const NodeTable& table, const Overla
 }
 
 void set_overlap_budget(LowerOptions& options, OverlapBudget budget) {
-  options.gathers_ahead = budget.ahead;
+  options.gathers_ahead = std::move(budget.ahead);
   options.held = [budget = std::move(budget)](const PhysicalGraph& graph, const NodeTable& table) {
     return held_bytes(graph, table, budget);
   };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "partita/base/attempt.h"
 #include "partita/base/units.h"
 
 namespace partita {
@@ -38,9 +39,7 @@ int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) {
   return evaluate(problem, plan, watch).cost();
 }
 
-bool is_end(const Error& error) {
-  return error.code() == ExitCode::kTimeLimit || error.code() == ExitCode::kInterrupted;
-}
+bool is_end(const Error& error) { return failure_of(error) == Failure::kEnded; }
 
 std::string cost_text(const Problem& problem, int64_t cost) {
   return problem.in_time() ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));

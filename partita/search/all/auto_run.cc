@@ -1,6 +1,7 @@
 // Calls other searches for `auto`, within its time and memory.
 #include "partita/search/all/auto_run.h"
 
+#include "partita/base/attempt.h"
 #include "partita/base/units.h"
 #include "partita/search/all/search_text.h"
 
@@ -90,12 +91,10 @@ std::optional<Plan> rule_plan(const AutoRun& run, const SearchCall& call, const 
   Problem its = run.problem;
   its.options = call.options;
   Rng same = run.rng;
-  try {
-    return call.entry->search(its, {.stop = watch.stop, .deadline = watch.deadline}, same).plan;
-  } catch (const Error& e) {
-    if (e.code() == ExitCode::kBug || is_end(e)) throw;
-    return std::nullopt;
-  }
+  Attempt<SearchResult> made =
+      attempt([&] { return call.entry->search(its, {.stop = watch.stop, .deadline = watch.deadline}, same); });
+  if (made.failure == Failure::kEnded) made.rethrow();
+  return made.result ? std::move(made.result->plan) : std::nullopt;
 }
 
 }  // namespace partita

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "partita/base/attempt.h"
 #include "partita/base/units.h"
 #include "partita/cost/isolated_costs.h"
 #include "partita/search/all/fastest_rule.h"
@@ -60,12 +61,9 @@ void make_fallback(AutoRun& run) {
   its.options = default_options(*entry);
   Budget part = run.budget;
   part.deadline = run.watch.deadline;
-  try {
-    if (std::optional<Plan> plan = entry->search(its, part, run.rng).plan)
-      run.candidates.not_evaluated.push_back({entry->name, std::move(*plan)});
-  } catch (const Error& e) {
-    if (e.code() == ExitCode::kBug) throw;
-  }
+  Attempt<SearchResult> made = attempt([&] { return entry->search(its, part, run.rng); });
+  if (made.result && made.result->plan)
+    run.candidates.not_evaluated.push_back({entry->name, std::move(*made.result->plan)});
 }
 
 // ---------------------------------------------------------------- plans of other searches
