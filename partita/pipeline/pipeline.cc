@@ -20,6 +20,7 @@
 #include "partita/pipeline/printed.h"
 #include "partita/pipeline/time_budget.h"
 #include "partita/plan/pin_error.h"
+#include "partita/plan/pins_kept.h"
 #include "partita/schedule/representatives.h"
 #include "partita/sim/simulate.h"
 
@@ -185,9 +186,12 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
   p.training = for_stages(p.training, p.plan);
   if (request.tell) request.tell("lowers the plan and simulates its step");
-  if (p.search.plan)
+  if (p.search.plan) {
     finish(p, runner, Follow::kAll, {budget.watch().deadline, nullptr},
            request.bucket_bytes ? Buckets::kStay : Buckets::kMayBeLeftOut);
+    const std::string lost = first_pin_not_kept(p.training, *p.resolved, problem.constraints);
+    ensure(lost.empty(), "the plan of '{}' does not keep the pin of {}", request.search, lost);
+  }
   if (std::string note = local_time_note(p); !note.empty()) p.search.notes.push_back(std::move(note));
   return p;
 }

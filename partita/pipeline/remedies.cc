@@ -111,6 +111,11 @@ class Trials {
   explicit Trials(const Watch& watch) : watch_(watch) {}
 
   bool ended() const { return watch_.ended(); }
+  // The end of the message if not all was tried: "; the time limit ended the search for what fits".
+  std::string end_text() const {
+    if (!ended()) return "";
+    return fmt::format("; {} ended the search for what fits", watch_.stopped() ? "an interruption" : "the time limit");
+  }
   const NoWayOut& no_way_out() const { return no_way_out_; }
 
   // Makes a change's plan. None: it does not help, for the reason of `why`.
@@ -394,14 +399,13 @@ std::string remedies(const Request& asked) {
   const Graph graph = training_graph(load_model(request, runner), request, runner);
   std::vector<Remedy> found = all_remedies(request, asked, graph.whole_graph(), trials);
   sort_for_reader(request, found);
-  const std::string late = trials.ended() ? "; the time limit ended the search for what fits" : "";
   std::vector<std::string> listed;
   for (const Remedy& r : found)
     listed.push_back(fmt::format("{} (at least {} a device, {} a step)", trimmed(r.change.text),
                                  enough_megabytes(static_cast<double>(r.bytes)),
                                  time_text(static_cast<double>(r.step_ns))));
-  if (!listed.empty()) return fmt::format("; it fits with {}{}", fmt::join(listed, ", or "), late);
-  return trials.no_way_out().text() + late;
+  if (!listed.empty()) return fmt::format("; it fits with {}{}", fmt::join(listed, ", or "), trials.end_text());
+  return trials.no_way_out().text() + trials.end_text();
 }
 
 }  // namespace partita

@@ -11,6 +11,7 @@
 #include "partita/plan/check.h"
 #include "partita/plan/constraints.h"
 #include "partita/plan/pin_error.h"
+#include "partita/plan/pins_kept.h"
 #include "partita/search/all/search_text.h"
 #include "partita/search/cuts/one_cut.h"
 
@@ -109,6 +110,7 @@ std::string refusal(const SearchEntry& entry, const Graph& graph, const Cluster&
     for (const auto& [tensor, pin] : pins.kept)
       EXPECT_TRUE(same_placement(resolved.kept_layouts[tensor.index()], layout_of(pin, graph.tensor(tensor).shape)))
           << entry.name << text_of(pins, graph);
+    EXPECT_EQ(first_pin_not_kept(graph, resolved, pins), "") << entry.name << text_of(pins, graph);
     return "";
   } catch (const Error& error) {
     EXPECT_TRUE(error.code() == ExitCode::kBadInput || error.code() == ExitCode::kInfeasible) << error.what();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 
 namespace partita {
@@ -39,8 +40,28 @@ TEST(Remedies, SayWhichTrialsCannotBe) {
                                                "'x' has 1 samples in a micro-batch, too few for 2 devices";
   const std::size_t end = text.find(" either; ");
   ASSERT_NE(end, std::string::npos) << text;
-  EXPECT_EQ(text.substr(end + 9), why);
+  EXPECT_EQ(text.substr(end + 9), why);  // without the advice of the search itself
   EXPECT_EQ(text.substr(0, end).find("--batch 2 "), std::string::npos) << text;
+}
+
+// Nobody gave a time limit.
+TEST(Remedies, SayThatAnInterruptionEndedThem) {
+  const std::atomic<bool> stop = true;
+  Request request;
+  request.model = "zoo:mlp?layers=3,width=64";
+  request.cluster = "local:2";
+  request.search = "data-parallel";
+  request.budget.stop = &stop;
+  EXPECT_EQ(remedies(request), "; an interruption ended the search for what fits");
+}
+
+TEST(Remedies, SayThatTheTimeLimitEndedThem) {
+  Request request;
+  request.model = "zoo:mlp?layers=3,width=64";
+  request.cluster = "local:2";
+  request.search = "data-parallel";
+  request.budget.seconds = 0;
+  EXPECT_EQ(remedies(request), "; the time limit ended the search for what fits");
 }
 
 // 24 samples a replica in 2, 4, 8, and 24 micro-batches.
