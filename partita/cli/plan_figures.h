@@ -32,11 +32,11 @@ std::string memory_text(const Planned& planned);
 double comm_bytes_per_device(const Planned& planned);
 // Tokens in a second, of all devices together. None: the model has no tokens.
 std::optional<double> tokens_per_second(const Planned& planned);
-// Prints a line on standard error if the cluster's profile does not fit: one of a CPU for GPUs, or one of another
-// machine for this one's cores.
+// Prints a line on standard error if the cluster's profile does not fit. It may be one of a CPU for GPUs, or one of
+// another machine for this one's cores.
 void warn_of_profile(const Cluster& cluster);
-// Returns how much of the step is above the known bound (0: as long or shorter), for a plan by a search that places
-// operations whole.
+// Returns how much of the step is above the known bound, for a plan by a search that places operations whole. It is 0
+// if the step is as long or shorter.
 std::optional<double> gap_of_placement(const Planned& planned);
 // "predicted", "predicted, nominal: without a profile of this machine", ..
 std::string source_of_times(const Planned& planned);

@@ -46,9 +46,9 @@ void power_into(at::Tensor& out, const at::Tensor& a, double exponent);
 void select_into(at::Tensor& out, const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b);
 
 // Calls each function once, before threads do. MKL's vector mathematics finds out at its first call which processor it
-// runs on, without a lock: mkl_vml_serv_cpu_detect writes its variable twice, first in another numbering. A thread that
-// reads it in between takes the table entry of another accuracy (row of mode + column of processor: 6 + 9 is in the row
-// of the mode "enhanced performance", half the digits).
+// runs on, without a lock. Its mkl_vml_serv_cpu_detect writes its variable twice, first in another numbering. A thread
+// that reads it in between takes the table entry of another accuracy. (The row is that of the mode plus the column of
+// the processor: 6 + 9 is in the row of "enhanced performance", which has half the digits.)
 void set_up_functions();
 
 // ---------------------------------------------------------------- reducers and products

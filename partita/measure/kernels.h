@@ -1,7 +1,7 @@
 // Lists the kernels to time, for profiles: those of a plan, and those that plans of a model can need.
 //
-// Example: the plans of linear on 2 devices need linear itself, and for its halves along samples, rows of the weight
-// and columns of it: four kernels, if all have one dtype.
+// Example: the plans of linear on 2 devices need four kernels, if all have one dtype. They are linear itself, and its
+// halves along samples, along rows of the weight and along columns of it.
 #pragma once
 #include <map>
 #include <string>
@@ -23,8 +23,8 @@ using KernelsToTime = std::map<std::string, KernelToTime>;  // by KernelId::key(
 
 // Adds the kernels of a lowered plan, and to `times`, if given, how often each runs in a step, by its key.
 void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels, std::map<std::string, int>* times = nullptr);
-// Adds the kernels that plans over 1 to `devices` devices can need: for every op, all strategies on meshes of as many
-// devices as divide `devices`, one axis a prime factor.
+// Adds the kernels that plans over 1 to `devices` devices can need. They are those of all strategies of every op, on
+// meshes of as many devices as divide `devices`, one axis a prime factor.
 void add_kernels(const Graph& graph, int devices, KernelsToTime& kernels);
 
 }  // namespace partita

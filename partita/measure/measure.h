@@ -25,7 +25,7 @@ struct MeasureOptions {
 // Returns the machine on which this program runs: its processor's name, and how many cores the program may use.
 Machine this_machine();
 
-// Returns how many times as long the kernels of a plan take now as when they were profiled: other programs on the
+// Returns how many times as long the kernels of a plan take now as when they were profiled. Other programs on the
 // machine, or other tenants of its processor, make them slower. It looks at measured ones that take most of its step,
 // each as often as it runs; 1 without any.
 double drift_of(const PhysicalGraph& graph, const Profile& profile, Kernels& engine);

@@ -41,9 +41,9 @@ class SmallKernels {
   std::unique_ptr<Inside> inside_;
 };
 
-// Times kernels of a group in turns, so that each finds the processor as in a step: other code in its caches, other
-// branches in mind. In each turn a kernel runs twice: after all others, which is its cold time, and after a few small
-// ones, which is its time with its operands in the cache. In a few turns more they run after a sweep through much other
+// Times kernels of a group in turns. So each finds the processor as in a step: other code in its caches, other branches
+// in mind. In each turn a kernel runs twice. The first run, after all others, is its cold time. The second, after a few
+// small ones, is its time with its operands in the cache. In a few turns more they run after a sweep through much other
 // memory, which is their far time. A kernel that throws is left out, and named.
 struct GroupTimes {
   std::map<std::string, Measured> times;        // by key

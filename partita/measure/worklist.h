@@ -1,7 +1,7 @@
 // Prints the list of kernels that tools/profile_torch.py times on hardware elsewhere (docs/reference/profile.md).
 //
-// Example: linear of 32 x 64 x 64 is an entry with the id that a profile knows it by, the ranges of its indices, the
-// boxes that it reads and writes, and the number of its formula, whose stages are there as trees.
+// Example: linear of 32 x 64 x 64 is an entry. It has the id that a profile knows it by, the ranges of its indices, and
+// the boxes that it reads and writes. It also has the number of its formula, whose stages are there as trees.
 #pragma once
 #include <string>
 

@@ -167,8 +167,8 @@ Rotary read_rotary(Reading& in, const json& object, const std::string& path, con
 // sliding_attention), or else `is_local` of each layer's number.
 std::vector<bool> read_local_layers(Reading& in, int64_t layers, const std::function<bool(int64_t)>& is_local);
 
-// Returns by layer whether it turns queries and keys by their positions: `no_rope_layers`, in which 1 says that a layer
-// does, or else all but every `no_rope_layer_interval`th.
+// Returns by layer whether it turns queries and keys by their positions. `no_rope_layers` says so with 1 for a layer
+// that does. Without it, all do but every `no_rope_layer_interval`th.
 std::vector<bool> read_turned_layers(Reading& in, int64_t layers);
 
 // One a family. They end with in.stop() before they build.

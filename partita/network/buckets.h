@@ -1,5 +1,5 @@
 // Eliminates variables by buckets (Bertele and Brioschi, Nonserial Dynamic Programming, 1972; Dechter 1999), over any
-// kind of cost, for the solver (solver/eliminate.h) and the searches (search/cuts/elimination.h).
+// kind of cost. The solver (solver/eliminate.h) and the searches (search/cuts/elimination.h) use it.
 //
 // Worked example: variables a and b of two values, order {b, a}. A table over (a, b), {0, 2, 2, 0}, is put into b's
 // bucket, {1, 0} over a into a's. Eliminating b puts min over b, {0, 0} over a, into a's bucket; eliminating a adds

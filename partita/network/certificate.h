@@ -9,10 +9,10 @@
 //
 // with p_u = sum_{lower_u <= t < upper_u} multiplier_t, minima over values that are not forbidden, and multipliers >=
 // 0. A factor f is the sum of all edges over one set of variables; over one variable alone it counts among that
-// variable's costs. Before that, values go that cannot be part of any solution of the leaf. These are forbidden values,
-// values without an allowed partner in some factor, and values that break the limit at some time even beside the least
-// other uses, each taken by itself. A leaf holds no solution if a variable has no value left, or if its bound is above
-// the sum of all largest costs. The certificate's bound is the least of its leaves'.
+// variable's costs. Before that, values go that cannot be part of any solution of the leaf. These are forbidden values
+// and values without an allowed partner in some factor. So are values that break the limit at some time even beside the
+// least other uses, each taken by itself. A leaf holds no solution if a variable has no value left, or if its bound is
+// above the sum of all largest costs. The certificate's bound is the least of its leaves'.
 //
 // Example: x, y in {0, 1} with costs_x = (0, 4), costs_y = (0, 0) and table(x, y) = ((6, 6), (1, 2)). Without messages
 // a leaf proves 0 + 0 + 1 = 1. With m_x = (6, 1) and scale 1 it proves min(0 + 6, 4 + 1) + 0 + min(0, 0, 0, 1) = 5.
@@ -26,20 +26,20 @@
 // leaves partition the rest. A step is a sweep, and then substitutions.
 //
 // A sweep has messages and multipliers as a leaf has. Every variable in turn, upwards and downwards by number, receives
-// a cost for each of its values: the certain cost of the pairs on the side that the sweep comes from. It hands an equal
-// share of its total to each pair on the other side (sequential message passing: Kolmogorov, A new look at reweighted
-// message passing, 2015). Values go that are so proved to cost the claimed bound.
+// a cost for each of its values. It is the certain cost of the pairs on the side that the sweep comes from. Each pair
+// on the other side gets an equal share of the variable's total. (This is sequential message passing: Kolmogorov, A new
+// look at reweighted message passing, 2015.) Values go that are so proved to cost the claimed bound.
 //
 // A substitution lets value x go for y, which is still there or went by a sweep. It has two conditions. First, costs(x)
 // - costs(y) + sum_f min (table_f(x, ..) - table_f(y, ..)) >= 0, the minima over the remaining values. Second, y uses
 // no more than x at any time when the limit can be broken.
 //
-// In place of all that there may be parts; every variable is in one copy of a part (dual decomposition: Komodakis,
-// Paragios and Tziritas, MRF optimization via dual decomposition, 2007). The cut has messages, on factors over
-// variables of several copies, and multipliers. They make the costs of a part's network, rounded down after the scale
-// is taken out; all copies of a part must make the same network. The bound has three terms: the formula's least costs
-// of the factors across copies, less the multipliers times the limit, and the bounds of the parts' own certificates,
-// each as often as there are copies. A part may be proved in parts again, a few times deep.
+// In place of all that there may be parts, and every variable is in one copy of a part. (This is dual decomposition:
+// Komodakis, Paragios and Tziritas, MRF optimization via dual decomposition, 2007.) The cut has messages, on factors
+// over variables of several copies, and multipliers. They make the costs of a part's network, rounded down after the
+// scale is taken out. All copies of a part must make the same network. The bound has three terms. It adds the formula's
+// least costs of the factors across copies, and the bounds of the parts' own certificates, each as often as there are
+// copies. It subtracts the multipliers times the limit. A part may be proved in parts again, a few times deep.
 #pragma once
 #include <memory>
 #include <string>
@@ -112,9 +112,9 @@ class LeafChecker {
   std::unique_ptr<CheckedNetwork> checked_;
 };
 
-// Checks a certificate. Returns the bound that it proves: at least its claim, and exactly that if there are steps;
-// empty if it proves that there is no solution. Throws (bad input) if it is malformed, leaves a part of the space out,
-// claims more than it proves, or if a sum leaves 128 bits.
+// Checks a certificate. Returns the bound that it proves. It is at least its claim, and exactly that if there are
+// steps; it is empty if it proves that there is no solution. Throws (bad input) if it is malformed, leaves a part of
+// the space out, or claims more than it proves. It throws too if a sum leaves 128 bits.
 std::optional<Wide> check(const Network& network, const Certificate& certificate);
 
 // Prints JSON of the schema docs/reference/certificate.schema.json. Reading throws (bad input), naming the place.

@@ -1,5 +1,5 @@
-// Defines a cost network: variables with finite domains, costs on values and on pairs of values, and a limit on the
-// values' use at any one time. It knows nothing of graphs, operations or plans.
+// Defines a cost network. It has variables with finite domains, costs on values and on pairs of values, and a limit on
+// the values' use at any one time. It knows nothing of graphs, operations or plans.
 //
 //   minimise    sum_v costs[v][x_v] + sum_e table_e[x of e's variables]
 //   subject to  for every integer t: sum over uses u with lower <= t < upper of amounts_u[x of u's variable] <= limit

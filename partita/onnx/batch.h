@@ -12,8 +12,8 @@
 
 namespace partita::onnx_model {
 
-// The options --bind INPUT.AXIS=N on an input's axes whose extents the file fixes: an axis stays as it is, or has the
-// samples of the given batch.
+// The options --bind INPUT.AXIS=N on an input's axes whose extents the file fixes. Each such axis stays as it is, or
+// has the samples of the given batch.
 struct AxisBindings {
   std::set<std::size_t> kept;
   std::optional<std::size_t> samples;
@@ -28,8 +28,8 @@ struct BoundInputs {
   InputBindings said;
 };
 
-// Gives symbolic dimensions their extents. `batch` is that of the dimension "batch", and of axis 0 if that is symbolic;
-// a file without such a dimension has a fixed batch, and is bound as it is. Bad input: a dimension without an extent,
+// Gives symbolic dimensions their extents. `batch` is that of the dimension "batch", and of axis 0 if that is symbolic.
+// A file without such a dimension has a fixed batch, and is bound as it is. Bad input: a dimension without an extent,
 // or with two.
 BoundInputs bound_inputs(const Model& model, const OnnxOptions& options);
 
@@ -41,8 +41,8 @@ struct OfOtherBatch {
 // Makes the forward graph of a file with a fixed batch for `batch` samples. The samples lie along axis 0 of the inputs,
 // or for some along another axis of that extent, if each node keeps them apart. Inputs whose samples meet those of
 // others one by one (images and texts) follow each other, each with the others as they are. `nodes` names the file's
-// node behind each op. Bad input, in one line: a node that does not keep samples apart, an output without samples, or
-// inputs that begin with a batch of more than one sample and do not follow.
+// node behind each op. Bad input, in one line, has three causes. A node does not keep samples apart, an output has no
+// samples, or inputs that begin with a batch of more than one sample do not follow.
 OfOtherBatch with_batch(const Graph& forward, int64_t batch, const std::string& path,
                         const std::map<std::string, std::string>& nodes, const InputBindings& said = {});
 

@@ -1,6 +1,6 @@
-// Evaluates values that are constant once the inputs' shapes are, for the import: shape arithmetic, and the tensors
-// that PyTorch's exporter builds node by node (a zero bias as Shape, CastLike, Expand). Integers and booleans are
-// exact; float32 is rounded. Other operators on constants go through their converter and the reference evaluator
+// Evaluates values that are constant once the inputs' shapes are, for the import. These are shape arithmetic, and the
+// tensors that PyTorch's exporter builds node by node (a zero bias as Shape, CastLike, Expand). Integers and booleans
+// are exact; float32 is rounded. Other operators on constants go through their converter and the reference evaluator
 // (import.cc).
 #pragma once
 #include <optional>

@@ -1,7 +1,7 @@
 // Declares a converter's view of the import: one node with its operands, and the graph that is being built. There is
-// one converter an operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc,
-// convert_reduce.cc, convert_resize.cc, convert_attention.cc and convert_recurrent.cc, and for ONNX Runtime's own
-// operators in that of convert_runtime.cc.
+// one converter an operator. The tables are in convert_elementwise.cc, convert_shape.cc, convert_layers.cc,
+// convert_reduce.cc, convert_resize.cc, convert_attention.cc and convert_recurrent.cc; ONNX Runtime's own operators are
+// in convert_runtime.cc.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,7 +19,7 @@
 
 namespace partita::onnx_model {
 
-// The value of a name in the file: a tensor of the graph, a constant that becomes one when an op reads it, or a
+// The value of a name in the file. It is a tensor of the graph, a constant that becomes one when an op reads it, or a
 // sequence.
 struct Value {
   Shape shape;

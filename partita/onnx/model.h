@@ -86,8 +86,8 @@ struct Model {
   std::vector<Node> nodes;  // each after those that it reads
 };
 
-// Reads a model, inlining local functions. Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with
-// two producers or none, an opset or IR version that is too old or too new.
+// Reads a model, inlining local functions. Bad input: the file cannot be read, or is not an ONNX model. It is damaged
+// or cyclic, or a value has two producers or none. Its opset or IR version is too old or too new.
 Model read_model(const std::string& path);
 
 // Returns why an operator of a newer opset than kNewestOpset has changed since; empty: it has not. `opset` is the

@@ -39,8 +39,8 @@ struct OnnxFindings {
 };
 // Returns possible differences from the source in every use of the file, in a line each; empty if there are none.
 std::vector<std::string> shape_notes(const OnnxFindings& findings);
-// The same, and the parts that are not trained as in the source, or have another batch in their own way, with the
-// reasons, in a line each; empty if there are none.
+// The same, with the parts that are not trained as in the source, or have another batch in their own way. Each has a
+// line with the reason; empty if there are none.
 std::vector<std::string> training_notes(const OnnxFindings& findings);
 
 // Makes the forward graph, ready for training and evaluation:
@@ -58,9 +58,9 @@ std::vector<std::string> training_notes(const OnnxFindings& findings);
 //   attributes.
 // - A file of a fixed batch is imported at that, and then made for the given one.
 // - Inputs and outputs keep the file's names; ops are named after the module they come from, if the file says so.
-// Bad input, in one error: a file that cannot be read or is no ONNX model; an input whose shape is not bound; a cycle;
-// all nodes that cannot be imported, with file, node, operator and opset. `own_batch`, if given, gets the graph at the
-// file's own fixed batch if the options replace that.
+// Bad input comes in one error. It is a file that cannot be read or is no ONNX model, an input whose shape is not
+// bound, or a cycle. Or it lists all nodes that cannot be imported, with file, node, operator and opset. `own_batch`,
+// if given, gets the graph at the file's own fixed batch if the options replace that.
 Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
                   std::optional<Graph>* own_batch = nullptr, OnnxFindings* findings = nullptr);
 

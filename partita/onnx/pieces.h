@@ -18,9 +18,9 @@ std::optional<Value> product_with_logarithm(NodeContext& n);
 // (t - 1) max(log(1 - y), -100) - t max(log y, -100), as the exporter writes binary_cross_entropy, at the node's last
 // step, Sub.
 std::optional<Value> binary_cross_entropy(NodeContext& n);
-// Returns the larger, or the smaller, of x and a constant: a bound of x, with the gradient of PyTorch's clamp (all of
-// it if x is the bound), or of relu6 after a relu (none of it there). None if neither is a constant, or if the node was
-// PyTorch's maximum or minimum.
+// Returns the larger, or the smaller, of x and a constant: a bound of x. The gradient is that of PyTorch's clamp (all
+// of it if x is the bound), or of relu6 after a relu (none of it there). None if neither is a constant, or if the node
+// was PyTorch's maximum or minimum.
 std::optional<Value> clamp_of_bound(NodeContext& n, bool from_below, std::size_t x, std::size_t bound);
 
 }  // namespace partita::onnx_model

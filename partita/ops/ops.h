@@ -10,10 +10,10 @@ namespace partita {
 
 std::shared_ptr<const OpRegistry> standard_ops();
 
-// Returns the standard operations and those that `text` describes: TDL definitions, each beginning at the start of a
-// line, its other lines indented, with comments after #. Everything else about them is derived: strategies, gradients,
-// kernels. Results have the operands' promoted floating type. Bad input names the line of the text: a description that
-// cannot be read, a name that is taken.
+// Returns the standard operations and those that `text` describes. The text has TDL definitions. Each begins at the
+// start of a line, its other lines are indented, and comments follow #. Everything else about them is derived:
+// strategies, gradients, kernels. Results have the operands' promoted floating type. Bad input names the line of the
+// text: a description that cannot be read, a name that is taken.
 std::shared_ptr<const OpRegistry> ops_with(std::string_view text);
 
 // Adds batch norm for training, with running statistics. It is an op `batch_norm` and, as update ops, two

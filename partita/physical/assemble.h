@@ -2,9 +2,9 @@
 // factored registers all end in this function.
 //
 // Example: y@gpu0 holds rows [0, 8) of a sum. Rows [0, 8) of a partial value lie on gpu0, and others on gpu1. The terms
-// overlap, so they are combined: gpu1's is staged by the transfer "y@gpu0<gpu1" into the register of the same name, and
-// "y.combine@gpu0" adds it and gpu0's own into y@gpu0. If instead gpu0 had rows [0, 4) whole and gpu1 rows [4, 8), two
-// copies would write their rows of y@gpu0, and nothing would be combined.
+// overlap, so they are combined. The transfer "y@gpu0<gpu1" stages gpu1's into the register of the same name, and
+// "y.combine@gpu0" adds it and gpu0's own into y@gpu0. If instead gpu0 had rows [0, 4) whole and gpu1 rows [4, 8),
+// nothing would be combined. Two copies would write their rows of y@gpu0.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 // Counts the load on links that lowered devices share with devices that are not lowered (BackgroundLoad, physical.h).
 //
 // Example: 16 devices on two nodes with one port each, groups of two devices across the nodes, device 0 lowered. Its
-// ring is {0, 8}, and 8 rings pass over the port: sharers is 8, and its collective takes as long as all 8 do one after
+// ring is {0, 8}, and 8 rings pass over the port, so sharers is 8. Its collective takes as long as all 8 do one after
 // another.
 #pragma once
 #include <memory>

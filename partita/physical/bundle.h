@@ -1,16 +1,16 @@
 // Joins small collectives of parameters into buckets, as PyTorch's DistributedDataParallel reduces gradients (Li et
 // al., VLDB 2020, section 3.2.3).
 //
-// Example: the all-reduces of the gradients of b2, w2 and b1 (4 kB, 2 MB, 4 kB) over gpu0 and gpu1, which the backward
-// pass makes in this order. With buckets of 25 MB the first is full with w2: "b2.grad>..all-reduce+1@gpu0" reads and
-// writes b2's and w2's registers, and b1's stays by itself.
+// Example: the backward pass makes the gradients of b2, w2 and b1 (4 kB, 2 MB, 4 kB) in this order, and they are
+// all-reduced over gpu0 and gpu1. With buckets of 25 MB the first is full with w2: "b2.grad>..all-reduce+1@gpu0" reads
+// and writes b2's and w2's registers, and b1's stays by itself.
 //
-// - Two sorts are joined: reductions of tensors that belong to parameters, outside the forward pass; and gathers of
-//   updated weights, which stand as soon as they are ready. Members of a bucket agree in kind, reducer, dtype, stage,
-//   phase, turn and number of firings, over the same devices in the same order.
+// - Two sorts are joined. One is reductions of tensors that belong to parameters, outside the forward pass. The other
+//   is gathers of updated weights, which stand as soon as they are ready. Members of a bucket agree in kind, reducer,
+//   dtype, stage, phase, turn and number of firings, over the same devices in the same order.
 // - Gathers that stand ahead of their readers (weights of ZeRO-3) are joined too, in the order of these readers. Fully
 //   sharded training so gathers a layer's weights at once (Zhao et al., VLDB 2023, section 3.2). Over many devices the
-//   hops of a ring take longer than 25 MB on its links: buckets of such gathers are as large as `due_bytes` says.
+//   hops of a ring take longer than 25 MB on its links. So buckets of such gathers are as large as `due_bytes` says.
 // - Reductions follow the order in which their operands are made. Gathers follow the buckets of gradients for which the
 //   updates wait. A bucket is full when it holds `bytes` of whole tensors as one device has them. The first of a kind
 //   is full with kFirstBucketBytes, so that the links begin early.

@@ -1,7 +1,7 @@
 // Lowers conversions of a tensor to tasks: each step becomes collectives, copies, or assembled targets.
 //
-// Example: P(sum) -> B on 2 devices is one all-reduce step: two participants of one CollectiveId,
-// "h>f.0.all-reduce@gpu0" and "@gpu1", each reading its partial register and writing its new one. A conversion of two
+// Example: P(sum) -> B on 2 devices is one all-reduce step. It has two participants of one CollectiveId,
+// "h>f.0.all-reduce@gpu0" and "@gpu1". Each reads its partial register and writes its new one. A conversion of two
 // steps names them .0 and .1.
 #pragma once
 #include "partita/physical/draft.h"

@@ -16,8 +16,8 @@ struct KeptGradients {
 };
 KeptGradients kept_gradients(const PhysicalGraph& graph, const NodeTable& table);
 
-// The end of kept gradients' lives: that of the last such update on their device, in the caller's measure (places in an
-// order, ns of a step). Every count of bytes asks this.
+// The end of kept gradients' lives. It is that of the last such update on their device, in the caller's measure (places
+// in an order, ns of a step). Every count of bytes asks this.
 template <typename Time>
 class KeptUntil {
  public:

@@ -48,21 +48,21 @@ struct LowerOptions {
 };
 
 // Section 2: fills `order`. Kahn's algorithm with a heap on (tick, place of the op, - distance to its reader, name).
-// Example: the fetch w>f of a weight is ready at once; its key is that of its reader f less one, so that it stands just
+// Example: the fetch w>f of a weight is ready at once. Its key is that of its reader f less one, so that it stands just
 // before f. If devices have several virtual stages, it adds control edges to `edges` (section 5.5), which make_edges()
 // keeps. Bad input if virtual_stages does not divide the stages, or the schedule does not fit (schedule.h).
 void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
 
 // Section 3: fills `count`, the least with which no use is overwritten before its last reader. Example: 4 micro-batches
-// on 2 stages under 1F1B, order f0 f1 b0 f2 b1 ..: use 2 of the activation is written after use 0 was read last, so 2
-// slots are enough.
+// on 2 stages under 1F1B have the order f0 f1 b0 f2 b1 .. Use 2 of the activation is written after use 0 was read last,
+// so 2 slots are enough.
 void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
 
 // Section 4: fills `offset` and `peak_bytes`. This is the one place where registers come to share bytes; in_place.h
 // says which results may lie on their operand. edges.cc makes the edges that sharing needs, and admit.cc proves them.
 //
-// Whole registers (count contiguous slots) are placed, the largest first, each at the lowest offset where none of its
-// slots meets a placed slot in bytes and in time. A use lives from the place of its first write to that of its last
+// Whole registers (count contiguous slots) are placed, the largest first. Each is at the lowest offset where none of
+// its slots meets a placed slot in bytes and in time. A use lives from the place of its first write to that of its last
 // use. Example: a (100 bytes) lives at places [0, 3], b (60) at [1, 2], c (60) at [4, 5]. a lies at 0. b lives while a
 // does, and lies at 128, the next multiple of 64. c meets neither, and lies at 0. The peak is 188 bytes.
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});

@@ -193,7 +193,7 @@ struct PhysicalGraph {
   Register& reg(RegisterId id) { return registers[id.index()]; }
 };
 
-// Counts the bytes of what a firing computes for accumulated registers, before it is added: all of them one behind the
+// Counts the bytes of what a firing computes for accumulated registers, before it is added. They lie one behind the
 // other, each at a multiple of kAlignBytes. 0: the task writes none, or fires once.
 int64_t addend_bytes(const PhysicalGraph& graph, const Task& task);
 

@@ -19,8 +19,8 @@ struct Segment {
 };
 std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived);
 
-// Returns the box of a tensor that position p reads for a segment: the one that an inner step before it brings, else
-// the one that it holds.
+// Returns the box of a tensor that position p reads for a segment. It is the one that an inner step before it brings,
+// else the one that it holds.
 Box box_read(const tdl::Derived& derived, const Segment& segment, int tensor, int p);
 
 // Returns the tensors that a formula's expression reads.

@@ -2,8 +2,8 @@
 // tells which terms of its whole value an element has. For registers that share bytes see plan_memory (passes.h).
 //
 // Example: y@gpu0 and y@gpu1 are the partial sums of a matmul split along k. An all-reduce over both makes y whole, and
-// relu may read it. Without it, or with gpu0 taking part twice: "task 'relu@gpu0': reads [0,8) of 'y@gpu0' where it
-// must be whole, and it is not each of its terms once".
+// relu may read it. Without it, or with gpu0 taking part twice, the error is "task 'relu@gpu0': reads [0,8) of 'y@gpu0'
+// where it must be whole, and it is not each of its terms once".
 #pragma once
 #include "partita/physical/physical.h"
 

@@ -27,8 +27,8 @@ struct Beyond {
   std::vector<DeviceId> representatives;  // the devices that are lowered; empty: all
   std::vector<int64_t> bytes;             // by device: in its peak, of micro-batches that are not lowered; empty: none
 };
-// Throws infeasible if a device's peak is beyond its memory. The message is one line about the device that lacks most:
-// how many devices lack memory, the bytes that it needs, has and misses, and its contents.
+// Throws infeasible if a device's peak is beyond its memory. The message is one line about the device that lacks most.
+// It has the number of devices that lack memory, the bytes that this one needs, has and misses, and its contents.
 void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
                     const Beyond& beyond = {});
 

@@ -1,9 +1,9 @@
 // Makes the tasks of all micro-batches from those of one: the last step of local lowering.
 //
-// Example: 8 samples in 4 micro-batches. Local lowering has made the register "h@gpu0" of rows [0, 2) with 4 uses, and
-// the kernel "matmul@gpu0" of rate 4 over i in [0, 2). Afterwards use n of the register is rows [2n, 2n + 2). Firing n
-// of the kernel goes over i in [2n, 2n + 2) of the whole batch's formula. So indices, random numbers and numbers made
-// from an extent are those of the step on the whole batch.
+// Example: 8 samples in 4 micro-batches. Local lowering has made the register "h@gpu0" of rows [0, 2) with 4 uses. The
+// kernel "matmul@gpu0" has rate 4 over i in [0, 2). Afterwards use n of the register is rows [2n, 2n + 2). Firing n of
+// the kernel goes over i in [2n, 2n + 2) of the whole batch's formula. So indices, random numbers and numbers made from
+// an extent are those of the step on the whole batch.
 #pragma once
 #include <vector>
 

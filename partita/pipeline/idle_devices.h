@@ -1,7 +1,7 @@
 // Finds devices that compute nothing in a step.
 //
 // Example: a plan for a node of 4 A100 and one of 4 T4 splits every operation over the A100s, and a table is kept on
-// one T4: 4 of 8 devices are idle, all of them T4, and one of these holds a tensor.
+// one T4. Then 4 of 8 devices are idle, all of them T4, and one of these holds a tensor.
 #pragma once
 #include <string>
 #include <vector>

@@ -26,8 +26,8 @@ using PlanCount = std::function<Attempt<Planned>(int)>;
 // Returns the plan of the shortest predicted step among the counts that fit; its first note lists those compared. It
 // begins with the first of `choice` that fits. More micro-batches are tried if a count does not fit, and fewer if the
 // model cannot be divided into that many (bad input). If a rule makes the plans, more, then fewer micro-batches are
-// compared with it: all of them if that is little work, else on either side as long as steps become shorter. Other
-// failures are thrown.
+// compared with it. All of them are if that is little work, else those on either side as long as steps become shorter.
+// Other failures are thrown.
 Planned plan_in_micro_batches(const Request& request, const MicroBatchChoice& choice, const PlanCount& plan,
                               const Watch& watch);
 

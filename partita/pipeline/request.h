@@ -87,8 +87,8 @@ Cluster with_memory_limit(Cluster cluster, std::optional<int64_t> bytes);
 // type that was profiled.
 Cluster with_profile(Cluster cluster, const std::string& profile_file);
 // The hardware that a plan is evaluated on. `profile_file`: measured times; empty: none. `cluster`: a preset or a file
-// that takes the place of the plan's own cluster, with its memory in place of the plan's limit; empty: the plan's own.
-// `devices`: the first so many of `cluster`; 0: all. Bad input if the plan is for another number of devices.
+// that takes the place of the plan's own cluster, with its memory in place of the plan's limit. If empty, the plan's
+// own. `devices`: the first so many of `cluster`; 0: all. Bad input if the plan is for another number of devices.
 struct Hardware {
   std::string profile_file, cluster;
   int devices = 0;

@@ -13,8 +13,8 @@ Budget with_deadline(Budget budget);
 // is left.
 Budget for_search(const Budget& whole, const Runner& runner, const Cluster& cluster);
 
-// Estimates how many firings of a plan are lowered, verified and simulated in a second, from the time that the training
-// graph took: fewer on a slow or busy machine.
+// Estimates how many firings of a plan are lowered, verified and simulated in a second. It follows from the time that
+// the training graph took: fewer on a slow or busy machine.
 double firings_per_second(const Runner& runner, const Graph& graph);
 
 }  // namespace partita

@@ -1,5 +1,5 @@
-// Lists how ops can be split over one mesh axis, and how their tensors then lie there, for rules that follow a split
-// through a graph (tensor_rule.h, expert_rule.h, sequence_rule.h).
+// Lists how ops can be split over one mesh axis, and how their tensors then lie there. Rules that follow a split
+// through a graph read it (tensor_rule.h, expert_rule.h, sequence_rule.h).
 //
 // Example, matmul(a [4x6], b [6x8]) over 2 positions. Split along its index j, a is whole, b and the result are split
 // along axis 1. Split along k, a is split along axis 1, b along axis 0, and the result is partial.

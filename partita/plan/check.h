@@ -18,10 +18,10 @@ struct CheckReport {
   int64_t conversions = 0;
 };
 
-// Checks the choices as they stand; it must pass before resolve(). Throws bad input naming op, tensor, rule and values:
-// a missing op, a strategy name that the op lacks, two reducers on one value, a device twice or unknown, more shards
-// than extent, a mesh whose extents and devices disagree, a kept layout that does not exist, a replaced tensor that
-// ends elsewhere than it began, an order that asks for a cycle.
+// Checks the choices as they stand; it must pass before resolve(). Throws bad input naming op, tensor, rule and values.
+// Ops: one is missing or lacks a strategy, has two reducers on one value, or more shards than extent. Meshes: a device
+// is there twice or unknown, or extents and devices disagree. Others: a kept layout does not exist, a replaced tensor
+// ends elsewhere than it began, an order asks for a cycle.
 void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster);
 // Counts the bytes that a plan moves; `resolved` must be of this plan. If it does not have all devices, boxing's count
 // is taken.

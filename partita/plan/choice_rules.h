@@ -10,8 +10,8 @@ namespace partita {
 // The owner of the choices. Errors begin with "plan: " or "pins: ", and the latter are PinErrors.
 enum class Whose { kPlan, kPins };
 
-// Throws bad input: a device twice or unknown, a strategy name that the op lacks, more shards than extent, a mesh whose
-// extents and devices disagree. `last`: the mesh that was checked last. Mostly the next one is the same.
+// Throws bad input: a device is twice there or unknown, a mesh's extents and devices disagree. Or the op lacks a
+// strategy name, or it has too many shards. `last`: the mesh that was checked last. Mostly the next one is the same.
 void check_op_choice(Whose whose, const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last);
 // Throws bad input: a layout that does not exist, two reducers on one value, a tensor that replaces another.
 void check_kept(Whose whose, const Graph& graph, const std::map<TensorId, Placement>& kept, const Cluster& cluster,

@@ -31,8 +31,8 @@ struct Constraints {
   OpId op_of_last_stage() const;
 };
 
-// Throws bad input: a choice or layout breaks a rule of plans on this cluster, a strategy does not exist, a device is
-// not of the op's type.
+// Throws bad input if a choice or layout breaks a rule of plans on this cluster, a strategy does not exist, or a device
+// is not of the op's type.
 void check_constraints(const Graph& graph, const Constraints& constraints, const Cluster& cluster);
 
 struct Constrained {

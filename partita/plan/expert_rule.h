@@ -1,10 +1,10 @@
 // Finds expert parallelism in a graph (GShard: Lepikhin et al., arXiv:2006.16668, section 3.3): each device of a group
 // has some of the experts.
 //
-// The products of experts are weight products with an index that weight, activation and result share, e of y[g, e, c,
-// n] = sum(k) x[g, e, c, k] * w[e, n, k]. They, and the ops between them, are split along it. All other ops are split
-// along samples over the group too. Tokens on their way to the experts go from S(g) to S(e), which is an all-to-all,
-// and back.
+// The products of experts are weight products with an index that weight, activation and result share. It is e of y[g,
+// e, c, n] = sum(k) x[g, e, c, k] * w[e, n, k]. They, and the ops between them, are split along it. All other ops are
+// split along samples over the group too. Tokens on their way to the experts go from S(g) to S(e), which is an
+// all-to-all, and back.
 #pragma once
 #include <optional>
 #include <vector>

@@ -1,5 +1,5 @@
-// Explains a plan, for `partita explain`: the bytes that each choice moves, and those that the plan would move if one
-// choice were another and all others stayed.
+// Explains a plan, for `partita explain`. It tells the bytes that each choice moves, and those that the plan would move
+// if one choice were another and all others stayed.
 //
 // Example: fc2 runs as [k] on two devices, so that its result is partial and is reduced: 8 kB. As [o] it would read its
 // operand whole. An all-gather of 4 kB appears, and the reduction of 8 kB goes. The alternative [o] has bytes -4 kB,
@@ -43,8 +43,8 @@ struct OpExplanation {
   OpLayouts layouts;
   std::vector<Moved> moved;  // conversions of its operands that it reads, and of its results; none that moves nothing
   double others = 0;         // strategies on the op's mesh
-  // All other strategies that exist. If there are more than 4,096, those that differ on one axis or two and those with
-  // one strategy on the first axes and one on the rest. By bytes, ties in the order of the formula.
+  // All other strategies that exist. If there are more than 4,096, these are listed: those that differ on one axis or
+  // two, and those with one strategy on the first axes and one on the rest. By bytes, ties in the order of the formula.
   std::vector<OpAlternative> alternatives;
   std::map<std::string, std::vector<std::vector<tdl::AxisStrategy>>> impossible;  // by the reason
 };

@@ -80,8 +80,8 @@ struct Plan {
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor if it differs from its producer's layout.
   std::map<TensorId, Placement> kept;
-  // Tensors that are resharded after forward: converted once more for their readers in the backward pass, so that the
-  // forward pass's copy need not be kept.
+  // Tensors that are resharded after forward. They are converted once more for their readers in the backward pass, so
+  // that the forward pass's copy need not be kept.
   std::set<TensorId> resharded;
   // Every op once, each after those whose results it reads, and after the readers of the tensor that it replaces.
   // Empty: the graph's own order, with an update as soon as its gradient is whole.

@@ -32,9 +32,9 @@ class RulePlanner {
   RulePlanner(const Graph& graph, const Cluster& cluster, const Constraints& constraints, Mesh mesh,
               const Watch& watch = {});
 
-  // Chooses the combination that moves fewest bytes to bring its operands and to put back the tensors that it replaces;
-  // the first of equal ones in lexicographic order. `axes`: per mesh axis the strategies that the rule allows. False:
-  // none exists.
+  // Chooses the combination that moves fewest bytes to bring its operands and to put back the tensors that it replaces.
+  // Among equal ones it is the first in lexicographic order. `axes`: per mesh axis the strategies that the rule allows.
+  // False: none exists.
   bool try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);
   void choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);  // fails if none exists
 
@@ -88,8 +88,8 @@ class RulePlanner {
   DerivationCache cache_;
 };
 
-// Returns how a tensor without a kept layout is kept for its first reader: as that reads it, or whole on the reader's
-// mesh if it cannot be kept so. `only_reader`: no other op reads it.
+// Returns how a tensor without a kept layout is kept for its first reader. It is as that reads it, or whole on the
+// reader's mesh if it cannot be kept so. `only_reader`: no other op reads it.
 Placement kept_as_read(const Graph& graph, const Op& op, TensorId id, const Layout& need, bool only_reader);
 
 // Returns a mesh of one axis over all devices, the slowest links cut first.
@@ -103,7 +103,7 @@ std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& o
                                                  const std::vector<tdl::AxisStrategy>& allowed);
 
 // Finds late sums. A weight with several uses has several contributions to its gradient. On a mesh axis on which these
-// are partial sums, the ops between them and the update may add them as they are, so that they are reduced once.
+// are partial sums, the ops between them and the update may add them as they are. So they are reduced once.
 class LateSums {
  public:
   explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers(graph)) {}
@@ -121,8 +121,8 @@ class LateSums {
   std::vector<std::vector<Reader>> read_by_;
 };
 
-// Returns the gradients behind the update of a parameter: the one that it reads, and back through clipping and
-// unscaling to the one that the backward pass leaves. Empty for another op.
+// Returns the gradients behind the update of a parameter. The first is the one that it reads. The others come before it
+// in clipping and unscaling, back to the one that the backward pass leaves. Empty for another op.
 std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op);
 
 }  // namespace partita

@@ -36,8 +36,8 @@ Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Const
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints = {}, const Watch& watch = {});
 
 // Sizes of groups of devices, the innermost first. `tensor` devices split the layers of a transformer (Megatron-LM),
-// `expert` such groups split the experts, and the rest split the samples: mesh [data, expert, tensor] without axes of
-// one position.
+// `expert` such groups split the experts, and the rest split the samples. The mesh is [data, expert, tensor] without
+// axes of one position.
 struct GroupsOf {
   int tensor = 1;
   int expert = 1;
@@ -53,19 +53,19 @@ struct GroupsOf {
 };
 // Example, 16 devices with tensor 4 and zero 1: four groups of four. In a group each device has a quarter of the heads
 // and of the feed-forward layer. Over the groups samples are split, and each device keeps a quarter of its quarter's
-// states. `rule`: its name in messages. Infeasible if the degrees do not divide the devices or the heads, if nothing
-// can be split so, or if there are fewer samples than data x expert.
+// states. `rule`: its name in messages. Infeasible if the degrees do not divide the devices or the heads, or if nothing
+// can be split so. It is infeasible too with fewer samples than data x expert.
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
                  const Constraints& constraints = {}, const Watch& watch = {});
 // Returns the devices of a node: those of one host, or the common divisor of nodes of several sizes. If every device
 // has a host of its own, all.
 int node_size(const Cluster& cluster);
-// Returns the divisor of a node's devices at which tensor parallelism splits most bytes of weights, among those that
-// split heads evenly; the largest of equal ones.
+// Returns the divisor of a node's devices at which tensor parallelism splits most bytes of weights. Only those that
+// split heads evenly count; among equal ones it is the largest.
 int tensor_degree(const Graph& graph, const Cluster& cluster);
 
-// Returns the indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's
-// factors, the most significant first; empty if it sees none.
+// Returns the indices along which an op sees samples, from its tensors' sample axes. There is one, or those of the
+// axis's factors, the most significant first. It is empty if the op sees none.
 std::vector<std::string> sample_indices(const Graph& graph, const Op& op);
 
 // Returns the strategies of one op on an axis of p positions that a plan may take: index names no shorter than p,

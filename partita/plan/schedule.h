@@ -1,9 +1,9 @@
 // Orders the micro-batches of each stage of a pipeline: gpipe, 1F1B, interleaved (docs/inside/PHYSICAL.md section 2).
 //
 // A model is cut into S x V virtual stages, one after the other. Rank s of S runs the virtual stages s, s + S, .. (V >
-// 1 only for kInterleaved). Each rank has a list: forwards until its limit in flight is reached, then a backward and a
-// forward in turn, then the backwards that are left. A schedule is the limit in flight, and the order of virtual
-// stages. The lists are run in unit time: a forward or backward of a virtual stage takes one tick, and a rank runs one
+// 1 only for kInterleaved). Each rank has a list. Forwards come until its limit in flight is reached, then a backward
+// and a forward in turn, then the backwards that are left. A schedule is the limit in flight, and the order of virtual
+// stages. The lists are run in unit time. A forward or backward of a virtual stage takes one tick, and a rank runs one
 // of them a tick.
 //
 // Example: 1F1B, 2 ranks, 3 micro-batches. A forward of micro-batch n is n, a backward n', an idle tick a dot:
@@ -50,13 +50,13 @@ struct TickTable {
 };
 TickTable tick_table(const Pipelining& pipelining);
 
-// Returns the most micro-batches whose forward of a virtual stage on this rank has begun and whose backward is not
-// over: kDefault 1, kGpipe m, k1F1B min(m, S - s) and more_in_flight, kInterleaved min(mV, 2 (S - s - 1) + (V - 1) S +
-// 1).
+// Returns how many micro-batches are in flight on this rank at most: their forward of a virtual stage has begun, and
+// their backward is not over. kDefault has 1, kGpipe m, and k1F1B min(m, S - s) and more_in_flight. kInterleaved has
+// min(mV, 2 (S - s - 1) + (V - 1) S + 1).
 int in_flight(const Pipelining& pipelining, int rank);
 
-// Returns the fraction of the time in which a rank is idle, with virtual stages of equal time and free transfers: (S -
-// 1) / (mV + S - 1), for kDefault (S - 1) / S. It is the same for each rank.
+// Returns the fraction of the time in which a rank is idle, with virtual stages of equal time and free transfers. It is
+// (S - 1) / (mV + S - 1), for kDefault (S - 1) / S. It is the same for each rank.
 double bubble(const Pipelining& pipelining);
 
 }  // namespace partita

@@ -33,9 +33,9 @@ class StateSplits {
   StateSplits(const Graph& graph, const Mesh& mesh, int stage, const AxesOf& axes_of, const IsTaken& is_taken);
 
   bool none() const { return stage_ == 0; }
-  // Tells the planner the parameters that are kept split. In stage 3 these are all; else they are master copies, which
-  // the forward pass casts to a shorter type and reads nowhere else (mixed precision, section 5.1). Each device casts
-  // its shard, and the shorter type is gathered.
+  // Tells the planner the parameters that are kept split. In stage 3 these are all. Otherwise they are master copies,
+  // which the forward pass casts to a shorter type and reads nowhere else (mixed precision, section 5.1). Each device
+  // casts its shard, and the shorter type is gathered.
   void keep_parameters(RulePlanner& planner) const;
   // The split of an op over this mesh axis if ZeRO determines it; empty: as the rule around it has it.
   std::vector<tdl::AxisStrategy> strategies(OpId id, int mesh_axis) const;

@@ -3,11 +3,11 @@
 // The rule goes by the graph, not by names. A weight product that is split along its units ("column") leaves a split
 // result. Its readers take that split, and their other operands must come split as well. This ends in weight products
 // that contract the split index ("row"); one all-reduce adds up their partial sums. A region of the graph that is
-// closed in this way is split over the tensor group. Examples are q, k, v, the heads and the output projection; the two
-// products of the feed-forward layer with all between them; the products of an expert. The whole group computes
-// everything else, or each device a shard of the sequence (sequence_rule.h). A loss over split classes ends a split
-// too: it exchanges a number or two for each token. Embedding tables with more rows than columns are split along the
-// vocabulary.
+// closed in this way is split over the tensor group. Examples are q, k, v, the heads and the output projection. Others
+// are the two products of the feed-forward layer with all between them, and the products of an expert. The whole group
+// computes everything else, or each device a shard of the sequence (sequence_rule.h). A loss over split classes ends a
+// split too: it exchanges a number or two for each token. Embedding tables with more rows than columns are split along
+// the vocabulary.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,7 +26,7 @@ class TensorRule {
   // Returns the bytes of the weights that are split.
   int64_t split_bytes() const;
   // An op without weights whose shards are so uneven that the largest is more than a tenth above an even share, as few
-  // heads are: its index, and the extent. Tables and products with weights may be uneven.
+  // heads are. It has its index and the extent. Tables and products with weights may be uneven.
   struct Uneven {
     std::string op, index;
     int64_t extent = 0;

@@ -28,8 +28,8 @@ struct Prediction {
 //                many backward. Without batch and heads: FlashAttention's benchmark, 16,384 tokens and 2,048 features.
 //   memory-bound columns kernel and bytes (read and written; empty: large arrays); and GBps or time_us, launch_mode.
 // A row outside the model is not predicted, and says why. So is a row whose column system or gpu names another device
-// than the cluster's first: it lacks a word of the device type, or has one of a variant (PCIe, NVL), or, for kernels,
-// another memory. A text without the type counts if all rows have the same there (notes_of).
+// than the cluster's first. Such a name lacks a word of the device type, or has one of a variant (PCIe, NVL). For
+// kernels it may have another memory. A text without the type counts if all rows have the same there (notes_of).
 std::vector<Prediction> predict(const Table& table, const Cluster& cluster);
 
 // Returns notes on how rows were taken, for a person.

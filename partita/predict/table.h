@@ -25,12 +25,12 @@ struct Table {
 Table parse_csv(std::string_view text, std::string_view origin);
 std::string print_csv(const Table& table);
 
-// Reads the output of an nccl-tests program (all_reduce_perf, ..), once or several times, as columns gpus, nodes,
-// collective, bytes, time_us (out of place, or in place if that is not printed) and gpu: the names of the run's GPUs,
-// kAndGpu between them. Tags of mpirun and srun before the lines ("[1,0]<stdout>:", "0: ") are taken off. The
-// collective of a run is the one that a line before its table names; else it follows from the rates, if these tell;
-// else it is `collective`; else bad input. So is a file whose runs are of one rank each, and one in which outputs are
-// mixed or lines are missing.
+// Reads the output of an nccl-tests program (all_reduce_perf, ..), once or several times. The columns are gpus, nodes,
+// collective, bytes, time_us (out of place, or in place if that is not printed) and gpu. The last has the names of the
+// run's GPUs, kAndGpu between them. Tags of mpirun and srun before the lines ("[1,0]<stdout>:", "0: ") are taken off.
+// The collective of a run is the one that a line before its table names. Without it, it follows from the rates if these
+// tell, else it is `collective`, else bad input. So is a file whose runs are of one rank each, and one in which outputs
+// are mixed or lines are missing.
 inline constexpr std::string_view kAndGpu = " + ";
 bool is_nccl_tests(std::string_view text);
 Table parse_nccl_tests(std::string_view text, std::string_view origin, std::string_view collective = "");

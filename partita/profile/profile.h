@@ -17,8 +17,8 @@
 
 namespace partita {
 
-// Identifies a kernel: stages [first_stage, last_stage) of a definition, over so many values of each index of its
-// formula, on so many elements of each tensor that it reads or writes. Kernels with equal ids take equally long.
+// Identifies a kernel. It runs stages [first_stage, last_stage) of a definition, over so many values of each index of
+// its formula. It reads or writes so many elements of each tensor. Kernels with equal ids take equally long.
 struct KernelId {
   struct Operand {
     std::string tensor;  // its name in the formula
@@ -61,8 +61,8 @@ struct MeasuredKernel {
   bool operator==(const MeasuredKernel&) const = default;
 };
 
-// Times that depend on bytes alone: points, and latency + bytes / bandwidth through them (Pesto section 3.1), fitted by
-// least squares of the relative errors.
+// Times that depend on bytes alone. There are points, and latency + bytes / bandwidth through them (Pesto section 3.1),
+// fitted by least squares of the relative errors.
 struct Curve {
   struct Point {
     double bytes = 0;

@@ -1,5 +1,5 @@
 // Chooses the cores of the devices' compute threads. The program's cores are dealt out to the devices, if there are
-// enough: otherwise the system may put two devices on one core, and leave another idle. Threads of collectives and
+// enough. Otherwise the system may put two devices on one core, and leave another idle. Threads of collectives and
 // transfers run anywhere.
 //
 // Example: 8 cores and 2 devices: cores 0 to 3 and 4 to 7.

@@ -1,5 +1,5 @@
-// Runs one firing on the bytes of memory, for all engines: a kernel, a copy, a combination, a participant's part of a
-// collective, the load of an input or the output of a value.
+// Runs one firing on the bytes of memory, for all engines. It may be a kernel, a copy, a combination or a participant's
+// part of a collective, the load of an input or the output of a value.
 #pragma once
 #include <functional>
 #include <vector>

@@ -30,8 +30,8 @@ class Memory {
   std::vector<std::unique_ptr<std::byte[], Free>> arenas_;
 };
 
-// Returns the use of a register that firing `firing` of a task of this rate touches; 0 if there is one use a step, or
-// the register is carried.
+// Returns the use of a register that firing `firing` of a task of this rate touches. It is 0 if there is one use a
+// step, or the register is carried.
 int use_of(const Register& reg, int firing, int rate);
 
 }  // namespace partita

@@ -1,6 +1,6 @@
-// Reads weights in one file or in several, as they are published: MODEL.safetensors; MODEL.safetensors.index.json,
-// which lists the files beside it that have each array; or a folder with model.safetensors.index.json or
-// model.safetensors.
+// Reads weights in one file or in several, as they are published. The path is MODEL.safetensors, or
+// MODEL.safetensors.index.json, which lists the files beside it that have each array. Or it is a folder with
+// model.safetensors.index.json or model.safetensors.
 #pragma once
 #include <map>
 #include <string>

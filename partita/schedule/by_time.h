@@ -5,8 +5,8 @@
 // (Plan::transfers) is not later than if no two registers share bytes, nor in general are others. It needs the memory
 // that it holds at its fullest.
 //
-// Example: kernel x runs from 0 to 10 us on gpu0 and reads r. A transfer to gpu0, which is under way from 2 to 5 us,
-// does not lie on r's bytes; one that begins at 10 us may.
+// Example: kernel x runs from 0 to 10 us on gpu0 and reads r. A transfer to gpu0 that is under way from 2 to 5 us does
+// not lie on r's bytes. One that begins at 10 us may.
 #pragma once
 #include <cstdint>
 #include <vector>

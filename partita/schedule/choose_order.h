@@ -1,8 +1,8 @@
 // Picks the task order of a lowered plan. It takes orders that fit and whose step is about as fast as the fastest's,
 // and of these the one of the least memory. Its figures are the plan's, and a run follows it.
 //
-// Example: a step takes 8.10 s in the tightest order, which needs 28 GB; 8.01 s with 30 GB, and 8.00 s in the fullest
-// order, which needs 60 GB. The second is chosen. With 29 GB a device it is the first.
+// Example: a step takes 8.10 s in the tightest order, which needs 28 GB. It takes 8.01 s with 30 GB, and 8.00 s in the
+// fullest order, which needs 60 GB. The second is chosen. With 29 GB a device it is the first.
 //
 // If a graph is large, not all orders are simulated, and a little more memory does not count.
 #pragma once

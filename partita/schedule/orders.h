@@ -33,8 +33,8 @@ class Orders {
 
   // One if nothing may overlap, and if each micro-batch adds memory: a few of them do not show whether all fit.
   size_t size() const { return variants_.size(); }
-  // The order that must be simulated before the order by time is made: the one in which registers are apart, of a plan
-  // with inter-op parallelism. None: there is no such order.
+  // The order that must be simulated before the order by time is made. It is the one in which registers are apart, of a
+  // plan with inter-op parallelism. None: there is no such order.
   std::optional<size_t> wants_times() const;
   std::optional<size_t> by_time() const;  // the order by time
   void take_times(const std::vector<Event>& events) { times_of_apart_ = node_times(table_, events); }

@@ -12,8 +12,8 @@
 
 namespace partita {
 
-// Representatives for any plan: the first device, one in the middle, the last, whose shard of every split is the
-// largest, and the last of each further device type.
+// Representatives for any plan: the first device, one in the middle, and the last, whose shard of every split is the
+// largest. The last of each further device type is one too.
 std::vector<DeviceId> representative_devices(const Cluster& cluster);
 // Representatives for a plan with stages: the last device of each. At least one is on every mesh of the plan.
 std::vector<DeviceId> representative_devices(const Cluster& cluster, const Plan& plan);

@@ -1,7 +1,7 @@
 // Finds, for a fetch, the positions that hold given boxes. Internal to sharding/.
 //
-// Example: [S(0), B] of 8 rows on a 2x2 mesh holds two different boxes: rows [0,4) at positions 0 and 1, rows [4,8) at
-// positions 2 and 3. Boxes begin at 0 and 4 along axis 0, and the longest is 4 there. So rows [5,6) are sought among
+// Example: [S(0), B] of 8 rows on a 2x2 mesh holds two different boxes. Rows [0,4) are at positions 0 and 1, rows [4,8)
+// at positions 2 and 3. Boxes begin at 0 and 4 along axis 0, and the longest is 4 there. So rows [5,6) are sought among
 // the boxes that begin at 2 to 5.
 #pragma once
 #include <optional>

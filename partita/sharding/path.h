@@ -1,7 +1,7 @@
 // Finds the cheapest path of steps from a partial layout. Internal to sharding/.
 //
 // Example: P(sum) -> [2,1] rows of a 3-row tensor on 2 devices, an end without a name. All-reduce and a slice move 2
-// |T|; one fetch of the other's part moves |T|, since each row is wanted once: the path is that fetch.
+// |T|. One fetch of the other's part moves |T|, since each row is wanted once: the path is that fetch.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Cost {
 Cost cost_of_step(int64_t elements, bool is_fetch);  // of one step
 Cost plus(const Cost& a, const Cost& b);
 
-// Costs one step inside a path: a step that changes one thing, any move that keeps the partial axes, or any fetch that
+// Costs one step inside a path. It changes one thing, or is any move that keeps the partial axes, or any fetch that
 // leaves nothing partial. Any other pair is unreachable.
 Cost step_cost(const NamedLayout& from, const NamedLayout& to, const ElementCounter& counter);
 // Costs the last step of a path, straight to the end; nothing if that is reached.

@@ -1,5 +1,5 @@
-// Defines the simulator's nodes, internal to sim/. Each firing of a task or collective is one node, with the queues and
-// links that it occupies, its time, and the nodes that wait for it.
+// Defines the simulator's nodes, internal to sim/. Each firing of a task or collective is one node. It has the queues
+// and links that it occupies, its time, and the nodes that wait for it.
 //
 // Example: a kernel of rate 2 on a device's compute queue is two nodes of one queue each. The second waits for the
 // first, and the first of the next step for the second. An all-reduce of 4 participants is one node on their queues and

@@ -2,7 +2,7 @@
 // cost/ has the formulas for the time of a task or a transfer.
 //
 // Example: two kernels of 10 us on one queue and a transfer of 15 us that waits for the first. The kernels run from 0
-// to 10 and from 10 to 20, the transfer from 10 to 25 on its link's queue: one step takes 25 us.
+// to 10 and from 10 to 20, the transfer from 10 to 25 on its link's queue. So one step takes 25 us.
 #pragma once
 #include "partita/base/watch.h"
 #include "partita/cost/cost.h"

@@ -1,7 +1,7 @@
-// Finds how many of a kernel's bytes are still in its core's own cache, and how many are not even in the shared cache;
-// internal to sim/. A device's kernels run in their order. Bytes that were touched no longer ago than a cache holds are
-// there (an LRU stack, Mattson et al. 1970, by the span of each access). Each device has its share of the shared cache;
-// it ends from half of that to twice as much, evenly in the logarithm.
+// Finds how many of a kernel's bytes are still in its core's own cache, and how many are not even in the shared cache.
+// It is internal to sim/. A device's kernels run in their order. Bytes that were touched no longer ago than a cache
+// holds are there. (The model is an LRU stack, Mattson et al. 1970, by the span of each access.) Each device has its
+// share of the shared cache; it ends from half of that to twice as much, evenly in the logarithm.
 //
 // Example: a cache of 2 MB, and kernels that touch 1 MB each: a, b, a again, c, d, b. The second a finds all of its
 // bytes; b does not, since c and d came between.

@@ -1,12 +1,12 @@
 // Lifts the dual of a folded network (fold.h) to the whole one (Mladenov, Ahmadi and Kersting, Lifted linear
-// programming, 2012): each of the edges that were folded into one gets its share of the messages. If all copies have
+// programming, 2012). Each of the edges that were folded into one gets its share of the messages. If all copies have
 // the same surroundings, the bound is the same too; otherwise it is a good beginning.
 //
 // Edges over the same two variables stay apart here, since the edges folded into them may lie over different variables
 // in the whole. A variable's outgoing message is shared out among all the edges that are folded into one.
 //
 // Example: 40 equal layers in a ring, folded into one. A pass reads one layer's tables; the edge to the next layer
-// counts 40 times. of_whole() gives each of the 40 edges the same two messages, which prove the folded dual's bound for
+// counts 40 times. of_whole() gives each of the 40 edges the same two messages. They prove the folded dual's bound for
 // the whole, at a fortieth of the work.
 #pragma once
 #include <functional>

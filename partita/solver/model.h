@@ -1,10 +1,10 @@
-// Defines a Network in the solver's form: at most two variables a factor, edges over the same pair merged, equal tables
-// shared, only times that can matter. Costs are doubles, infinite if forbidden: exact while sums stay below 2^53.
-// Larger ones are only a guide: evaluate() has the costs of solutions, and the certificate's integers prove bounds.
+// Defines a Network in the solver's form. Factors have at most two variables, and edges over one pair are merged. Equal
+// tables are shared. Costs are doubles, infinite if forbidden: exact while sums stay below 2^53. Larger ones are only a
+// guide: evaluate() has the costs of solutions, and the certificate's integers prove bounds.
 //
 // Example: variables of 2, 3 and 4 values, two edges over {0, 1} and one over {0, 1, 2} with 5 allowed tuples. The
 // model has four variables: `offset` is {0, 2, 5, 9, 14}, the last one's values are the tuples. Its pairs are (0, 1),
-// with the sum of the two tables, and (0, 3), (1, 3), (2, 3), which forbid a tuple beside values that it does not have.
+// with the sum of the two tables, and (0, 3), (1, 3), (2, 3). These forbid a tuple beside values it lacks.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -35,8 +35,8 @@ struct Model {
     int lower = 0, upper = 0;      // half-open, in kept times; never empty
     std::vector<int64_t> amounts;  // per value
   };
-  // A factor over three variables or more becomes a variable whose values are the factor's allowed tuples, tied to each
-  // of its variables by a pair.
+  // A factor over three variables or more becomes a variable whose values are the factor's allowed tuples. A pair ties
+  // it to each of its variables.
   struct Joint {
     std::vector<int> variables;  // ascending
     int joint = 0;               // the variable that stands for them

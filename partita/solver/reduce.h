@@ -1,5 +1,5 @@
-// Reduces a network without loss: makes a smaller network with the same optimum, whose solutions and proofs map to the
-// original. Five rules apply until none does any more:
+// Reduces a network without loss. It makes a smaller network with the same optimum, whose solutions and proofs map to
+// the original. Five rules apply until none does any more:
 //
 //   fixed       a variable with one value gives its edges to its neighbours' own costs
 //   degree one  a variable v beside w only:  costs_w(y) += min_x (costs_v(x) + table(x, y))
@@ -26,7 +26,7 @@
 //   degree two  to a and b: m as the new edge's;  to v from either: min over a (or b) of s table - m
 //   dominance   to x over e: m_e(y) + s min_z (table_e(x, z) - table_e(y, z))
 //
-// If an edge between a and b exists already, degree two does nothing: that is a triangle, whose minimum the messages of
+// If an edge between a and b exists already, degree two does nothing. That is a triangle, whose minimum the messages of
 // pairs do not reach. Elimination (eliminate.h) takes such variables, without a certificate.
 #pragma once
 #include <map>

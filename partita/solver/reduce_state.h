@@ -1,7 +1,7 @@
 // Holds a network during its reduction, and the record for its solutions and messages. Internal to reduce.cc,
 // reduce_rules.cc, reduce_network.cc and reduce_messages.cc.
 //
-// Example: variables 0 - 1 - 2 in a chain. Degree one takes variable 0: edge 0 is gone, `unary[1]` has grown, and
+// Example: variables 0 - 1 - 2 in a chain. Degree one takes variable 0. Then edge 0 is gone, `unary[1]` has grown, and
 // `steps` is {kDegreeOne, variable 0, first = edge 0, own = costs of variable 0}. Undone, variable 0 takes its best
 // value beside variable 1's.
 #pragma once

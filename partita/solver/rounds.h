@@ -1,5 +1,5 @@
-// Solves one network in rounds: reduced without loss, then the dual beside local search, with elimination, narrowing,
-// steps and cores in between (portfolio.cc lists a round's stages).
+// Solves one network in rounds. It is reduced without loss, then the dual runs beside local search, with elimination,
+// narrowing, steps and cores in between. (portfolio.cc lists a round's stages.)
 //
 // Example: x, y in {0, 1}, costs_x = (0, 3), costs_y = (0, 0), and a pair that costs 5 if x and y are equal. Reduction
 // takes x, which has one neighbour, into y: costs_y = (min(0 + 5, 3 + 0), min(0 + 0, 3 + 5)) = (3, 0). The dual's first

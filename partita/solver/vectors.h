@@ -70,8 +70,8 @@ PARTITA_INLINE V load(const double* from) {
   return x;
 }
 
-// The least over rows of table - minus, for as many columns as stay in registers: `kVectors` x 8, the last eight from
-// `last` on, beside or over the others. It takes `kRows` rows at a time, as few columns would wait for each other.
+// The least over rows of table - minus, for as many columns as stay in registers. They are `kVectors` x 8, the last 8
+// from `last` on, beside or over others. It takes `kRows` rows at a time, as few columns would wait for each other.
 template <typename V, int kVectors, int kRows>
 PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last,
                                  double* out) {

@@ -3,10 +3,10 @@
 //
 // As printed it gives a wrong timeline. A swap in a device's list changes when three tasks start, and only one of them
 // is pushed. Tasks that waited for a removed one are forgotten. Ready times change while tasks stand in the queue
-// sorted by them. Here every task is pushed whose start may have changed: both neighbours of a task that leaves or
-// enters a list, tasks that wait for a task whose end has changed, and tasks that waited for a removed one. In the end
-// each task is ready when all it waits for has ended, and the lists are in the order of (ready time, key). Each task
-// starts when it is ready and its predecessor on each of its queues has ended. Only the timeline of first_come.h is so.
+// sorted by them. Here every task is pushed whose start may have changed. Such are both neighbours of a task that
+// leaves or enters a list, and tasks that wait for one whose end has changed or which was removed. In the end each task
+// is ready when all it waits for has ended, and the lists are in the order of (ready time, key). Each task starts when
+// it is ready and its predecessor on each of its queues has ended. Only the timeline of first_come.h is so.
 //
 // A proposal that changes most tasks, or takes many updates a task, is simulated by first_come.h instead.
 //

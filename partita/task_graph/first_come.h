@@ -3,10 +3,10 @@
 //
 // A task is ready when all it waits for has ended, at 0 if it waits for nothing. Tasks are taken in increasing order of
 // (ready time, key). A task starts when it is ready and the last task taken on each of its queues has ended. It holds
-// all of them for its duration. Times are whole nanoseconds, and a task takes at least one, so a task is ready later
+// all of them for its duration. Times are whole nanoseconds, and a task takes at least one. So a task is ready later
 // than all it waits for: the order is final, and the timeline unique.
 //
-// Example: a (3 ns, queue 0), b (2 ns, queue 0) and c (4 ns, queue 1), which waits for a; the key of a is the lowest. a
+// Example: a takes 3 ns and b 2 ns on queue 0. c takes 4 ns on queue 1 and waits for a. The key of a is the lowest. a
 // runs from 0 to 3, b, ready at 0, from 3 to 5, and c from 3 to 7: the makespan is 7 ns.
 #pragma once
 #include <cstdint>

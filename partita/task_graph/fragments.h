@@ -1,7 +1,7 @@
 // Internal to task_graph/: makes a fragment of the local task graph from tasks and registers that were lowered alone.
 //
 // Worked example: the registers "h@gpu1" (party 1's task 0 writes it) and "h>y.0@gpu0", and a transfer that reads the
-// first and writes the second. add_tasks() makes it own task 0, add_own_edges() the edge {1, 0} -> {0, 0}; with
+// first and writes the second. add_tasks() makes it own task 0, add_own_edges() the edge {1, 0} -> {0, 0}. With
 // reads(register of "h>y.0@gpu0", {2, 0}) comes {0, 0} -> {2, 0}.
 #pragma once
 #include <functional>

@@ -1,7 +1,7 @@
 // Internal to task_graph/: numbers tensors' layouts, so that each pair is compared and converted once.
 //
-// Example: rows on gpu0 and gpu1, as a producer leaves them and as eight readers want them, have one number: nothing is
-// compared, and nothing is converted.
+// Example: rows on gpu0 and gpu1, as a producer leaves them and as eight readers want them, have one number. So nothing
+// is compared, and nothing is converted.
 #pragma once
 #include <cstdint>
 #include <deque>

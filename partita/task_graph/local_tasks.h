@@ -5,7 +5,7 @@
 //
 // Worked example: relu in two configurations, [i] on gpu0 and gpu1, and whole on gpu0. op() makes two tasks for the
 // first and one for the second. If its input comes as rows on gpu0 and gpu1, the tensor's fragment is empty for the
-// first, with an edge from each producer to the kernel on its device; for the second it is one transfer gpu1 -> gpu0.
+// first. An edge leads from each producer to the kernel on its device. For the second it is one transfer gpu1 -> gpu0.
 //
 // It leaves out order, registers' bytes that are shared, control edges, buckets, and that kernels are slower beside
 // collectives.

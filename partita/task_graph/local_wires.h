@@ -1,5 +1,5 @@
-// Internal to task_graph/: finds the parts of a model's local task graph that no configuration changes: its wires, and
-// the ops on which a tensor's fragment depends.
+// Finds the parts of a model's local task graph that no configuration changes, internal to task_graph/. They are its
+// wires, and the ops on which a tensor's fragment depends.
 //
 // Example: y = relu(h), h = linear(x, w), with training. The parties of h are itself, linear, relu and relu's gradient.
 // w and its replacement w' are a family: w' is kept where w is. So the fragment of w' depends on linear as well, which

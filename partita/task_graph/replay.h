@@ -7,9 +7,9 @@
 // simulated again beside the committed timeline: a rejected proposal undoes nothing. If that becomes the committed
 // timeline again, only later, it is not simulated up to the next change (replay_rejoin.cc).
 //
-// A threshold stops as soon as a lower bound of the makespan is above it. The bounds, cheapest first: the work of a
-// queue; with the time that the queue had lost before K; for each task taken, its end and the longest chain of tasks
-// that wait for it; the end of a queue and its work left.
+// A threshold stops as soon as a lower bound of the makespan is above it. The bounds are, cheapest first: the work of a
+// queue; the same with the time that the queue had lost before K. Then, for each task taken, its end and the longest
+// chain of tasks that wait for it. The last is the end of a queue and its work left.
 //
 // Example: of a chain of tasks on one queue, 10 ns each, the third is exchanged for a task of 15 ns. K is the ready
 // time of the third, 20 ns; the first two stay. With a threshold of 30 ns and four tasks the first bound, 45 ns, says

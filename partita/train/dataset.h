@@ -14,12 +14,12 @@ namespace partita {
 // - An array of an input without samples along axis 0 is fed as it is, the same in every step.
 // - Every other array holds its input's values, step after step along axis 0. If each of these inputs has the batch's
 //   samples there, samples are drawn one by one.
-// - If one of them has not (labels of an output that begins with another axis, or is one number), whole batches are
-//   drawn, in the arrays' own order.
+// - If one of them has not, whole batches are drawn, in the arrays' own order. (An example is labels of an output that
+//   begins with another axis, or is one number.)
 class Dataset {
  public:
-  // Reads arrays. Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of
-  // samples, a label or token number that the model has no class or row for (index_range).
+  // Reads arrays. Bad input names file and array. It is an input without one, a wrong shape or dtype, or different
+  // numbers of samples. Or it is a label or token number that the model has no class or row for (index_range).
   static Dataset read(const std::string& path, const Graph& graph);
   // A few batches of drawn_values().
   static Dataset synthetic(const Graph& graph, uint64_t seed);
@@ -40,7 +40,7 @@ class Dataset {
   int64_t items_ = 0, items_a_step_ = 1;
 };
 
-// Draws the items of each step. An epoch is as many whole batches as the items fill, in an order of its own; items that
+// Draws the items of each step. An epoch is as many whole batches as the items fill, in an order of its own. Items that
 // are left over are in another epoch's.
 class Batches {
  public:
@@ -63,8 +63,8 @@ int64_t batch_of(const Graph& graph);
 // Returns the coordinates of an element by its row-major number.
 Shape position_of(int64_t element, const Shape& shape);
 
-// Values for an input: normal numbers, or integers in index_range (or 0 and 1), one in four of them its ignored number
-// if it has one.
+// Values for an input: normal numbers, or integers in index_range (or 0 and 1). One in four of the integers is its
+// ignored number if it has one.
 Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng);
 
 // Bad input if values have an index (a class, a token) that the model does not have; the message begins with `origin`.

@@ -4,8 +4,8 @@
 
 namespace partita {
 
-// Loads libpartita_engine.so beside the program, in ../lib of its folder, or where the loader finds it (a program that
-// CMake links with an installed Partita knows the place). Bad input says which file is missing.
+// Loads libpartita_engine.so beside the program, in ../lib of its folder, or where the loader finds it. (A program that
+// CMake links with an installed Partita knows the place.) Bad input says which file is missing.
 Kernels& load_kernels();
 
 }  // namespace partita

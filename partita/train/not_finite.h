@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// Kernels whose results are watched while `watch` is on. The first op, in the graph's order, is kept: with a NaN in the
-// forward pass, in which masks are infinite; with any number that is not finite behind it.
+// Kernels whose results are watched while `watch` is on. The first op, in the graph's order, is kept. It has a NaN in
+// the forward pass, in which masks are infinite, or any number that is not finite behind it.
 class WatchingKernels final : public Kernels {
  public:
   explicit WatchingKernels(Kernels& kernels) : kernels_(kernels) {}

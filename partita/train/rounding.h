@@ -7,7 +7,7 @@
 namespace partita {
 
 // Kernels whose results in one phase are multiplied, element by element, by 1 plus or minus the epsilon of their type,
-// drawn from the seed: one unit of the last place, as another order of the terms of a sum would do (Monte Carlo
+// drawn from the seed. This is one unit of the last place, as another order of the terms of a sum would do (Monte Carlo
 // arithmetic, Parker 1997). So a gradient, or a loss, that is zero by cancellation becomes another small number. For
 // gradients (kBackward) forward results stay as they are, since comparisons of them (the largest of a window) choose
 // where gradients go.

@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// Errors that are allowed against the serial run: of weights and states in float64, of the first loss in float32 and in
-// units of the last place of shorter types (docs/reference/cli.md).
+// Errors that are allowed against the serial run. They are of weights and states in float64, and of the first loss in
+// float32 and in units of the last place of shorter types (docs/reference/cli.md).
 constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5, kLowUnits = 2;
 
 struct SerialRun {

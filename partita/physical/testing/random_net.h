@@ -1,7 +1,7 @@
 // Draws random training nets with random plans, as PhysicalGraphs, to test the passes, admission and the runtime. They
-// have micro-batches under every schedule, tied parameters, ZeRO 1 and 3, recompute, offload, clipping, parameters
-// gathered again for each micro-batch, uneven meshes, fetches, and collectives, some of them in buckets. This is more
-// than lowering can make.
+// have micro-batches under every schedule, tied parameters, ZeRO 1 and 3, recompute, offload and clipping. Parameters
+// are gathered again for each micro-batch, meshes are uneven, and there are fetches and collectives, some of them in
+// buckets. This is more than lowering can make.
 #pragma once
 #include <optional>
 #include <string>

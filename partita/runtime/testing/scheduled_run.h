@@ -1,6 +1,6 @@
-// Runs the actors' own code (actor.h) under a deterministic scheduler, for tests: one thread, and a seed draws whose
-// turn it is: the message that arrives next, the worker that looks at its queue, the firing that ends. Several steps
-// overlap, on tagged memory.
+// Runs the actors' own code (actor.h) under a deterministic scheduler, for tests. There is one thread, and a seed draws
+// whose turn it is. That is the message that arrives next, the worker that looks at its queue, or the firing that ends.
+// Several steps overlap, on tagged memory.
 #pragma once
 #include "partita/physical/testing/tagged_run.h"
 

@@ -1,9 +1,9 @@
-// Eliminates variables of the network of one cut, for every search whose choices interact locally: the exact minimum of
-// a sum of unary and pairwise costs (Bertele and Brioschi, Nonserial Dynamic Programming, 1972).
+// Eliminates variables of the network of one cut, for every search whose choices interact locally. It finds the exact
+// minimum of a sum of unary and pairwise costs (Bertele and Brioschi, Nonserial Dynamic Programming, 1972).
 //
-// Worked example: variables a and b of two values; unary costs a: {1, 0}, b: {0, 0}; a pair whose cost is 2 if they
-// differ. In the order {b, a}, b goes first: min over b of pair + unary(b) is a table over a, {0, 0}. Then a is 1 at
-// value 0 and 0 at value 1. Traced back: a = 1, then b = 1; the cost is 0.
+// Worked example: variables a and b of two values have unary costs a: {1, 0}, b: {0, 0}. A pair costs 2 if they differ.
+// In the order {b, a}, b goes first: min over b of pair + unary(b) is a table over a, {0, 0}. Then a is 1 at value 0
+// and 0 at value 1. Traced back: a = 1, then b = 1; the cost is 0.
 //
 // Ties decide which of many equal plans SoyBean, Tofu and the searches beside them return. They are broken only here:
 // 1. The bytes moved, then the bytes stored: the order of Cost. Among two choices that move as much, the one that

@@ -1,8 +1,8 @@
 // Settles one tensor and one op after another, in one step over all devices, for greedy searches.
 //
-// Worked example: variables t (values S(0), S(1)) and op (values i, j); the pair costs 0 if they agree, else 10 bytes;
-// op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes S(1).
-// settle_best(op) then finds i at 13 and j at 0, and takes j.
+// Worked example: variables are t (values S(0), S(1)) and op (values i, j). The pair costs 0 if they agree, else 10
+// bytes; op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes
+// S(1). settle_best(op) then finds i at 13 and j at 0, and takes j.
 #pragma once
 #include <functional>
 

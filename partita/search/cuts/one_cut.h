@@ -1,6 +1,6 @@
-// Builds one cut of the devices as a cost network: the choices of every op and every tensor on it, after the cuts so
-// far, and the bytes that these move. For every search that cuts all devices into equal parts, in one step or in
-// several.
+// Builds one cut of the devices as a cost network. It has the choices of every op and every tensor on it, after the
+// cuts so far, and the bytes that these move. For every search that cuts all devices into equal parts, in one step or
+// in several.
 //
 // Worked example: y[i, j] = sum(k) x[i, k] * w[k, j], each tensor 4x4 float32, the first cut into two. Variables: x, w
 // and y, each with the tilings {0, 1, kWhole}, and the product with {i, j, k}. The pair (w, product) costs 0 at
@@ -71,8 +71,8 @@ struct OneCut {
 };
 
 // The cuts of one problem. Each sees each op's own ranges and each tensor's kept tile. A conversion in a cut costs the
-// bytes that it moves, counted from the boxes, beyond those of the cuts before (SoyBean section 4.2.1; Tofu section
-// 5.2: values fetched before are inputs of the next step). Pins are part of every cut. Not thread-safe.
+// bytes that it moves, counted from the boxes, beyond those of the cuts before. (SoyBean section 4.2.1; Tofu section
+// 5.2: values fetched before are inputs of the next step.) Pins are part of every cut. Not thread-safe.
 class Cuts {
  public:
   // The mesh has these extents, over all devices, slowest link first.
@@ -121,7 +121,7 @@ class Cuts {
   const PairCosts& pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view,
                               size_t slot, bool result, int64_t element);
   // The bytes in a step of an element of an op's inner steps, and of a tensor's conversion from its producer or for a
-  // reader: once for each time that they are made.
+  // reader. It counts once for each time that they are made.
   int64_t inner_bytes(const Op& op) const;
   int64_t bytes_a_step(TensorId id, bool result) const;
   void leave_sums(Plan& plan) const;

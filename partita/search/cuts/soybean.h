@@ -1,9 +1,9 @@
 // Declares SoyBean's search (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor
-// Tiling): the one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
+// Tiling). It has the one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
 //
-// Worked example: 12 devices are cut into 3, 2 and 2, since prime factors go from the largest. If the cuts move
-// delta_3, delta_2 and delta_1 bytes within one group of devices, the plan's paper_cost is c_3 = delta_3 + 3 (delta_2 +
-// 2 delta_1): equation c_k = delta_k + p c_(k-1).
+// Worked example: 12 devices are cut into 3, 2 and 2, since prime factors go from the largest. Let the cuts move
+// delta_3, delta_2 and delta_1 bytes within one group of devices. Then the plan's paper_cost is c_3 = delta_3 + 3
+// (delta_2 + 2 delta_1), by the equation c_k = delta_k + p c_(k-1).
 #pragma once
 #include <string>
 #include <vector>
@@ -16,10 +16,10 @@ namespace partita {
 // Cuts the devices one prime factor at a time, largest first, the slowest links first. Each cut gives every tensor one
 // tiling (split on an axis, or replicated) and every op one aligned strategy. The conversions between them cost least.
 // The next cut sees each op's own ranges and each tensor's kept tile. A conversion in a cut costs the bytes that it
-// moves, counted from the boxes (the ghost area, section 4.2.1), beyond those of the cuts before.
+// moves beyond those of the cuts before. They are counted from the boxes (the ghost area, section 4.2.1).
 //
-// Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels
-// of convolutions, the batch alone for other ops) or all (every derived strategy).
+// Options: tilings=paper or all. The first is section 4.5's: all indices of matrix products and element-wise
+// operations, batch and channels of convolutions, the batch alone for other ops. The second is every derived strategy.
 SearchEntry soybean_search();
 
 // The first cut's problem, for tests: variables are the tensors' tilings, then the ops' strategies; costs are bytes.

@@ -1,5 +1,5 @@
 // Declares Tofu's search (Wang, Huang, Li: Supporting Very Large Models using Automatic Dataflow Graph Partitioning,
-// EuroSys 2019): the dynamic program over the coarsened graph (section 5.1), step by step over the factors of the
+// EuroSys 2019). It is the dynamic program over the coarsened graph (section 5.1), step by step over the factors of the
 // device count (section 5.2).
 //
 // Worked example: on 8 devices the extents are {2, 2, 2}. Step 1 splits every tensor along one dimension and every op

@@ -10,7 +10,7 @@
 
 namespace partita {
 
-// Returns `cluster` as one device sees it while all are busy alike: a link between devices and their hosts has the
+// Returns `cluster` as one device sees it while all are busy alike. A link between devices and their hosts has the
 // bandwidth that is left to each of the devices whose routes share it.
 Cluster own_share(const Cluster& cluster);
 

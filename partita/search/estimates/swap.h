@@ -1,9 +1,9 @@
 // Declares swapping of Tofu's comparison (section 7.1): the model whole on every device, with host memory for all that
 // does not fit.
 //
-// Worked example: weight a of 4 bytes is read by ops 0 and 2, weight b of 4 bytes by op 1, on a device of 4 bytes. A
-// step in the steady run begins with a in memory: op 0 runs, a is dropped (the host has it), b is copied in for op 1
-// and dropped, a is copied in for op 2.
+// Worked example: on a device of 4 bytes, weight a of 4 bytes is read by ops 0 and 2, weight b of 4 bytes by op 1. A
+// step in the steady run begins with a in memory. Op 0 runs, and a is dropped, since the host has it. Then b is copied
+// in for op 1 and dropped, and a is copied in for op 2.
 #pragma once
 #include "partita/physical/physical.h"
 #include "partita/search/entry.h"
@@ -21,8 +21,8 @@ SearchEntry swap_search();
 // operand which nothing reads later is the same block.
 SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device);
 
-// Returns the graph with the schedule's copies as transfers between the device and its host, in the schedule's order
-// and with its edges alone: for the simulator. It is not to be run: the copies name no registers.
+// Returns the graph with the schedule's copies as transfers between the device and its host, for the simulator. They
+// are in the schedule's order and have its edges alone. It is not to be run: the copies name no registers.
 PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const SwapSchedule& schedule,
                           const Cluster& cluster, DeviceId device);
 

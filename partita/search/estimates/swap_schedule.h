@@ -1,9 +1,9 @@
-// Schedules the blocks that move between a device's memory and the host when a step does not fit: Tofu's swapping
-// baseline (section 7.1, after vDNN and TFLMS). The least recently used block goes first, a needed block comes before
-// its reader, a block of the near future stays.
+// Schedules the blocks that move between a device's memory and the host when a step does not fit. This is Tofu's
+// swapping baseline (section 7.1, after vDNN and TFLMS). The least recently used block goes first, a needed block comes
+// before its reader, a block of the near future stays.
 //
 // Worked example: kept blocks a and b of 4 bytes each, ops that read {a}, {b}, capacity 4. A step in the steady run is
-// kDrop b, kIn a, op 0, kDrop a, kIn b, op 1: in_bytes 8, out_bytes 0, since nothing is written.
+// kDrop b, kIn a, op 0, kDrop a, kIn b, op 1. It has in_bytes 8, and out_bytes 0, since nothing is written.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -59,11 +59,11 @@ struct WorkingSet {
 };
 WorkingSet largest_working_set(const SwapProgram& program);
 
-// If op i is next and its blocks have no room, the least recently used block goes that none of the coming ops i, i+1,
-// .. touches. The coming ops are as many as touch no more than fits at once (into the next step, to at most one step in
-// all). Among equals the lowest index goes. A block that the host has is dropped, others are copied there first. Memory
-// is taken in the order in which it was freed, so that a copy may run as early as memory allows: this is the
-// prefetching. The run begins with all kept blocks on the host.
+// If op i is next and its blocks have no room, a block goes that none of the coming ops i, i+1, .. touches. It is the
+// least recently used of these. The coming ops are as many as touch no more than fits at once (into the next step, to
+// at most one step in all). Among equals the lowest index goes. A block that the host has is dropped, others are copied
+// there first. Memory is taken in the order in which it was freed, so that a copy may run as early as memory allows.
+// This is the prefetching. The run begins with all kept blocks on the host.
 SwapSchedule swap_schedule(const SwapProgram& program, int64_t capacity_bytes);
 
 }  // namespace partita

@@ -1,9 +1,9 @@
-// Carries a proved lower bound of a plan search, with all that a checker needs to build its cost network again beside
-// any plan of the same model.
+// Carries a proved lower bound of a plan search. A checker can build its cost network again from it, beside any plan of
+// the same model.
 //
-// Worked example: `partita plan zoo:mlp --devices 4 --search exact -o p.json --write-bound b.json` writes the proof,
-// and `partita check p.json --bound b.json` calls check_proof(): the network of p.json's model on mesh [2, 2] is built
-// again, the certificate is checked on it, and the bound in bytes is returned. p.json may be any plan of the space.
+// Worked example: `partita plan zoo:mlp --devices 4 --search exact -o p.json --write-bound b.json` writes the proof.
+// `partita check p.json --bound b.json` calls check_proof(). It builds the network of p.json's model on mesh [2, 2]
+// again, checks the certificate on it, and returns the bound in bytes. p.json may be any plan of the space.
 #pragma once
 #include <optional>
 #include <string>

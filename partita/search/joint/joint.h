@@ -5,8 +5,8 @@
 // not fit.
 //
 // Worked example: x -> matmul with w -> h -> relu -> y on two devices. There are a variable for matmul (i, j, k), one
-// for relu (i, j), one for x and one for w (S(0), S(1), B). h has one reader, so it goes straight: an edge between
-// matmul and relu, whose table has, from k, which leaves P(sum), to i, which reads S(0), a reduce-scatter of |h| bytes.
+// for relu (i, j), one for x and one for w (S(0), S(1), B). h has one reader, so it goes straight: an edge joins matmul
+// and relu. From k, which leaves P(sum), to i, which reads S(0), its table has a reduce-scatter of |h|.
 #pragma once
 #include <memory>
 #include <optional>
@@ -34,8 +34,8 @@ struct JointProblem {
   int64_t tensor_entries = 0;                                  // as JointLimits had it
 };
 
-// Returns the extents of a mesh of all devices with so many axes, or as many as there are prime factors: each, the
-// largest first, goes to the smallest axis. 8 over 3 axes is 2x2x2, over 2 it is 4x2.
+// Returns the extents of a mesh of all devices with so many axes, or as many as there are prime factors. Each factor,
+// the largest first, goes to the smallest axis. 8 over 3 axes is 2x2x2, over 2 it is 4x2.
 std::vector<int> joint_extents(int devices, int axes);
 // All devices of a cluster, the slowest links first.
 Mesh joint_mesh(const Cluster& cluster, int axes);

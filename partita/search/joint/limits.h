@@ -1,7 +1,7 @@
 // Limits the size of a joint problem, and gives up a problem that would exceed it.
 //
-// Worked example: with {.entries = 1000}, joint_problem() returns nothing for a graph whose tables have 1001 entries;
-// its phases throw GivenUp from count_entries(), and it catches that.
+// Worked example: with {.entries = 1000}, joint_problem() returns nothing for a graph whose tables have 1001 entries.
+// Its phases throw GivenUp from count_entries(), and it catches that.
 #pragma once
 #include <atomic>
 #include <chrono>

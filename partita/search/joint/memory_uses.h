@@ -2,7 +2,7 @@
 //
 // Worked example: ops 0, 1, 2 in the default order, so time runs over [0, 3). A parameter of 64 bytes with the values
 // S(0) and B over two devices is a use over [0, 3) of amounts {32, 64}. A result of op 0 that op 1 reads last is a use
-// over [0, 2), or [0, 1) if op 1 is element-wise and may write its result over it.
+// over [0, 2). It is one over [0, 1) if op 1 is element-wise and may write its result over it.
 #pragma once
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Lists the strategies of each op of a joint problem: the values of its variable.
 //
 // Worked example: y[i, j] = sum(k) a[i, k] * b[k, j] on a mesh of one axis over two devices. Its values are `i`, `j`
-// and `k`: for `i` its layouts are a: S(0), b: B, y: S(0); for `k` they are a: S(1), b: S(0), y: P(sum). In bytes each
+// and `k`. For `i` its layouts are a: S(0), b: B, y: S(0); for `k` they are a: S(1), b: S(0), y: P(sum). In bytes each
 // costs 0, and `replicate` is left out, since others divide the work. In time each costs its kernel's ns, and
 // `replicate` is a fourth value.
 #pragma once

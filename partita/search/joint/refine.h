@@ -38,7 +38,7 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
                       const Watch& watch = {});
 
 // A plan whose ops are all on one mesh of all devices, on the mesh that has an axis for every prime factor of an
-// extent: a split over an axis of 4 becomes one over two of 2.
+// extent. A split over an axis of 4 becomes one over two of 2.
 struct Refined {
   Mesh mesh;
   std::vector<std::vector<tdl::AxisStrategy>> strategies;  // by OpId, one a mesh axis

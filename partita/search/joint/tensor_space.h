@@ -1,9 +1,9 @@
 // Lists the kept layouts of each tensor of a joint problem: the values of its variable.
 //
 // Worked example: a tensor of two axes on a mesh of one axis. Its producer makes S(0), and three readers may each need
-// S(0) or B. Its kept layouts are S(0) and B. Two of the readers or more may share a copy, so its values are: kept
-// S(0); kept B; kept S(0), also brought to B; kept B, also brought to S(0). With two readers there are only the first
-// two in bytes: a layout that both need can be the kept one, and no detour is shorter.
+// S(0) or B. Its kept layouts are S(0) and B. Two of the readers or more may share a copy, so its values are these:
+// kept S(0); kept B; kept S(0), also brought to B; kept B, also brought to S(0). With two readers there are only the
+// first two in bytes. A layout that both need can be the kept one, and no detour is shorter.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -38,7 +38,7 @@ struct TensorSpace {
 };
 
 // A tensor without a variable, from each value of the op that makes it to each of the one that reads it. In bytes no
-// way is cheaper than the straight one. In time the tensor may be kept in a layout on the way: given P(sum) and a
+// way is cheaper than the straight one. In time the tensor may be kept in a layout on the way. Given P(sum) and a
 // reader that needs B, it may be S(0) in between.
 struct StraightSpace {
   std::vector<Layout> layouts;
@@ -50,8 +50,8 @@ bool is_view(const Layout& held, const Layout& wanted, int position);
 // Returns the elements that a copy takes on a position beside the tensor's kept layout. A result need not stay in its
 // kept layout if all readers take copies.
 int64_t elements_beside(const Layout& kept_layout, const Layout& copy, int position, bool made);
-// Tells whether a tensor of any producer can be kept in it: it has a name, and splits no axis into more shards than it
-// has values.
+// Tells whether a tensor of any producer can be kept in it. It has a name then, and splits no axis into more shards
+// than it has values.
 bool can_be_kept(const Layout& layout);
 
 }  // namespace partita

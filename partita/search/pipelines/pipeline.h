@@ -12,7 +12,7 @@
 namespace partita {
 
 // Makes a plan for all ranks from `inner`, a plan for one rank on the cluster's first devices. Each op of stage c goes
-// on the devices of rank c mod `ranks`, each tensor that no op makes on those of its first reader. Constants, and
+// on the devices of rank c mod `ranks`. Each tensor that no op makes goes on those of its first reader. Constants, and
 // results of constants alone (masks, rotary tables), are whole on every rank that reads them.
 Plan staged_plan(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
                  const Cluster& cluster);

@@ -1,5 +1,5 @@
-// Chooses the layers of each stage of a pipeline: cuts that are even on the stages' own devices, and among these the
-// one of the shortest simulated step.
+// Chooses the layers of each stage of a pipeline. The cuts are even on the stages' own devices, and the one of the
+// shortest simulated step is taken.
 //
 // Example: 20 equal layers on two stages, whose devices take 1 and 2.5 ms for a layer. The evenest cut has 14 layers on
 // the first (14 ms) and 6 on the second (15 ms). If the first has memory for only 10 layers, the evenest cut that fits
@@ -30,9 +30,9 @@ using StageCut = std::vector<int>;
 
 struct StageCuts {
   LayerBlocks blocks;
-  // The evenest cut of all, then each time the evenest that needs less memory than the one before: by an estimate, at
-  // least a hundredth less on the device with the largest deficit. They do not depend on the devices' memory, if all
-  // have the same.
+  // The evenest cut of all comes first, then each time the evenest that needs less memory than the one before. By an
+  // estimate, that is at least a hundredth less on the device with the largest deficit. They do not depend on the
+  // devices' memory, if all have the same.
   std::vector<StageCut> cuts;
   std::function<double(const StageCut&)> need;  // the estimated share of its memory that the fullest device needs
   // Returns the first cut that fits by the estimate, or the one that needs least.
@@ -57,9 +57,9 @@ struct CutEffort {
   Watch watch;        // no further cut is compared after its end
 };
 
-// Returns the cut of the shortest step that fits. If there are at most `effort.most` cuts, all are looked at; otherwise
-// `cuts`, and those that differ from the shortest of them in the end of one stage, or of two. All are compared as if
-// memory were plenty, so that the choice does not depend on it. Then those nearly as short as the shortest that fits
+// Returns the cut of the shortest step that fits. If there are at most `effort.most` cuts, all are looked at. Otherwise
+// `cuts` are, and those that differ from the shortest of them in the end of one stage, or of two. All are compared as
+// if memory were plenty, so that the choice does not depend on it. Then those nearly as short as the shortest that fits
 // are evaluated. Cuts near the estimated one are looked at first. If too few may be, or none fits, the estimated one is
 // taken.
 StageCut shortest_cut(const StageCuts& cuts, const CutEffort& effort, const CutEvaluator& evaluator);

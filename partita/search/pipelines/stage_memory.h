@@ -1,7 +1,7 @@
 // Estimates the memory of a run of a model's layers on a device of its rank, for the choice of cuts. The memory of a
 // whole plan is still planned (physical/memory.h), and a plan without it refused.
 //
-// Example: 4 equal layers with 10 MB of weights, gradients and states each, whose micro-batches leave 6 MB for their
+// Example: 4 equal layers have 10 MB of weights, gradients and states each. Their micro-batches leave 6 MB for their
 // backward pass and need 8 MB at most while they run. Two of them with 3 micro-batches in flight need 2 x 10 + 2 x (2 x
 // 6) + (6 + 8) = 58 MB.
 #pragma once

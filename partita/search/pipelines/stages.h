@@ -1,8 +1,8 @@
 // Divides a model into runs of layers, as even in time as they can be, for a pipeline's stages.
 //
-// Example: 126 equal layers of 1 ms, an embedding of 0.01 ms before and a head and loss of 0.65 ms behind them, on 16
-// stages. No stage can do with less than 8 ms. The last has 7 layers and the head (7.65 ms), the others 119 layers: of
-// these cuts that of the least sum of squares has 7 in the first stage, with the embedding, and 8 in each of the rest.
+// Example: 126 equal layers of 1 ms on 16 stages. An embedding of 0.01 ms is before them, a head and loss of 0.65 ms
+// behind. No stage can do with less than 8 ms. The last stage has 7 layers and the head (7.65 ms), the others 119
+// layers. The cut of least sum of squares has 7 in the first stage, with the embedding, and 8 in each of the rest.
 #pragma once
 #include <functional>
 #include <vector>
@@ -23,10 +23,10 @@ struct LayerBlocks {
 };
 LayerBlocks layer_blocks_of(const Graph& graph, int least);
 
-// Cuts elements into exactly `parts` runs that fit: the largest cost as small as can be, among such cuts the least sum
-// of squares, among equals the earliest cuts. `costs`: by rank, the cost of each element there; run k is on rank k mod
-// ranks. There are at least as many elements as parts. `fits`: whether run k may be [begin, end); a run within one that
-// fits does. Returns by element its run; empty: no cut fits.
+// Cuts elements into exactly `parts` runs that fit. The largest cost is as small as can be, among such cuts the sum of
+// squares is least, and among equals the cuts are earliest. `costs`: by rank, the cost of each element there; run k is
+// on rank k mod ranks. There are at least as many elements as parts. `fits`: whether run k may be [begin, end); a run
+// within one that fits does. Returns by element its run; empty: no cut fits.
 using RunFits = std::function<bool(int k, int begin, int end)>;
 std::vector<int> even_parts(const std::vector<std::vector<double>>& costs, int parts, const RunFits& fits = nullptr);
 

@@ -10,17 +10,17 @@
 // where load_k is of all queues of the kind. The certain part of loads and lengths is a sum of terms that depend on one
 // unit or on two (bound_tables.h). So the least right side over all plans is the optimum of a cost network: a variable
 // for each unit, whose values are its classes. Any lower bound on it, by elimination or by messages, holds for all
-// plans. Weights are chosen to make it large: the best plans for the weights so far, and then the weights whose worst
-// plan among these is best (Kelley's cutting planes).
+// plans. Weights are chosen to make it large. Rounds find the best plans for the weights so far, and then the weights
+// whose worst plan among these is best (Kelley's cutting planes).
 //
 // Loads alone do not suffice: with equal weights for all devices, all on one device is as good as any, and moves
 // nothing. So they bound by the model's compute over the number of devices, and no more. Such a plan makes the path
 // long, and shortening the path costs loads.
 //
-// Worked example: two equal layers of 8 ms, one after the other, on 2 devices and one link; split along samples, each
-// synchronises its weights for 6 ms. Loads alone bound by (8 + 8) / 2 = 8 ms, the path alone by 4 + 4 = 8 ms. Let half
-// of the weight be for the path, a quarter for the link and an eighth for each device. A layer that is whole then
-// counts 8/2 + 8/8 = 5 ms, one that is split 4/2 + 6/4 + 8/8 = 4.5 ms: the bound is 9 ms.
+// Worked example: two equal layers of 8 ms run one after the other, on 2 devices and one link. Split along samples,
+// each synchronises its weights for 6 ms. Loads alone bound by (8 + 8) / 2 = 8 ms, the path alone by 4 + 4 = 8 ms. Let
+// half of the weight be for the path, a quarter for the link and an eighth for each device. A layer that is whole then
+// counts 8/2 + 8/8 = 5 ms. One that is split counts 4/2 + 6/4 + 8/8 = 4.5 ms, so the bound is 9 ms.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -73,7 +73,7 @@ constexpr SoapBoundLimits kFullSoapBound{.work = INT64_MAX, .fragments = 150'000
 SoapBound soap_bound(const Problem& problem, const SoapSpace& space, const CostModel& cost,
                      const SoapBoundLimits& limits = {}, const Watch& watch = {});
 
-// Reads a search's option `bound`. "quick" takes up to a tenth of the time left, and gives none if that is too little;
+// Reads a search's option `bound`. "quick" takes up to a tenth of the time left, and gives none if that is too little.
 // "full" takes the time it needs; "no" gives none.
 SoapBound asked_bound(const Problem& problem, const SoapSpace& space, const CostModel& cost, const Watch& watch);
 // Adds a note, and sets SearchResult::local_lower_bound_ns and its note.

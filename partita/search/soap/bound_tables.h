@@ -1,5 +1,5 @@
-// Computes the certain part of the simulated time of every plan of the SOAP space, in terms of one or two units, for
-// the bound (bound.h).
+// Computes the certain part of the simulated time of every plan of the SOAP space, for the bound (bound.h). It is in
+// terms of one or two units.
 //
 // Loads. A fragment of the local task graph holds each of its queues while its tasks run there. Queues of one kind (all
 // compute queues, links of one level in one direction) are taken together. An op's load depends on its unit. A tensor's

@@ -1,5 +1,5 @@
-// Defines FlexFlow's SOAP space (Jia et al., MLSys 2019, section 4) of one op, for searches: the indices along which it
-// may be split, and its finite set of configurations.
+// Defines FlexFlow's SOAP space (Jia et al., MLSys 2019, section 4) of one op, for searches. It has the indices along
+// which the op may be split, and its finite set of configurations.
 //
 // An index can be split if it indexes a result. Its dimension follows from the formula and from the operands' kinds:
 //   sample      runs along the samples
@@ -8,9 +8,9 @@
 // Contracted indices are none of these. Section 4's fourth dimension, operation, is that ops have different devices.
 //
 // Worked example: y[i, j] = sum(k) x[i, k] * w[k, j] with samples along i and the weight w is split along i (sample)
-// and j (parameter). On 8 devices its degrees are those pairs of divisors of i and j whose product divides 8: (1,1),
-// (1,2), (2,1), .. (8,1), 10 of them if 8 divides i and j. Every product has its blocks of devices, 40 configurations
-// in all. An op of three such indices has 66.
+// and j (parameter). On 8 devices its degrees are those pairs of divisors of i and j whose product divides 8. These are
+// (1,1), (1,2), (2,1), .. (8,1), 10 of them if 8 divides i and j. Every product has its blocks of devices, 40
+// configurations in all. An op of three such indices has 66.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -36,7 +36,7 @@ std::string_view name_of(SoapDimension dimension);  // "sample"
 // tensor, weights() of plan/rule_planner.h.
 std::vector<SoapDimension> soap_dimensions(const Graph& graph, const std::vector<bool>& weights, const Op& op);
 // The same for a formula alone, taken as a layer. Samples lie along axis 0 of the first operand that is read there at
-// an index of a result alone; operands without this index are weights.
+// an index of a result alone. Operands without this index are weights.
 std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound);
 
 // The dimensions that a search may split: option `dimensions` of flexflow.
@@ -50,9 +50,9 @@ SoapDimensions parse_soap_dimensions(std::string_view text);
 
 // ---------------------------------------------------------------- blocks of devices
 
-// The blocks of p of n devices, p a divisor of n: n/p aligned ones, [p b, p b + p), then n/p strided ones, device b and
-// every (n/p)-th after it. If both are the same lists (p = 1, p = n), they are there once. 8 devices have 8 blocks of
-// 1, 8 of 2, 4 of 4 and 1 of 8.
+// The blocks of p of n devices, p a divisor of n. There are n/p aligned ones, [p b, p b + p), then n/p strided ones,
+// device b and every (n/p)-th after it. If both are the same lists (p = 1, p = n), they are there once. 8 devices have
+// 8 blocks of 1, 8 of 2, 4 of 4 and 1 of 8.
 int64_t block_count(int64_t n, int64_t p);
 std::vector<DeviceId> block_of(const std::vector<DeviceId>& devices, int64_t p, int64_t block);
 

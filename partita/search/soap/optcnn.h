@@ -1,7 +1,7 @@
 // Implements OptCNN's search (Jia, Lin, Qi, Aiken: Exploring Hidden Dimensions in Parallelizing Convolutional Neural
-// Networks, ICML 2018, section 5): chooses a configuration for each unit such that the sum of unit_costs.h is least.
+// Networks, ICML 2018, section 5). It chooses a configuration for each unit such that the sum of unit_costs.h is least.
 //
-// Worked example: in a chain of three units with 2 x 3 and 3 x 2 costs between them, the middle one has one unit on
+// Worked example: a chain of three units has 2 x 3 and 3 x 2 costs between them, so the middle one has one unit on
 // either side. Its elimination leaves a table of 2 x 2: for each two configurations of its neighbours the least cost of
 // it and its two pairs. Then the first unit is eliminated, and the last, whose least cost is that of the plan.
 #pragma once

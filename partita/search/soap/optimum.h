@@ -3,18 +3,18 @@
 //
 // Units are decided in their order. A partial plan is bounded by its certain tasks: those of decided ops, and the
 // conversions between them. Each begins no earlier than all it waits for ends. An undecided op takes its least time,
-// from the first of its inputs to the first of its results; so backward ops of decided units wait for the layers
-// between. The bound is the last end, and for each queue the largest of: a time, and the work of tasks that begin on it
-// no earlier. It holds for any order in which tasks come to their queues. (The simulated time of the partial plan
-// itself is no bound: with tasks served as they come, more tasks can end sooner, as Graham, Bounds on Multiprocessing
+// from the first of its inputs to the first of its results. So backward ops of decided units wait for the layers
+// between. The bound is the largest of these: the last end; for each queue, any time plus the work of tasks that begin
+// on it no earlier. It holds for any order in which tasks come to their queues. (The simulated time of the partial plan
+// itself is no bound. With tasks served as they come, more tasks can end sooner, as Graham, Bounds on Multiprocessing
 // Timing Anomalies, 1969, showed.)
 //
-// Devices are not interchangeable here, though they are alike: a set has the block [0, 1, 2, 3] and not [1, 0, 2, 3],
+// Devices are not interchangeable here, though they are alike. A set has the block [0, 1, 2, 3] and not [1, 0, 2, 3],
 // so renamed devices are not a plan of the space. Nothing is left out for symmetry.
 //
-// Worked example: three units of 15, 15 and 9 configurations on 4 devices are 2025 plans. With a plan of 107 us known,
-// the first in one part and the second in one part on another device already take 120 us, with any third: 9 plans are
-// excluded at once.
+// Worked example: three units of 15, 15 and 9 configurations on 4 devices are 2025 plans. Let a plan of 107 us be
+// known. The first in one part and the second in one part on another device already take 120 us, with any third. So 9
+// plans are excluded at once.
 #pragma once
 #include <cstdint>
 #include <functional>

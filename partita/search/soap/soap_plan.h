@@ -1,16 +1,16 @@
 // Makes plans of the SOAP space, for its searches: finds the units that a move changes together, and the plan of one
 // configuration each.
 //
-// A unit is a forward op with its followers: its backward ops, the updates of the weights that it is the first to read,
-// and forward ops that only copy, select or compute element by element from a result of the unit (with several operands
-// the largest; among equal ones the first). All ops of an unrolled cell at one time step are one unit, led by the first
-// that reads a weight. An op of weights and constants alone belongs to the unit that reads it first.
+// A unit is a forward op with its followers. These are its backward ops, and the updates of the weights that it is the
+// first to read. Forward ops that only copy, select or compute element by element follow the unit of their largest
+// operand, the first of equal ones. All ops of an unrolled cell at one time step are one unit, led by the first that
+// reads a weight. An op of weights and constants alone belongs to the unit that reads it first.
 //
 // Worked example: y = relu(linear(x, w)), z = linear(y, v) and a loss are three units. The first has linear, relu, both
-// backward ops and the update of w. Its leader linear is split along its samples n and its outputs o. With degrees n:
-// 2, o: 2 on the devices [4, 1, 2, 7], relu and its gradient are split along their own indices for the same axes of y;
-// the gradient of w sums over n, so that it is partial over {4, 2} and {1, 7}; w is kept split along o, and its update,
-// which has no samples, is the same on both devices of such a pair.
+// backward ops and the update of w. Its leader linear is split along its samples n and its outputs o. The degrees are
+// n: 2, o: 2 on the devices [4, 1, 2, 7]. Then relu and its gradient are split along their own indices for the same
+// axes of y. The gradient of w sums over n, so that it is partial over {4, 2} and {1, 7}. w is kept split along o. Its
+// update, which has no samples, is the same on both devices of such a pair.
 #pragma once
 #include <map>
 #include <string_view>
@@ -47,8 +47,8 @@ std::vector<int> units_of_ops(const Graph& graph, const std::vector<SoapUnit>& u
 SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,
                  const SoapDimensions& dimensions);
 
-// Derives the choices of a unit's ops in a configuration: degrees of the unit's indices, each at most its extent, on
-// any distinct devices in any order.
+// Derives the choices of a unit's ops in a configuration. The configuration has degrees of the unit's indices, each at
+// most its extent, on any distinct devices in any order.
 //
 // An op that has no index for one of the unit's does the same at every position along it. Sums of gradients are the
 // exception: their terms stay partial there. So a weight that several ops read is synchronised once, when its gradients

@@ -1,4 +1,4 @@
-// Computes a SOAP plan's cost as a sum over its units and pairs of units that share tensors: the cost that OptCNN
+// Computes a SOAP plan's cost as a sum over its units and pairs of units that share tensors. It is the cost that OptCNN
 // minimises (Jia, Lin, Qi, Aiken, ICML 2018, equation 1). Every term is an isolated cost, one after another
 // (cost/isolated_costs.h):
 //   own    kernels of forward and backward pass and update, each on its slowest device (t_C), and conversions inside

@@ -2,7 +2,7 @@
 // a unit at a time.
 //
 // Worked example: a dense layer goes from samples over 4 devices to units over 2. propose({{1, 17}}) returns the
-// fragments that change: those of its ops, of the tensors that they make and read, and of its weights, gradients and
+// fragments that change. They are of its ops, of tensors that these make and read, and of its weights, gradients and
 // states, whose kept layouts follow. keep() takes the proposal over; without it the next one starts from the same plan.
 #pragma once
 #include <cstdint>

@@ -12,7 +12,7 @@
 //
 // Worked example: a dense layer n, o with its weight w[i, o]. The update of w has the places copies, o and i. With
 // samples on 4 devices it is four copies. It may also be in four parts along o, so that the gradient is scattered and
-// the weight gathered (ZeRO), or on one device: 22 configurations in all.
+// the weight gathered (ZeRO), or on one device. There are 22 configurations in all.
 #pragma once
 #include <string_view>
 #include <vector>

@@ -1,4 +1,4 @@
-// Walks through the plans of the SOAP space, for all local searches there: keeps the current plan, simulates a move,
+// Walks through the plans of the SOAP space, for all local searches there. It keeps the current plan, simulates a move,
 // checks that it fits, and remembers the best plan. The searches choose the moves.
 //
 // Worked example: at a plan of 10 ms, try_change({{3, 17}}, 10'100'000) asks for unit 3 in configuration 17 of its set.
@@ -44,8 +44,8 @@ class SoapWalk {
   // Moves there if the step takes no longer than the threshold, and fits. From a plan that does not fit it moves to any
   // with a smaller deficit. Returns whether it did.
   bool try_change(const Units& units, int64_t threshold_ns);
-  // Returns the step after a move of a plan that fits, without making it; nothing if it is longer than the threshold or
-  // does not fit.
+  // Returns the step after a move of a plan that fits, without making it. It returns nothing if the step is longer than
+  // the threshold or does not fit.
   std::optional<int64_t> look_at(const Units& units, int64_t threshold_ns);
 
   // Asks whether the best plan fits, if that was only assumed.

@@ -1,9 +1,9 @@
 // Makes random local task graphs whose ops have several configurations, for tests and benchmarks of the simulators.
 //
 // An op in a configuration computes in shards, each on a device; a collective may follow. The tensor between two ops
-// has as many shards as its writer. A reader's shard needs the shards that overlap its own: those on its device
-// directly, the others by a transfer, which readers share; or all through a collective of the writer's devices. So a
-// tensor's fragment follows from the configurations of its writer and its readers.
+// has as many shards as its writer. A reader's shard needs the shards that overlap its own. Those on its device come
+// directly, the others by a transfer, which readers share. Or all come through a collective of the writer's devices. So
+// a tensor's fragment follows from the configurations of its writer and its readers.
 #pragma once
 #include <map>
 #include <utility>
