@@ -8,8 +8,6 @@
 
 namespace partita {
 
-namespace {
-
 double product_flops(const tdl::Bound& bound) {
   double flops = 0;
   for (const tdl::MatrixProduct& product : tdl::matrix_products(bound, 0, static_cast<int>(bound.stages.size()))) {
@@ -20,8 +18,6 @@ double product_flops(const tdl::Bound& bound) {
   }
   return flops;
 }
-
-}  // namespace
 
 double model_flops(const Graph& step) {
   const Graph& whole = step.whole_graph();

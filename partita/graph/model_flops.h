@@ -12,5 +12,7 @@ namespace partita {
 //
 // Example: matmul of [8, 4] and [4, 6] is 2 * 8 * 4 * 6 = 384; trained, 3 * 384.
 double model_flops(const Graph& step);
+// The FLOPs of the products of one formula.
+double product_flops(const tdl::Bound& bound);
 
 }  // namespace partita

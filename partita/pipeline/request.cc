@@ -67,7 +67,7 @@ int64_t replicas_of(const Request& request) {
   if (!choice.entry->may_have_replicas())
     unknown(fmt::format("'{}' has no replicas; take another search", choice.entry->name));
   int64_t devices = load_cluster(request.cluster, request.devices).compute_count;
-  for (const char* of_one : {"tensor", "stages", "pipeline"}) {
+  for (const char* of_one : {"tensor", "context", "stages", "pipeline"}) {
     const auto option = choice.options.find(of_one);
     if (option == choice.options.end()) continue;
     int64_t count = 0;

@@ -1,11 +1,12 @@
-// Makes Megatron-LM's plans: tensor parallelism inside groups of devices, experts and samples over the groups, ZeRO's
-// splits of the states over devices that split samples. The mesh is [data, expert, tensor], without axes of one
-// position.
+// Makes Megatron-LM's plans: tensor parallelism inside groups of devices, the sequence, experts and samples over the
+// groups, ZeRO's splits of the states over devices that split samples or the sequence. The mesh is [data, expert,
+// context, tensor], without axes of one position.
 #include <algorithm>
 #include <memory>
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/plan/context_rule.h"
 #include "partita/plan/expert_rule.h"
 #include "partita/plan/rule_planner.h"
 #include "partita/plan/sequence_rule.h"
@@ -42,7 +43,9 @@ class Groups {
         tensor_(graph, of.tensor),
         planner_(graph, cluster, constraints, mesh_of(cluster), watch),
         experts_(expert_axis_ >= 0 ? std::make_unique<ExpertRule>(graph, of.expert) : nullptr),
-        sequence_(of.sequence ? std::make_unique<SequenceRule>(graph, tensor_, of.tensor) : nullptr),
+        sequence_(of.sequence ? std::make_unique<SequenceSplit>(sequence_split(graph, tensor_, of.tensor)) : nullptr),
+        context_(context_axis_ >= 0 ? std::make_unique<SequenceSplit>(context_split(graph, of.context)) : nullptr),
+        context_parts_(parts_of_context()),
         states_(
             graph, planner_.mesh(), of.zero, [this](TensorId t) { return batch_axes_of(t); }, taken_axes()) {}
 
@@ -54,45 +57,55 @@ class Groups {
     }
     std::set<TensorId> again;
     if (!of_.gathers_once) again = states_.gathered_again(planner_);
-    if (sequence_) gather_sequences_again(again);
+    if (sequence_ || context_) gather_sequences_again(again);
     Plan plan = planner_.finish(search);
     plan.resharded = std::move(again);
     return plan;
   }
 
   const TensorRule& tensor() const { return tensor_; }
-  const SequenceRule* sequence() const { return sequence_.get(); }
+  const SequenceSplit* sequence() const { return sequence_.get(); }
+  const SequenceSplit* context() const { return context_.get(); }
 
  private:
   Mesh mesh_of(const Cluster& cluster) {
     Mesh mesh = all_devices(cluster);
-    const int data = mesh.positions() / (of_.tensor * of_.expert);
+    const int inner = of_.tensor * of_.context * of_.expert, data = mesh.positions() / inner;
     mesh.extents.clear();
     const auto add = [&](int extent) {
       return mesh.extents.push_back(extent), static_cast<int>(mesh.extents.size()) - 1;
     };
-    if (data > 1 || of_.tensor * of_.expert == 1) batch_axes_.push_back(add(data));
+    if (data > 1 || inner == 1) batch_axes_.push_back(add(data));
     if (of_.expert > 1) batch_axes_.push_back(expert_axis_ = add(of_.expert));
+    if (of_.context > 1) batch_axes_.push_back(context_axis_ = add(of_.context));
     if (of_.tensor > 1) tensor_axis_ = add(of_.tensor);
     return mesh;
   }
 
-  // Mesh axes of more than one position over which samples are split and this weight is not.
+  std::vector<Part> parts_of_context() const {
+    std::vector<Part> parts(graph_.tensors.size());
+    if (context_) context_->add_weight_parts(parts);
+    return parts;
+  }
+
+  // Mesh axes of more than one position over which samples or the sequence are split and this weight is not.
   std::vector<int> batch_axes_of(TensorId weight) const {
     std::vector<int> axes;
-    for (const int a : batch_axes_)
-      if (planner_.mesh().extents[static_cast<size_t>(a)] > 1 && !(a == expert_axis_ && experts_->part(weight)))
-        axes.push_back(a);
+    for (const int a : batch_axes_) {
+      const bool is_split = (a == expert_axis_ && experts_->part(weight)) ||
+                            (a == context_axis_ && context_parts_[weight.index()].kind == Part::Kind::kSplit);
+      if (planner_.mesh().extents[static_cast<size_t>(a)] > 1 && !is_split) axes.push_back(a);
+    }
     return axes;
   }
 
-  // Whether the tensor or the expert groups split an axis of a parameter.
+  // Whether the tensor, the context or the expert groups split an axis of a parameter.
   StateSplits::IsTaken taken_axes() const {
     std::vector<Part> parts = tensor_.weight_parts();
     if (sequence_) sequence_->add_weight_parts(parts);
     return [this, parts = std::move(parts)](TensorId t, int axis) {
-      const Part& part = parts[t.index()];
-      return (part.kind == Part::Kind::kSplit && part.axis == axis) ||
+      const auto splits = [&](const Part& part) { return part.kind == Part::Kind::kSplit && part.axis == axis; };
+      return splits(parts[t.index()]) || splits(context_parts_[t.index()]) ||
              (experts_ && experts_->part(t) && experts_->part(t)->axis == axis);
     };
   }
@@ -136,7 +149,21 @@ class Groups {
     return splits;
   }
 
-  // Over the data or the expert axis: along samples; the products of experts along the experts.
+  // Over the context axis: its forward op's strategy, if that is split. Another forward op of activations is
+  // replicated. A backward op is split if an operand comes split. Empty for all others, which are as over the data
+  // axis: ops of weights, and sums of partial values.
+  std::vector<tdl::AxisStrategy> over_context(OpId id, const std::vector<tdl::AxisStrategy>& all) const {
+    const Op& op = graph_.op(id);
+    if (auto along = as_forward(*context_, id, all); !along.empty()) return along;
+    const bool of_weights = std::ranges::all_of(op.operands, [&](TensorId t) { return context_->is_weight(t); });
+    if (op.phase == Phase::kForward && !of_weights) return {kReplicate};
+    if (op.phase != Phase::kBackward || !comes(id, context_axis_, Sbp::Kind::kSplit, false)) return {};
+    std::vector<tdl::AxisStrategy> out = split_strategies(all);
+    out.push_back(kReplicate);
+    return out;
+  }
+
+  // Over the data, the expert or the context axis: along samples; the products of experts along the experts.
   std::vector<tdl::AxisStrategy> over_batch(OpId id, int axis) const {
     const Op& op = graph_.op(id);
     if (auto split = states_.strategies(id, axis); !split.empty()) return split;
@@ -147,7 +174,9 @@ class Groups {
     if (axis == expert_axis_ && op.phase == Phase::kBackward && op.definition == "add" &&
         comes(id, axis, Sbp::Kind::kSplit, true))
       return split_strategies(all);
-    if (auto samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
+    if (axis == context_axis_)
+      if (auto along = over_context(id, all); !along.empty()) return along;
+    if (auto samples = sample_strategies(graph_, op, all); axis != context_axis_ && !samples.empty()) return samples;
     std::vector<tdl::AxisStrategy> out{kReplicate};
     const bool replaces = op.results.size() == 1 && graph_.tensor(op.results[0]).replaces.valid();
     if (states_.none() || op.phase != Phase::kUpdate || (replaces && !op.forward.valid())) {
@@ -201,57 +230,97 @@ class Groups {
         if (sequence_ && sequence_->part(r)) planner_.keep_along(r, tensor_axis_, *sequence_->part(r));
         else if (tensor_.chosen(id)) planner_.keep_whole(r, tensor_axis_);  // partial sums are added up at once
       }
+    if (context_ && op.phase == Phase::kForward && !constraints_.choice_of(id))
+      for (TensorId r : op.results)
+        if (context_->part(r)) planner_.keep_along(r, context_axis_, *context_->part(r));
     states_.keep_results(planner_, id);
   }
 
   // Adds activations that were gathered along the sequence for the forward pass: they are not kept for the backward
-  // pass (Korthikanti et al., section 4.2.2).
+  // pass (Korthikanti et al., section 4.2.2). Keys and values are gathered again over the context axis.
   void gather_sequences_again(std::set<TensorId>& again) const {
-    for (size_t i = 0; i < graph_.ops.size(); ++i) {
-      const Op& op = graph_.ops[i];
-      if (op.phase != Phase::kBackward) continue;
-      const AxisOption* option = op.forward.valid() ? tensor_.chosen(op.forward) : nullptr;
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::kBackward || !op.forward.valid()) continue;
       for (TensorId t : op.operands)
-        if (option && sequence_->part(t)) again.insert(t);
+        if ((sequence_ && tensor_.chosen(op.forward) && sequence_->part(t)) ||
+            (context_ && context_->gathers(op.forward, t)))
+          again.insert(t);
     }
   }
 
   const Graph& graph_;
   const GroupsOf of_;
   const Constraints& constraints_;
-  std::vector<int> batch_axes_;  // of the mesh: data, expert
-  int expert_axis_ = -1, tensor_axis_ = -1;
+  std::vector<int> batch_axes_;  // of the mesh: data, expert, context
+  int expert_axis_ = -1, context_axis_ = -1, tensor_axis_ = -1;
   LateSums late_;
   TensorRule tensor_;
   RulePlanner planner_;
   std::unique_ptr<ExpertRule> experts_;
-  std::unique_ptr<SequenceRule> sequence_;
+  std::unique_ptr<SequenceSplit> sequence_, context_;
+  std::vector<Part> context_parts_;  // by tensor: splits of parameters over the context axis
   StateSplits states_;
   mutable std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> allowed_;
 };
 
-void expect_groups(const std::string& rule, const Graph& graph, int devices, const GroupsOf& of) {
-  const int inner = of.tensor * of.expert;
-  if (devices % inner)
+// "tensor=2 x expert=4": the degrees that are asked for.
+std::string degrees_text(const GroupsOf& of) {
+  return fmt::format("tensor={}{}{}", of.tensor, of.context > 1 ? fmt::format(" x context={}", of.context) : "",
+                     of.expert > 1 ? fmt::format(" x expert={}", of.expert) : "");
+}
+
+void expect_experts(const std::string& rule, const Graph& graph, const GroupsOf& of) {
+  const int64_t experts = experts_of(graph);
+  if (experts == 0)
+    throw DoesNotApply(fmt::format("{}: expert={}: model '{}' has no products of experts; leave expert out", rule,
+                                   of.expert, graph.name));
+  if (experts % of.expert)
+    throw DoesNotApply(fmt::format("{}: expert={} does not divide the {} experts of model '{}'; choose a divisor", rule,
+                                   of.expert, experts, graph.name));
+}
+
+// All lengths are divided by the context group, and with `sequence` by the tensor group in it.
+void expect_queries(const std::string& rule, const Graph& graph, const GroupsOf& of) {
+  const std::vector<Queries> all = queries_of(graph);
+  if (all.empty())
     throw DoesNotApply(
-        fmt::format("{}: {} devices are not a multiple of tensor={}{}; choose degrees whose product "
-                    "divides {}",
-                    rule, devices, of.tensor, of.expert > 1 ? fmt::format(" x expert={}", of.expert) : "", devices));
+        fmt::format("{}: context={}: model '{}' has no attention whose queries could be split; leave "
+                    "context out",
+                    rule, of.context, graph.name));
+  for (const Queries& queries : all) {
+    if (queries.length % of.context)
+      throw DoesNotApply(fmt::format("{}: context={} does not divide the {} queries of '{}'; choose a divisor", rule,
+                                     of.context, queries.length, queries.op));
+    if (of.sequence && queries.length % (of.context * of.tensor))
+      throw DoesNotApply(
+          fmt::format("{}: sequence=1 with tensor={} x context={} does not divide the {} queries of '{}'; "
+                      "choose degrees whose product divides them, or leave sequence out",
+                      rule, of.tensor, of.context, queries.length, queries.op));
+  }
+}
+
+void expect_groups(const std::string& rule, const Graph& graph, int devices, const GroupsOf& of) {
+  if (!divide(devices, {of.tensor, of.context, of.expert}))
+    throw DoesNotApply(fmt::format("{}: {} devices are not a multiple of {}; choose degrees whose product divides {}",
+                                   rule, devices, degrees_text(of), devices));
   if (of.sequence && of.tensor == 1)
     throw DoesNotApply(
         fmt::format("{}: sequence=1 splits over the tensor groups, and with tensor=1 there are none; "
                     "choose tensor=2 or more, or leave sequence out",
                     rule));
-  if (of.expert > 1) {
-    const int64_t experts = experts_of(graph);
-    if (experts == 0)
-      throw DoesNotApply(fmt::format("{}: expert={}: model '{}' has no products of experts; leave expert out", rule,
-                                     of.expert, graph.name));
-    if (experts % of.expert)
-      throw DoesNotApply(fmt::format("{}: expert={} does not divide the {} experts of model '{}'; choose a divisor",
-                                     rule, of.expert, experts, graph.name));
-  }
-  require_samples(rule, graph, devices / of.tensor);
+  if (of.expert > 1) expect_experts(rule, graph, of);
+  if (of.context > 1) expect_queries(rule, graph, of);
+  require_samples(rule, graph, devices / (of.tensor * of.context));
+}
+
+// Refuses a context group whose devices would all compute the same products.
+void expect_split_products(const std::string& rule, const Graph& graph, const SequenceSplit& context, int degree) {
+  const OpId whole = whole_product(graph, context);
+  if (whole.valid())
+    throw DoesNotApply(
+        fmt::format("{}: context={}: '{}' ({}) of model '{}' cannot be split along the sequence; leave "
+                    "context out",
+                    rule, degree, graph.op(whole).name, graph.op(whole).definition, graph.name));
 }
 
 // "12 heads of 'attn.q'" if the model has named the op that makes heads; else "12 of index 'i2' of 'attn.q.permute'".
@@ -263,6 +332,14 @@ std::string text_of(const TensorRule::Uneven& uneven) {
 }
 
 }  // namespace
+
+bool divide(int devices, std::initializer_list<int> degrees) {
+  return std::ranges::all_of(degrees, [&](int degree) {
+    const bool divides = devices % degree == 0;
+    devices /= degree;
+    return divides;
+  });
+}
 
 int node_size(const Cluster& cluster) {
   std::map<DeviceId, int> nodes;
@@ -302,6 +379,7 @@ Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& clu
         fmt::format("{}: model '{}' has no activations that can be split in {} along a sequence; leave "
                     "sequence out",
                     rule, graph.name, of.tensor));
+  if (groups.context()) expect_split_products(rule, graph, *groups.context(), of.context);
   return groups.plan(rule);
 }
 

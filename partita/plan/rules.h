@@ -1,6 +1,7 @@
 // Makes plans by a rule: the published baselines. Each is a plan that a search could return, made without searching.
 // They throw when the watch ends.
 #pragma once
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -36,16 +37,17 @@ Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Const
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& constraints = {}, const Watch& watch = {});
 
 // Sizes of groups of devices, the innermost first. `tensor` devices split the layers of a transformer (Megatron-LM),
-// `expert` such groups split the experts, and the rest split the samples. The mesh is [data, expert, tensor] without
-// axes of one position.
+// `context` such groups split the sequence, `expert` of these split the experts, and the rest split the samples. The
+// mesh is [data, expert, context, tensor] without axes of one position.
 struct GroupsOf {
   int tensor = 1;
+  int context = 1;
   int expert = 1;
   bool sequence =
       false;  // activations that tensor parallelism leaves whole are split along the sequence over the tensor groups
-  // ZeRO's stage over the devices that split samples. 0: none. 1: states and master copies are kept split. 2: gradients
-  // too. 3: parameters too, which are gathered again for the backward pass. A tensor without a free axis as long as
-  // there are such devices is kept whole. Stage 1 has all gradients until the backward pass is over.
+  // ZeRO's stage over the devices that split samples or the sequence. 0: none. 1: states and master copies are kept
+  // split. 2: gradients too. 3: parameters too, which are gathered again for the backward pass. A tensor without a free
+  // axis as long as there are such devices is kept whole. Stage 1 has all gradients until the backward pass is over.
   int zero = 0;
   // Stage 3: parameters are gathered once a step and kept until its end, not for each pass and micro-batch. In other
   // stages they are whole in any case.
@@ -53,10 +55,12 @@ struct GroupsOf {
 };
 // Example, 16 devices with tensor 4 and zero 1: four groups of four. In a group each device has a quarter of the heads
 // and of the feed-forward layer. Over the groups samples are split, and each device keeps a quarter of its quarter's
-// states. `rule`: its name in messages. Infeasible if the degrees do not divide the devices or the heads, or if nothing
-// can be split so. It is infeasible too with fewer samples than data x expert.
+// states. `rule`: its name in messages. Infeasible if the degrees do not divide the devices, the heads or the sequence,
+// or if nothing can be split so. It is infeasible too with fewer samples than data x expert.
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
                  const Constraints& constraints = {}, const Watch& watch = {});
+// Tells whether the product of the degrees divides the devices.
+bool divide(int devices, std::initializer_list<int> degrees);
 // Returns the devices of a node: those of one host, or the common divisor of nodes of several sizes. If every device
 // has a host of its own, all.
 int node_size(const Cluster& cluster);

@@ -141,6 +141,34 @@ TEST(MicroBatches, AlongTheSequence) {
   }
 }
 
+// Groups of devices that split the sequence, over tensor groups or alone.
+TEST(MicroBatches, OfContextGroups) {
+  const Optimizer adamw{"adamw", 0.01, 0, 0.1, 0.5};
+  for (const char* model : kTransformers) {
+    expect_serial({.model = model, .search = "megatron?tensor=1,context=2", .devices = 2});
+    expect_serial({.model = model, .search = "megatron?tensor=2,context=2", .devices = 4, .recompute = "layer"});
+    for (const int zero : {1, 3})
+      expect_serial({.model = model,
+                     .search = fmt::format("megatron?tensor=1,context=2,zero={}", zero),
+                     .devices = 4,
+                     .micro_batches = 2,
+                     .optimizer = adamw});
+    expect_serial({.model = model,
+                   .search = "megatron?tensor=1,context=2,pipeline=2",
+                   .devices = 4,
+                   .micro_batches = 2,
+                   .recompute = "attention"});
+  }
+  const char* const llama = "zoo:llama-3-8b?layers=2,hidden=24,heads=4,key_heads=2,inner=40,vocabulary=20,steps=8";
+  expect_serial({.model = llama, .search = "megatron?tensor=1,context=4", .devices = 4});
+  expect_serial({.model = llama,
+                 .search = "megatron?tensor=2,context=2,sequence=1,zero=1",
+                 .devices = 8,
+                 .micro_batches = 2,
+                 .recompute = "layer",
+                 .optimizer = adamw});
+}
+
 TEST(MicroBatches, OfExperts) {
   for (const char* model :
        {kTransformers[2],

@@ -26,7 +26,8 @@ int number(const Problem& problem, const char* option) { return std::stoi(proble
 
 SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   const std::string& tensor = problem.options.at("tensor");
-  GroupsOf groups{.expert = number(problem, "expert"),
+  GroupsOf groups{.context = number(problem, "context"),
+                  .expert = number(problem, "expert"),
                   .sequence = problem.options.at("sequence") == "1",
                   .zero = number(problem, "zero"),
                   .gathers_once = problem.options.at("gather") == "step"};
@@ -37,11 +38,12 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   const int stages = number(problem, "pipeline");
   if (stages == 1) return with_plan(on(problem.cluster, problem.constraints));
   const int devices = problem.cluster.compute_count, degree = tensor == "node" ? 1 : std::stoi(tensor);
-  if (devices % (stages * degree * groups.expert))
+  if (!divide(devices, {stages, degree, groups.context, groups.expert}))
     throw DoesNotApply(fmt::format(
-        "megatron: {} devices are not a multiple of tensor={} x expert={} x pipeline={}; choose degrees whose "
+        "megatron: {} devices are not a multiple of tensor={}{} x expert={} x pipeline={}; choose degrees whose "
         "product divides {}",
-        devices, tensor, groups.expert, stages, devices));
+        devices, tensor, groups.context > 1 ? fmt::format(" x context={}", groups.context) : "", groups.expert, stages,
+        devices));
   return with_plan(pipeline_plan(
       problem, stages, pipeline_of(problem.options), [&](const Cluster& stage) { return on(stage, {}); }, budget));
 }
@@ -54,7 +56,8 @@ std::vector<std::string> further_of_zero(const Problem&) { return {"tensor"}; }
 
 Sharing of_all(const Problem& problem) { return {.replicas = problem.cluster.compute_count}; }
 Sharing of_tensor_groups(const Problem& problem) {
-  return {.replicas = std::max(1, problem.cluster.compute_count / number(problem, "tensor"))};
+  return {.replicas =
+              std::max(1, problem.cluster.compute_count / number(problem, "tensor") / number(problem, "context"))};
 }
 
 Sharing of_megatron(const Problem& problem) {
@@ -65,12 +68,13 @@ Sharing of_megatron(const Problem& problem) {
   const Cluster rank = rank_of(problem.cluster, sharing.stages);
   const std::string& tensor = problem.options.at("tensor");
   const int degree = tensor == "node" ? tensor_degree(problem.graph, rank) : std::stoi(tensor);
-  sharing.replicas = std::max(1, rank.compute_count / degree);
+  sharing.replicas = std::max(1, rank.compute_count / degree / number(problem, "context"));
   return sharing;
 }
 
 SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
   const GroupsOf groups{.tensor = number(problem, "tensor"),
+                        .context = number(problem, "context"),
                         .zero = number(problem, "stage"),
                         .gathers_once = problem.options.at("gather") == "step"};
   return with_plan(groups_plan("zero", problem.graph, problem.cluster, groups, problem.constraints, budget.watch()));
@@ -89,23 +93,25 @@ SearchEntry data_parallel_search() {
 }
 
 SearchEntry megatron_search() {
-  return {.name = "megatron",
-          .source = "Megatron-LM",
-          .summary =
-              "tensor parallelism of transformers in groups of devices, experts and samples over the groups, stages of "
-              "layers outermost; recurrent cells are not split",
-          .options = {{"tensor", {"node", "N"}},
-                      {"pipeline", {"1", "N"}},
-                      {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
-                      {"virtual", {"auto", "N"}},
-                      {"sequence", {"0", "1"}},
-                      {"expert", {"1", "N"}},
-                      {"zero", {"0", "1", "2", "3"}},
-                      {"gather", {"pass", "step"}}},
-          .search = by_megatron,
-          .offers = {.initial = {.work = groups_work, .every = {"tensor"}, .further = further_of_megatron}},
-          .sharing = of_megatron,
-          .rule = true};
+  return {
+      .name = "megatron",
+      .source = "Megatron-LM",
+      .summary =
+          "tensor parallelism of transformers in groups of devices, the sequence, experts and samples over the groups, "
+          "stages of layers outermost; recurrent cells are not split",
+      .options = {{"tensor", {"node", "N"}},
+                  {"pipeline", {"1", "N"}},
+                  {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
+                  {"virtual", {"auto", "N"}},
+                  {"sequence", {"0", "1"}},
+                  {"context", {"1", "N"}},
+                  {"expert", {"1", "N"}},
+                  {"zero", {"0", "1", "2", "3"}},
+                  {"gather", {"pass", "step"}}},
+      .search = by_megatron,
+      .offers = {.initial = {.work = groups_work, .every = {"tensor"}, .further = further_of_megatron}},
+      .sharing = of_megatron,
+      .rule = true};
 }
 
 SearchEntry model_parallel_search() {
@@ -144,8 +150,12 @@ SearchEntry zero_search() {
           .source = "ZeRO",
           .summary =
               "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those "
-              "without an axis long enough whole; tensor parallelism in groups of devices inside it",
-          .options = {{"stage", {"1", "2", "3"}}, {"tensor", {"1", "N"}}, {"gather", {"pass", "step"}}},
+              "without an axis long enough whole; tensor parallelism in groups of devices inside it, and the sequence "
+              "over such groups",
+          .options = {{"stage", {"1", "2", "3"}},
+                      {"tensor", {"1", "N"}},
+                      {"context", {"1", "N"}},
+                      {"gather", {"pass", "step"}}},
           .aliases = {{"fsdp", "stage=3"}},
           .search = by_zero,
           .offers = {.initial = {.work = rule_work, .every = {"stage"}, .further = further_of_zero}},
