@@ -60,14 +60,24 @@ void SequenceSplit::grow(const std::vector<Seed>& seeds) {
   }
 }
 
-void SequenceSplit::grow_from_sum(TensorId seed) {
+bool SequenceSplit::splits_weights() const {
+  return std::ranges::any_of(taken_, [&](OpId id) {
+    const std::vector<TensorId>& operands = graph_.op(id).operands;
+    for (size_t k = 0; k < operands.size(); ++k)
+      if (weight_[operands[k].index()] && chosen(id)->operands[k].kind == Part::Kind::kSplit) return true;
+    return false;
+  });
+}
+
+void SequenceSplit::grow_from_sum(TensorId seed, bool whole_weights) {
   const Tensor& t = graph_.tensor(seed);
   int best = -1;
   int64_t most = split_bytes();
   for (int axis = 0; axis < static_cast<int>(t.shape.size()); ++axis) {
     if (axis == t.sample_axis || t.shape[static_cast<size_t>(axis)] < options_.degree()) continue;
     grow({{seed, {Part::Kind::kSplit, axis, 1}}});
-    if (const int64_t bytes = split_bytes(); bytes > most) most = bytes, best = axis;
+    const int64_t bytes = whole_weights && splits_weights() ? 0 : split_bytes();
+    if (bytes > most) most = bytes, best = axis;
     undo();
   }
   if (best >= 0) grow({{seed, {Part::Kind::kSplit, best, 1}}});
@@ -82,7 +92,7 @@ void SequenceSplit::grow_from_sums() {
     });
     if (sums == options_.of(OpId(i)).end()) continue;
     chosen_[i] = &*sums;
-    grow_from_sum(op.results[0]);
+    grow_from_sum(op.results[0], true);
     if (!part_[op.results[0].index()]) chosen_[i] = nullptr;
   }
 }

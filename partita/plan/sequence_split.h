@@ -33,10 +33,10 @@ class SequenceSplit {
 
   void grow(const std::vector<Seed>& seeds);
   // Splits a tensor of partial sums along the axis, other than its samples', from which most bytes of activations are
-  // split.
-  void grow_from_sum(TensorId seed);
+  // split. `whole_weights`: an axis with which weights would be split does not count.
+  void grow_from_sum(TensorId seed, bool whole_weights = false);
   // Splits ops that only sum what they read split, as tokens on their way to experts: their results are split along
-  // another axis, from which it grows.
+  // another axis, which no weight has, and from which it grows.
   void grow_from_sums();
 
   bool is_weight(TensorId t) const { return weight_[t.index()]; }  // a parameter, or made of parameters and constants
@@ -51,7 +51,8 @@ class SequenceSplit {
   bool gathers(OpId op, TensorId t) const;
 
  private:
-  void undo();  // what the last grow() has split
+  bool splits_weights() const;  // in the last grow()
+  void undo();                  // what the last grow() has split
   void set(TensorId t, const Part& part);
   void try_reader(OpId id, TensorId t);
   void try_producer(TensorId t);

@@ -216,7 +216,10 @@ Case drawn_case(Rng& rng) {
   const bool deep = stages < 4 || c.model != "zoo:lenet";  // two virtual stages a stage
   const char* schedule = deep && c.micro_batches % stages == 0 ? drawn(rng, {"gpipe", "1f1b", "interleaved"})
                                                                : drawn(rng, {"gpipe", "1f1b"});
-  if (split)
+  if (split && !groups && rng.below(2) == 0)
+    c.search =
+        fmt::format("megatron?tensor=1,context=2,pipeline={},schedule={},zero={}", stages, schedule, rng.below(4));
+  else if (split)
     c.search = fmt::format("megatron?tensor=2,pipeline={},schedule={},sequence={},zero={}", stages, schedule,
                            rng.below(2), rng.below(4));
   else if (stages > 1) c.search = fmt::format("pipeline?stages={},schedule={}", stages, schedule);
@@ -480,6 +483,8 @@ TEST(MicroBatchCount, BySamplesOfAReplica) {
   EXPECT_EQ(count("data-parallel", 3), 2);
   EXPECT_EQ(count("zero?tensor=2", 3), 4);
   EXPECT_EQ(count("megatron?tensor=2,pipeline=2", 3), 8);
+  EXPECT_EQ(count("megatron?tensor=2,context=2,pipeline=2", 3), 16);
+  EXPECT_EQ(count("fsdp?context=4", 3), 8);
   EXPECT_EQ(count("pipeline?stages=2", 2), 6);
   EXPECT_EQ(count("pipeline?stages=2,micro-batch-size=3", 2), 4);  // the search's own
   EXPECT_EQ(count("single", 6), 8);

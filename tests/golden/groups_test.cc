@@ -126,6 +126,132 @@ TEST(Sequence, SaysWhatIsMissing) {
             "more, or leave sequence out");
 }
 
+// ---------------------------------------------------------------- the context
+
+// All keys and values [batch, heads, steps, size] are gathered for the forward pass and again for the backward pass,
+// (p-1) T each: a device lacks (p-1)/p of them. Their gradients are reduce-scattered. Weights have gradients that are
+// sums over the group; a table of positions is split.
+TEST(Context, GathersKeysAndValues) {
+  const int64_t p = 4, batch = 8, steps = 16, hidden = 48, layers = 3, one = batch * steps * hidden * 4;
+  const Planned split =
+      made(fmt::format("zoo:bert-base?layers={},hidden={},heads=4,steps={},vocabulary=40", layers, hidden, steps),
+           "megatron?tensor=1,context=4", p, batch);
+  EXPECT_EQ(split.plan.ops[0].mesh.extents, std::vector<int>{4});
+  const auto of_attention = [&](const Tensor& t) { return t.bytes() == one && t.shape.size() == 4; };
+  EXPECT_EQ(moved(split, StepKind::kAllGather, of_attention), 2 * 2 * layers * (p - 1) * one);
+  EXPECT_EQ(moved(split, StepKind::kReduceScatter, of_attention), 2 * layers * (p - 1) * one);
+  EXPECT_EQ(moved(split, StepKind::kFetch, of_attention), 0);
+}
+
+// Causal attention needs of T keys, p shards of T/p, r of the others on device r: (p-1)/2 T in all.
+TEST(Context, FetchesTheKeysThatItsQueriesSee) {
+  const int64_t p = 4, batch = 8, steps = 16, layers = 3, keys = batch * steps * 2 * 6 * 4;
+  const std::string model = fmt::format(
+      "zoo:llama-3-8b?layers={},hidden=24,heads=4,key_heads=2,inner=40,vocabulary=20,steps={}", layers, steps);
+  const Planned split = made(model, "megatron?tensor=1,context=4", p, batch);
+  const auto of_keys = [&](const Tensor& t) { return t.bytes() == keys && t.shape.size() == 4; };
+  EXPECT_EQ(moved(split, StepKind::kFetch, of_keys), 2 * 2 * layers * (p - 1) * keys / 2);
+  EXPECT_EQ(moved(split, StepKind::kReduceScatter, of_keys), 2 * layers * (p - 1) * keys);
+  int64_t weights = 0;
+  for (const Tensor& t : split.training.tensors)
+    if (t.role == Role::kParameter) weights += t.bytes();
+  const auto any = [](const Tensor&) { return true; };
+  EXPECT_EQ(moved(split, StepKind::kAllReduce, any), 2 * (p - 1) * weights);
+  EXPECT_EQ(split.resolved->conversion_bytes(), moved(split, StepKind::kFetch, of_keys) +
+                                                    moved(split, StepKind::kReduceScatter, of_keys) +
+                                                    2 * (p - 1) * weights);
+  EXPECT_EQ(split.report.inner_bytes, 0);
+  EXPECT_EQ(split.plan.resharded.size(), static_cast<size_t>(2 * layers));
+}
+
+// Every activation of the forward pass is split, and so is the loss.
+TEST(Context, SplitsAllActivations) {
+  const Planned p = made("zoo:llama-3-8b?layers=2,hidden=24,heads=4,key_heads=2,inner=40,vocabulary=64,steps=8",
+                         "megatron?tensor=2,context=2,sequence=1,zero=1", 8, 8, {"adamw", 0.01});
+  EXPECT_EQ(p.plan.ops[0].mesh.extents, (std::vector<int>{2, 2, 2}));
+  for (size_t i = 0; i < p.training.ops.size(); ++i) {
+    const Op& op = p.training.ops[i];
+    if (op.phase != Phase::kForward) continue;
+    EXPECT_FALSE(p.plan.ops[i].strategies[1].names.empty()) << op.name << " " << strategies(p, op.name);
+  }
+  EXPECT_EQ(kept(p, "tokens"), "[S(0), S(1), B]");
+  EXPECT_EQ(kept(p, "model.layers.0.self_attn.o_proj"), "[S(0), S(1), S(1)]");
+  EXPECT_EQ(kept(p, "model.layers.0.self_attn.q_proj.weight"), "[B, B, S(0)]");
+  EXPECT_EQ(kept(p, "model.layers.0.self_attn.q_proj.weight.exp_avg"), "[S(1), S(1), S(0)]");
+  EXPECT_EQ(kept(p, "model.norm.weight"), "[B, B, B]");
+}
+
+// Places of experts are split: tokens on their way to them are partial sums, which are reduce-scattered, and what comes
+// back is gathered, again for the backward pass. The gradients go the other way. Each moves (p-1) T.
+TEST(Context, SplitsPlacesOfExperts) {
+  const int64_t p = 2, layers = 2;
+  const Planned split =
+      made("zoo:mixtral-8x7b?layers=2,hidden=32,heads=4,key_heads=2,inner=40,vocabulary=50,steps=8,experts=4",
+           "megatron?tensor=1,context=2", p, 8);
+  const int64_t sent = split.training.tensor(split.training.find_tensor("model.layers.1.mlp.dispatch")).bytes();
+  const auto of_experts = [&](const Tensor& t) { return t.bytes() == sent; };
+  EXPECT_EQ(moved(split, StepKind::kReduceScatter, of_experts), 2 * layers * (p - 1) * sent);
+  EXPECT_EQ(moved(split, StepKind::kAllGather, of_experts), 3 * layers * (p - 1) * sent);
+  const OpId product = split.training.find_op("model.layers.1.mlp.experts.down_proj.product");
+  EXPECT_EQ(to_string(*name_of(split.resolved->ops[product.index()].layouts.results[0])), "[S(2)]");
+}
+
+// Device r of p has (2r+1)/p^2 of the pairs of causal attention, and its kernel takes as long. The step waits for the
+// last device.
+TEST(Context, OfCausalAttentionIsUneven) {
+  const int p = 4;
+  Request request;
+  request.model = "zoo:llama-3-8b?layers=1,steps=32768,vocabulary=128";
+  request.search = "megatron?tensor=1,context=4";
+  request.cluster = "dgx-h100", request.devices = p;
+  request.dtype = DType::kBFloat16;
+  Runner runner;
+  const Planned planned = plan_model(request, runner);
+  ASSERT_TRUE(planned.is_whole());
+  for (const char* name : {"model.layers.0.self_attn", "model.layers.0.self_attn.grad"}) {
+    const OpId attention = planned.training.find_op(name);
+    ASSERT_TRUE(attention.valid()) << name;
+    std::vector<double> ns(p), busy(p);
+    for (const Event& e : planned.predicted.events) {
+      const Task& task = planned.physical.task(e.task);
+      if (!std::holds_alternative<KernelWork>(task.work)) continue;
+      busy[task.device.index()] += static_cast<double>(e.end_ns - e.start_ns);
+      if (task.op == attention) ns[task.device.index()] += static_cast<double>(e.end_ns - e.start_ns);
+    }
+    for (int r = 0; r < p; ++r)
+      EXPECT_NEAR(ns[static_cast<size_t>(r)] / ns.back(), (2 * r + 1.0) / (2 * p - 1), 0.03) << name << " " << r;
+    EXPECT_GT(busy.back() - busy[0], ns.back() - ns[0]);
+    EXPECT_GT(static_cast<double>(planned.step_time_ns()), busy.back());
+  }
+}
+
+TEST(Context, IsRefusedByName) {
+  const auto error = [](const std::string& model, const std::string& search) { return reason(model, search, 6, 12); };
+  EXPECT_EQ(error("zoo:transformer?steps=16", "megatron?tensor=1,context=3"),
+            "megatron: context=3 does not divide the 16 queries of 'layers.0.attention'; choose a divisor");
+  EXPECT_EQ(error("zoo:transformer?steps=2", "megatron?tensor=1,context=3"),
+            "megatron: context=3 does not divide the 2 queries of 'layers.0.attention'; choose a divisor");
+  EXPECT_EQ(error("zoo:transformer", "megatron?tensor=2,context=2"),
+            "megatron: 6 devices are not a multiple of tensor=2 x context=2; choose degrees whose product divides 6");
+  EXPECT_EQ(error("zoo:transformer", "megatron?tensor=65536,context=65536"),
+            "megatron: 6 devices are not a multiple of tensor=65536 x context=65536; choose degrees whose product "
+            "divides 6");
+  EXPECT_EQ(error("zoo:transformer", "megatron?tensor=1,context=2,pipeline=2"),
+            "megatron: 6 devices are not a multiple of tensor=1 x context=2 x expert=1 x pipeline=2; choose degrees "
+            "whose product divides 6");
+  EXPECT_EQ(error("zoo:mlp", "megatron?tensor=1,context=2"),
+            "megatron: context=2: model 'mlp' has no attention whose queries could be split; leave context out");
+  EXPECT_EQ(error("zoo:mlp", "fsdp?context=2"),
+            "zero: context=2: model 'mlp' has no attention whose queries could be split; leave context out");
+  EXPECT_EQ(error("zoo:transformer?heads=2,steps=9,hidden=24", "megatron?tensor=2,context=3,sequence=1"),
+            "megatron: sequence=1 with tensor=2 x context=3 does not divide the 9 queries of 'layers.0.attention'; "
+            "choose degrees whose product divides them, or leave sequence out");
+  EXPECT_EQ(
+      error("zoo:moe?layers=1,hidden=16,heads=2,steps=6,experts=4,groups=24", "megatron?tensor=1,context=2"),
+      "megatron: context=2: 'layers.0.moe.gate' (linear) of model 'moe' cannot be split along the sequence; leave "
+      "context out");
+}
+
 // ---------------------------------------------------------------- experts
 
 constexpr const char* kExperts = "zoo:moe?layers=2,hidden=32,heads=2,steps=8,vocabulary=20,experts=4,groups=16";
