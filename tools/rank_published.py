@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ranks published configurations by predicted steps, and prints how well: the tables of docs/reproduction/ranking.md.
 
-    tools/rank_published.py FOLDER [build/release/partita] [--groups TEXT] [--sample N] [--seed S] [--jobs J] [--markdown]
+    tools/rank_published.py FOLDER [build/release/partita] [--groups TEXT] [--sample N] [--seed S] [--jobs J] [--markdown [PAGE]]
                             [--cache FILE] [--seconds S] [-o OUT.json]
 
 FOLDER has configs.csv, one configuration a row (its columns: docs/reproduction/ranking.md). tools/ranking/ has the parts:
@@ -82,7 +82,8 @@ def main():
     parser.add_argument("--sample", type=words.count, help="so many rows, drawn by --seed")
     parser.add_argument("--seed", type=int, default=57)
     parser.add_argument("--jobs", type=words.count, default=1)
-    parser.add_argument("--markdown", action="store_true", help="print the whole page")
+    parser.add_argument("--markdown", nargs="?", const="docs/reproduction/ranking.md", metavar="PAGE",
+                        help="write the tables into this page, docs/reproduction/ranking.md if none is named")
     parser.add_argument("--cache", default="build/ranking.jsonl", help="the file that keeps answers; empty: none")
     parser.add_argument("--seconds", type=words.count, default=5, help="CPU time of one run")
     parser.add_argument("-o", dest="out", type=words.output, help="write the rows here, as JSON")
@@ -97,7 +98,11 @@ def main():
         what = f"{len(rows)} rows{of_groups}, drawn by seed {arguments.seed}."
     with tempfile.TemporaryDirectory() as folder:
         rows = asked(rows, Runner(Program(arguments.program), Cache(arguments.cache), arguments.seconds, folder), arguments.jobs)
-    print(report.report(rows, what, arguments.markdown))
+    text = report.report(rows, what)
+    if arguments.markdown:
+        report.write_page(arguments.markdown, text)
+    else:
+        print(text)
     if arguments.out:
         with open(arguments.out, "w") as file:
             json.dump(rows, file, indent=1)

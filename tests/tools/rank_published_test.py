@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from predict_training import LeftOut  # noqa: E402
-from ranking import figures, questions, runs  # noqa: E402
+from ranking import figures, questions, report, runs  # noqa: E402
 
 PROGRAM = sys.argv.pop() if len(sys.argv) > 1 and os.path.exists(sys.argv[-1]) else None
 COLUMNS = ("group model layers hidden heads kv_heads ffn vocab seq gpu gpus gpus_per_node network framework TP PP CP EP DP zero "
@@ -44,7 +44,7 @@ words = sys.argv[1:]
 if words[0] == "searches":
     print(json.dumps({"searches": [{"name": "megatron", "options": OPTIONS}, {"name": "zero", "options": {}}]}))
 elif words[0] == "clusters":
-    print("kind: gpu\\n    memory_gibytes: 74.5058\\ntopology:\\n  link: {bandwidth_gbytes_per_s: 25}\\n"
+    print("kind: gpu\\n    memory_gibytes: 74.5058\\n    fused_attention: 1\\ntopology:\\n  link: {bandwidth_gbytes_per_s: 25}\\n"
           "    - {name: gpu, count: 8, type: A100}")
 else:
     open("CALLS", "a").write("x")
@@ -113,6 +113,14 @@ class Ranking(unittest.TestCase):
             self.assertEqual(ranked(folder), first)
             self.assertEqual(Path(folder, "calls").read_text(), calls)
 
+    def test_a_page_keeps_its_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "page.md")
+            page.write_text(f"# By hand\n\n{report.TABLES}\n## Old\n")
+            text = ranked(folder)[1]
+            ranked(folder, "--markdown", str(page))
+            self.assertEqual(page.read_text(), f"# By hand\n\n{report.TABLES}\n{text.rstrip()}\n")
+
     def test_brute_force(self):
         seed = random.SystemRandom().randrange(1 << 32)
         print("seed", seed)
@@ -172,6 +180,8 @@ class Questions(unittest.TestCase):
     def test_attention_in_several_kernels_is_a_configuration(self):
         question = questions.question_of(row_of({"model": "LLAMA-1B", "attention": "torch"}), self.program)
         self.assertEqual((question.model, json.loads(question.config)["attention_dropout"]), ("", 0.1))
+        question = questions.question_of(row_of({"model": "LLAMA-1B", "attention": "flash_attentionv1.0.8"}), self.program)
+        self.assertEqual((question.config, "fused_attention: 0.5\n" in question.cluster), ("", True))
 
     def test_rows_that_are_not_asked(self):
         for changed, reason in (({"CP": 2}, "context parallelism"), ({"EP": 8}, "experts"), ({"precision": "fp8"}, "precision fp8"),

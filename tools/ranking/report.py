@@ -4,29 +4,7 @@ import textwrap
 
 from ranking import figures
 
-HEAD = """# How well predictions rank published configurations
-
-`tools/rank_published.py FOLDER` ranks configurations as others measured them. FOLDER has `configs.csv`: configurations of
-one model on one cluster, a row each, in groups. A row has the model's shape, GPUs, degrees of parallelism, micro-batch,
-recomputation and framework. It says what was measured (step, tokens a second, memory), or that it ran out of memory.
-
-    $ tools/rank_published.py FOLDER --markdown > docs/reproduction/ranking.md
-
-Each row is asked as it was published; tools/ranking/questions.py has the rules, none for a single row. No constant is
-fitted to these rows.
-
-- **tau** is Kendall's: right minus wrong pairs, divided by pairs. Measured times that differ by less than 2% are no
-  pair. A pair for which we predict equal times is neither right nor wrong. A group of fewer than four measured rows
-  counts by its pairs only.
-- **regret** is how much longer our first choice took than the best row. The choice is among rows that we predict to fit.
-  A row that ran out of memory takes as long as the slowest, and so does no choice, marked `-`.
-- **does not fit** has right, false and missed predictions that a row runs out of memory.
-- **step** and **memory** have the median error, and the median absolute one: predicted / measured - 1. Below zero is too
-  fast, or too little.
-- Medians of all are over families: first of a family's groups, then of these. A family is a source.
-- Repeated measurements of one configuration are one row, their median.
-"""
-
+TABLES = "<!-- tools/rank_published.py writes what follows -->\n"
 AXES_HEAD = """## Pairs that differ in one axis
 
 The last column is the median over pairs: how many times longer we predict the larger value to take than the smaller,
@@ -152,12 +130,21 @@ def farthest_text(rows):
                    for r in far)
 
 
-def report(rows, drawn, markdown):
+def report(rows, drawn):
     """The whole text. `drawn` says which rows these are."""
     summaries = {name: summary_of(some) for name, some in by_group(rows).items()}
-    parts = [HEAD] if markdown else []
-    parts += [f"## Families\n\n{drawn}\n", families_table(summaries), goals_text(summaries)]
+    parts = [f"## Families\n\n{textwrap.fill(drawn, 120)}\n", families_table(summaries), goals_text(summaries)]
     parts += ["## Groups\n", groups_table(summaries)]
     parts += [AXES_HEAD, axes_table(rows)]
     parts += ["## What was not asked\n", counts_text(rows), "## Farthest off\n", farthest_text(rows)]
     return "\n".join(parts)
+
+
+def write_page(path, text):
+    """Replaces the tables of a page, which are behind the line TABLES; the text before it is written by hand."""
+    with open(path) as file:
+        head, found, _ = file.read().partition(TABLES)
+    if not found:
+        raise SystemExit(f"{path} has no line {TABLES.strip()}: the tables begin behind it")
+    with open(path, "w") as file:
+        file.write(head + TABLES + "\n" + text.rstrip() + "\n")
