@@ -74,7 +74,7 @@ def searches_of(before, after):
     for name, options in known_by_both(before, after, "searches").items():
         searches.append(name)
         for option, values in options.items():
-            searches += [f"{name}?{option}={'2' if value == 'N' else value}" for value in values[1:] if value != "PxQ"]
+            searches += [f"{name}?{option}={'2' if value == 'N' else value}" for value in values[1:] if value not in ("PxQ", "A-B")]
     return searches
 
 

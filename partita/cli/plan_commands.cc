@@ -10,6 +10,7 @@
 #include "partita/base/tell.h"
 #include "partita/base/writes.h"
 #include "partita/cli/commands.h"
+#include "partita/cli/configuration_figures.h"
 #include "partita/network/problem.h"
 #include "partita/pipeline/in_file.h"
 #include "partita/search/joint/bound_proof.h"
@@ -38,6 +39,7 @@ int plan_command(const Arguments& a) {
   if (a.json) print_json(plan_json(p, a.output));
   else {
     print_plan(p);
+    print_configurations(p);
     if (!a.output.empty()) fmt::print("plan           {}\n", a.output);
   }
   print_timings(runner, a);

@@ -5,45 +5,9 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/reference.h"
+#include "partita/graph/remove_ops.h"
 
 namespace partita {
-namespace {
-
-// The graph without some ops and tensors; the rest reads none of them. Verified.
-Graph remove_ops(const Graph& graph, const std::vector<bool>& ops_gone, const std::vector<bool>& tensors_gone) {
-  Graph result;
-  result.name = graph.name;
-  result.registry = graph.registry;
-  std::vector<TensorId> now(graph.tensors.size());
-  std::vector<OpId> op_now(graph.ops.size());
-  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-    if (tensors_gone[i]) continue;
-    now[i] = TensorId(result.tensors.size());
-    result.tensors.push_back(graph.tensors[i]);
-  }
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (ops_gone[i]) continue;
-    Op op = graph.ops[i];
-    op_now[i] = OpId(result.ops.size());
-    for (TensorId& id : op.operands) id = now[id.index()];
-    for (TensorId& id : op.results) {
-      id = now[id.index()];
-      result.tensor(id).producer = op_now[i];
-    }
-    if (op.forward.valid()) op.forward = op_now[op.forward.index()];
-    result.ops.push_back(std::move(op));
-  }
-  for (Tensor& t : result.tensors)
-    if (t.replaces.valid()) t.replaces = now[t.replaces.index()];
-  for (TensorId id : graph.inputs) result.inputs.push_back(now[id.index()]);
-  for (TensorId id : graph.outputs) result.outputs.push_back(now[id.index()]);
-  if (graph.loss.valid()) result.loss = now[graph.loss.index()];
-  verify(result);
-  return result;
-}
-
-}  // namespace
-
 // Evaluates every op whose operands are known; the other ops read its result as a constant. An op that evaluation
 // replaces with another is kept: batch norm of a constant reads its running statistics there. Constants that nothing
 // reads any more are dropped, unless the graph returns them.
@@ -81,7 +45,7 @@ Graph fold_constants(const Graph& graph) {
     t.sample_axis = -1;
     t.values = std::make_shared<const Values>(to_values(values, t.dtype));
   }
-  return remove_ops(result, folded, gone);
+  return remove_ops(result, folded, gone).graph;
 }
 
 Graph drop_unread(const Graph& graph) {
@@ -98,7 +62,7 @@ Graph drop_unread(const Graph& graph) {
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i)
     if (graph.tensors[i].role == Role::kConstant && !needed[i]) tensors_gone[i] = true;
-  return remove_ops(graph, ops_gone, tensors_gone);
+  return remove_ops(graph, ops_gone, tensors_gone).graph;
 }
 
 }  // namespace partita

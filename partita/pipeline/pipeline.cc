@@ -13,6 +13,7 @@
 #include "partita/models/huggingface.h"
 #include "partita/physical/for_stages.h"
 #include "partita/physical/shortage.h"
+#include "partita/pipeline/best_configuration.h"
 #include "partita/pipeline/fingerprint.h"
 #include "partita/pipeline/in_file.h"
 #include "partita/pipeline/local_time.h"
@@ -215,6 +216,24 @@ Planned plan_loaded(const LoadedModel& model, const Request& request, const Budg
   return plan_in_micro_batches(request, choice, plan, budget.watch());
 }
 
+// Makes the plan of the best configuration, if the request leaves it open; then that of the search, if it takes seconds
+// or a time limit leaves time for it. The shorter step counts.
+Planned plan_openly(const Request& request, const LoadedModel& model, const Budget& budget, const PlanOne& plan,
+                    Runner& runner) {
+  constexpr size_t kSmall = 2000;  // forward ops on all devices
+  const Cluster cluster = cluster_of(request);
+  std::optional<Planned> best;
+  if (leaves_configuration_open(request, cluster) && model.findings.why_not_trained.empty())
+    best = plan_best_configuration(request, model, cluster, budget, plan, runner);
+  if (!best) return plan(request, budget);
+  const bool small = model.forward.ops.size() * static_cast<size_t>(cluster.compute_count) <= kSmall;
+  if (budget.watch().ended() || !(small || budget.deadline)) return std::move(*best);
+  Attempt<Planned> further = attempt([&] { return plan(request, budget); });
+  if (!further.result || further.result->step_time_ns() >= best->step_time_ns()) return std::move(*best);
+  further.result->configurations = best->configurations;
+  return std::move(*further.result);
+}
+
 // Chooses the number of micro-batches that would be tried first for the model without groups.
 MicroBatchChoice for_groups(const Request& request) {
   Request plain = request;
@@ -236,7 +255,11 @@ Planned plan_model(const Request& asked, Runner& runner) {
     request.micro_batch_size.reset();
     note = note_of(choice, 0, "");
   }
-  Planned p = plan_loaded(load_model(request, runner), request, budget, with_batch, runner);
+  const LoadedModel model = load_model(request, runner);
+  const auto plan = [&](const Request& one, const Budget& within) {
+    return plan_loaded(model, one, within, with_batch, runner);
+  };
+  Planned p = plan_openly(request, model, budget, plan, runner);
   if (!note.empty()) p.search.notes.insert(p.search.notes.begin(), note);
   return p;
 }

@@ -14,6 +14,8 @@
 
 namespace partita {
 
+struct ConfigurationTable;  // best_configuration.h
+
 // A model, planned, checked, lowered and simulated.
 // - After a search that estimates (`search.estimate`) plan, report, physical and predicted are empty, except for the
 //   request's fields of the plan.
@@ -42,6 +44,7 @@ struct Planned {
   std::vector<DeviceId> representatives;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
+  std::shared_ptr<const ConfigurationTable> configurations;  // that were compared; null: none were
 
   // Tells whether `physical` is all of the step, which can be run.
   bool is_whole() const { return representatives.empty() && !of_all_micro_batches; }

@@ -30,7 +30,7 @@ bool more_shards_than_extent(const Layout& layout, const NdSbp& sbp) {
 RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Constraints& constraints, Mesh mesh,
                          const Watch& watch)
     : graph_(graph),
-      cluster_(cluster),
+      converter_(cluster),
       constraints_(constraints),
       mesh_(std::move(mesh)),
       watch_(watch),
@@ -206,29 +206,28 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
   OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);
   int64_t bytes = derived->inner.empty()
                       ? 0
-                      : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
+                      : converter_.inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)));
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.operands[k]);
     const Layout& need = layouts.operands[k];
     if (kept_layouts_[op.operands[k].index()]) {
-      bytes += conversion_bytes(*kept_layouts_[op.operands[k].index()], need, bytes_of(tensor.dtype), cluster_);
+      bytes += converter_.bytes(*kept_layouts_[op.operands[k].index()], need, bytes_of(tensor.dtype));
     } else if ((need.is_partial() &&
                 (readers_[op.operands[k].index()] > 1 || !may_keep_terms(graph_, op, op.operands[k], need))) ||
                !name_of(need)) {
       bytes += tensor.bytes();  // a tensor without a kept layout is not kept so if others read it
     } else if (split_when_kept_.contains(op.operands[k])) {
       const Layout kept = layout_of(kept_layout_for(op, op.operands[k], need), tensor.shape);
-      bytes += conversion_bytes(kept, need, bytes_of(tensor.dtype), cluster_);
+      bytes += converter_.bytes(kept, need, bytes_of(tensor.dtype));
     }
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     const Tensor& tensor = graph_.tensor(op.results[r]);
     if (tensor.replaces.valid() && kept_layouts_[tensor.replaces.index()])
-      bytes += conversion_bytes(layouts.results[r], *kept_layouts_[tensor.replaces.index()], bytes_of(tensor.dtype),
-                                cluster_);
+      bytes += converter_.bytes(layouts.results[r], *kept_layouts_[tensor.replaces.index()], bytes_of(tensor.dtype));
     if (const auto wanted = wanted_.find(op.results[r]);
         wanted != wanted_.end() && layouts.results[r] != wanted->second)
-      bytes += 1 + conversion_bytes(layouts.results[r], wanted->second, bytes_of(tensor.dtype), cluster_);
+      bytes += 1 + converter_.bytes(layouts.results[r], wanted->second, bytes_of(tensor.dtype));
   }
   return bytes;
 }

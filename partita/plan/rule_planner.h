@@ -76,7 +76,7 @@ class RulePlanner {
   void repeat(OpId clone);
 
   const Graph& graph_;
-  const Cluster& cluster_;
+  Converter converter_;  // remembers: layers repeat
   const Constraints& constraints_;
   Mesh mesh_;
   const Watch watch_;

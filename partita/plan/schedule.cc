@@ -11,12 +11,6 @@ namespace {
 
 constexpr EnumWords<Schedule::kInterleaved> kSchedules({"default", "gpipe", "1f1b", "interleaved"});
 
-// A forward or a backward of a rank's list.
-struct Step {
-  bool backward = false;
-  int stage = 0, micro_batch = 0;
-};
-
 // Counts the forwards of a rank before the first that a backward follows.
 int warm_up(const Pipelining& p, int rank) {
   const int behind = p.ranks - 1 - rank, all = p.micro_batches * p.virtual_stages;
@@ -36,25 +30,24 @@ int warm_up(const Pipelining& p, int rank) {
 
 // Returns the rank's k-th forward or backward. With several virtual stages a rank, S micro-batches pass through all of
 // them, then the next S: forward from the first on, backward from the last.
-Step step_of(const Pipelining& p, int rank, int k, bool backward) {
+ScheduledPass pass_of(const Pipelining& p, int rank, int k, bool backward) {
   const int group = p.virtual_stages == 1 ? 1 : p.ranks, round = group * p.virtual_stages;
   const int turn = k % round / group;
   return {backward, (backward ? p.virtual_stages - 1 - turn : turn) * p.ranks + rank, k / round * group + k % group};
 }
 
-// Lists all forwards and backwards of a rank, in order.
-std::vector<Step> steps_of(const Pipelining& p, int rank) {
+}  // namespace
+
+std::vector<ScheduledPass> passes_of(const Pipelining& p, int rank) {
   const int all = p.micro_batches * p.virtual_stages, warm = warm_up(p, rank);
-  std::vector<Step> steps;
-  steps.reserve(2 * static_cast<std::size_t>(all));
+  std::vector<ScheduledPass> passes;
+  passes.reserve(2 * static_cast<std::size_t>(all));
   for (int forwards = 0, backwards = 0; backwards < all;) {
     const bool forward = forwards < all && forwards - backwards <= warm;
-    steps.push_back(step_of(p, rank, forward ? forwards++ : backwards++, !forward));
+    passes.push_back(pass_of(p, rank, forward ? forwards++ : backwards++, !forward));
   }
-  return steps;
+  return passes;
 }
-
-}  // namespace
 
 std::string_view name_of(Schedule schedule) { return kSchedules.of(schedule); }
 std::optional<Schedule> find_schedule(std::string_view name) { return kSchedules.find(name); }
@@ -81,11 +74,11 @@ TickTable tick_table(const Pipelining& p) {
   TickTable table;
   table.forward.assign(stages, std::vector<int>(p.micro_batches, kNotYet));
   table.backward = table.forward;
-  std::vector<std::vector<Step>> steps;
-  for (int rank = 0; rank < p.ranks; ++rank) steps.push_back(steps_of(p, rank));
+  std::vector<std::vector<ScheduledPass>> steps;
+  for (int rank = 0; rank < p.ranks; ++rank) steps.push_back(passes_of(p, rank));
   // Over before this tick.
   const auto over = [&](int tick) { return tick != kNotYet && tick < table.length; };
-  const auto ready = [&](const Step& s) {
+  const auto ready = [&](const ScheduledPass& s) {
     const int n = s.micro_batch;
     if (!s.backward) return s.stage == 0 || over(table.forward[s.stage - 1][n]);
     return over(table.forward[s.stage][n]) && (s.stage + 1 == p.stages() || over(table.backward[s.stage + 1][n]));
@@ -95,7 +88,7 @@ TickTable tick_table(const Pipelining& p) {
     const std::size_t before = left;
     for (std::size_t rank = 0; rank < steps.size(); ++rank) {
       if (next[rank] == steps[rank].size() || !ready(steps[rank][next[rank]])) continue;
-      const Step& s = steps[rank][next[rank]++];
+      const ScheduledPass& s = steps[rank][next[rank]++];
       (s.backward ? table.backward : table.forward)[s.stage][s.micro_batch] = table.length;
       --left;
     }

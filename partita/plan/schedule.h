@@ -43,6 +43,14 @@ std::optional<std::string> pipelining_error(const Pipelining& pipelining);
 
 // The functions below take only pipelines without a pipelining_error().
 
+// A forward or a backward pass of one micro-batch on a virtual stage.
+struct ScheduledPass {
+  bool backward = false;
+  int stage = 0, micro_batch = 0;
+};
+// Lists the passes of a rank, in order.
+std::vector<ScheduledPass> passes_of(const Pipelining& pipelining, int rank);
+
 // The tick of each forward and backward: [virtual stage][micro-batch].
 struct TickTable {
   std::vector<std::vector<int>> forward, backward;

@@ -20,14 +20,6 @@ namespace {
 
 constexpr char kWhere[] = "while a plan was lowered";
 
-// Gathers of weights ahead of their readers are joined until their bytes take several times as long on the links as the
-// hops of the ring. They are then so large a share of a model's memory that more would not pay.
-int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group) {
-  constexpr double kTimes = 4, kMostBytes = 512 << 20;
-  const RingTime ring = ring_time(cluster, group);
-  return ring.a_byte_s > 0 ? static_cast<int64_t>(std::min(kMostBytes, kTimes * ring.hops_s / ring.a_byte_s)) : 0;
-}
-
 LocallyLowered before_order(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
   LocallyLowered lowered = lower_local(graph, resolved, cluster, watch);
   if (resolved.smaller)
@@ -77,6 +69,12 @@ std::vector<OrderVariant> variants_of(const PeakTimes& times, Schedule schedule,
 }
 
 }  // namespace
+
+int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group) {
+  constexpr double kTimes = 4, kMostBytes = 512 << 20;
+  const RingTime ring = ring_time(cluster, group);
+  return ring.a_byte_s > 0 ? static_cast<int64_t>(std::min(kMostBytes, kTimes * ring.hops_s / ring.a_byte_s)) : 0;
+}
 
 Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options)
     : graph_(graph),

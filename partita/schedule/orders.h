@@ -26,6 +26,10 @@ struct OrderVariant {
   bool by_time = false;  // by the times of the order in which they are apart (by_time.h)
 };
 
+// Gathers of weights ahead of their readers are joined until their bytes take several times as long on the links as the
+// hops of the ring. They are then so large a share of a model's memory that more would not pay. 0: each by itself.
+int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group);
+
 // Makes once what does not depend on the order.
 class Orders {
  public:

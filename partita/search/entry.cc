@@ -71,16 +71,24 @@ bool is_count(const std::string& value) {
          std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-std::vector<int> extents_of(const std::string& value) {
-  std::vector<int> extents;
+namespace {
+
+// Counts with this character between them; empty if it is something else.
+std::vector<int> counts_between(const std::string& value, char separator) {
+  std::vector<int> counts;
   for (size_t begin = 0; begin <= value.size();) {
-    const size_t end = std::min(value.find('x', begin), value.size());
-    const std::string extent = value.substr(begin, end - begin);
-    if (!is_count(extent)) return {};
-    extents.push_back(std::stoi(extent));
+    const size_t end = std::min(value.find(separator, begin), value.size());
+    const std::string count = value.substr(begin, end - begin);
+    if (!is_count(count)) return {};
+    counts.push_back(std::stoi(count));
     begin = end + 1;
   }
-  return extents;
+  return counts;
 }
+
+}  // namespace
+
+std::vector<int> extents_of(const std::string& value) { return counts_between(value, 'x'); }
+std::vector<int> counts_of(const std::string& value) { return counts_between(value, '-'); }
 
 }  // namespace partita

@@ -42,7 +42,7 @@ Sharing one_replica(const Problem& problem);  // for SearchEntry::sharing: the d
 struct SearchEntry {
   std::string name, source, summary;
   // Option -> its values, the default first. The last value may stand for many: "N" for a positive number, "PxQ" for a
-  // mesh's extents, the innermost last.
+  // mesh's extents, the innermost last, "A-B" for numbers in a row.
   std::map<std::string, std::vector<std::string>> options = {};
   std::map<std::string, std::string> aliases = {};  // further names -> their options: "fsdp" is zero with "stage=3"
   Searcher* search = nullptr;
@@ -71,5 +71,7 @@ std::vector<std::map<std::string, std::string>> further_options(const SearchEntr
 bool is_count(const std::string& value);
 // Returns the value of an option "PxQ": "16x128x8" -> {16, 128, 8}. Empty if it is none.
 std::vector<int> extents_of(const std::string& value);
+// Returns the value of an option "A-B": "19-21-19" -> {19, 21, 19}. Empty if it is none.
+std::vector<int> counts_of(const std::string& value);
 
 }  // namespace partita

@@ -30,7 +30,7 @@ std::vector<std::string> every_search() {
     all.push_back(entry.name);
     for (const auto& [option, values] : entry.options)
       for (std::size_t i = 1; i < values.size(); ++i)
-        if (values[i] != "N" && values[i] != "PxQ")
+        if (values[i] != "N" && values[i] != "PxQ" && values[i] != "A-B")
           all.push_back(fmt::format("{}?{}={}", entry.name, option, values[i]));
   }
   return all;
@@ -171,6 +171,7 @@ const std::vector<std::string> kOptimizers{"sgd", "momentum", "clipped"};
 // `N` stands for a small number, which divides the devices, or not.
 std::string drawn_value(Rng& rng, const std::vector<std::string>& values) {
   const std::string value = drawn(rng, values);
+  if (value == "A-B") return fmt::format("{}-{}", rng.between(1, 2), rng.between(1, 2));
   return value == "N" ? std::to_string(rng.between(2, 3)) : value;
 }
 

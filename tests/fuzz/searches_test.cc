@@ -182,6 +182,7 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
             texts.push_back(fmt::format("{}?{}={}", entry.name, option,
                                         values[v] == "N"     ? "2"
                                         : values[v] == "PxQ" ? fmt::format("{}", d)
+                                        : values[v] == "A-B" ? "1-1"
                                                              : values[v]));  // N: any count
         for (const std::string& text : texts) {
           SCOPED_TRACE(fmt::format("{} by {} on {} devices", model, text, d));

@@ -370,7 +370,7 @@ std::vector<std::string> every_search() {
     for (const auto& [option, values] : entry.options)
       for (const std::string& value : values) {
         const std::string given = value == "N" ? "2" : value;
-        if (value != "PxQ" && given != values[0]) texts.push_back(fmt::format("{}?{}={}", entry.name, option, given));
+        if (value != "PxQ" && value != "A-B" && given != values[0]) texts.push_back(fmt::format("{}?{}={}", entry.name, option, given));
       }
   }
   return texts;

@@ -26,7 +26,7 @@ std::vector<std::string> every_search() {
     texts.push_back(entry.name);
     for (const auto& [option, values] : entry.options)
       for (std::size_t i = 1; i < values.size(); ++i)
-        if (values[i] != "PxQ")
+        if (values[i] != "PxQ" && values[i] != "A-B")
           texts.push_back(fmt::format("{}?{}={}", entry.name, option, values[i] == "N" ? "2" : values[i]));
   }
   return texts;

@@ -36,6 +36,10 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
     return groups_plan("megatron", problem.graph, cluster, groups, constraints, budget.watch());
   };
   const int stages = number(problem, "pipeline");
+  const std::string& layers = problem.options.at("layers");
+  if (stages == 1 && counts_of(layers).size() > 1)
+    throw DoesNotApply(
+        fmt::format("megatron: layers={}: with pipeline=1 there is one stage; leave layers out", layers));
   if (stages == 1) return with_plan(on(problem.cluster, problem.constraints));
   const int devices = problem.cluster.compute_count, degree = tensor == "node" ? 1 : std::stoi(tensor);
   if (!divide(devices, {stages, degree, groups.context, groups.expert}))
@@ -44,8 +48,10 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
         "product divides {}",
         devices, tensor, groups.context > 1 ? fmt::format(" x context={}", groups.context) : "", groups.expert, stages,
         devices));
-  return with_plan(pipeline_plan(
-      problem, stages, pipeline_of(problem.options), [&](const Cluster& stage) { return on(stage, {}); }, budget));
+  const InnerPlan inner = [&](const Cluster& stage) { return on(stage, {}); };
+  const Pipeline pipeline = pipeline_of(problem.options);
+  return with_plan(layers == "auto" ? pipeline_plan(problem, stages, pipeline, inner, budget)
+                                    : pipeline_plan_of_layers(problem, stages, pipeline, inner, layers));
 }
 
 std::vector<std::string> further_of_megatron(const Problem& problem) {
@@ -103,6 +109,7 @@ SearchEntry megatron_search() {
                   {"pipeline", {"1", "N"}},
                   {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
                   {"virtual", {"auto", "N"}},
+                  {"layers", {"auto", "even", "A-B"}},
                   {"sequence", {"0", "1"}},
                   {"context", {"1", "N"}},
                   {"expert", {"1", "N"}},

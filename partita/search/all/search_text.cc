@@ -27,6 +27,7 @@ std::string values_text(std::vector<std::string> values) {
     std::erase_if(values, is_count);
     values.push_back(kCounts);
   }
+  if (values.back() == "A-B") values.back() = "numbers in a row, such as 20-21-19";
   if (values.back() == "PxQ") values.back() = "a mesh's extents, such as 2x4";
   const std::string last = values.back();
   values.pop_back();
@@ -44,8 +45,10 @@ const SearchEntry& entry_named(const std::string& name) {
 // Tells whether an option with these values takes this one.
 bool takes(const std::vector<std::string>& values, const std::string& value) {
   const std::string& last = values.back();
-  if ((last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty())) return true;
-  return value != "N" && value != "PxQ" && std::find(values.begin(), values.end(), value) != values.end();
+  if ((last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty()) ||
+      (last == "A-B" && !counts_of(value).empty()))
+    return true;
+  return value != "N" && value != "PxQ" && value != "A-B" && std::find(values.begin(), values.end(), value) != values.end();
 }
 
 // An option of every search. False: it is none.

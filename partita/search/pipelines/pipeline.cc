@@ -13,6 +13,7 @@
 #include "partita/plan/rules.h"
 #include "partita/schedule/choose_order.h"
 #include "partita/schedule/representatives.h"
+#include "partita/search/entry.h"
 #include "partita/search/pipelines/stage_cuts.h"
 #include "partita/search/pipelines/stages.h"
 
@@ -164,22 +165,36 @@ Cluster rank_of(const Cluster& cluster, int ranks) {
   return first;
 }
 
-Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
-                   const Budget& budget) {
-  constexpr double kComparing = 0.2;  // of the time left
-  const Graph& graph = problem.graph;
+namespace {
+
+Pipelining checked_pipelining(const Problem& problem, int ranks, const Pipeline& pipeline) {
   const Cluster& cluster = problem.cluster;
   if (cluster.compute_count % ranks != 0)
     throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices; choose a divisor of {}", ranks,
                                    cluster.compute_count, cluster.compute_count));
-  const Pipelining pipelining{pipeline.schedule, ranks, pipeline.virtual_stages, graph.micro_batches()};
+  const Pipelining pipelining{pipeline.schedule, ranks, pipeline.virtual_stages, problem.graph.micro_batches()};
   if (const auto why = pipelining_error(pipelining)) throw DoesNotApply("pipeline: " + *why);
-  const Plan one = inner(rank_of(cluster, ranks));
-  const StageCuts cuts = stage_cuts(graph, one, cluster, pipelining);
+  return pipelining;
+}
+
+// The plan with these stages, by op.
+Plan plan_of_stages(const Problem& problem, const Plan& one, const std::vector<int>& stages, int ranks,
+                    const Pipeline& pipeline) {
+  Plan plan = staged_plan(problem.graph, one, stages, ranks, problem.cluster);
+  if (ranks > 1) plan.pipeline = pipeline;
+  return with_constraints(std::move(plan), problem.constraints);
+}
+
+}  // namespace
+
+Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
+                   const Budget& budget) {
+  constexpr double kComparing = 0.2;  // of the time left
+  const Pipelining pipelining = checked_pipelining(problem, ranks, pipeline);
+  const Plan one = inner(rank_of(problem.cluster, ranks));
+  const StageCuts cuts = stage_cuts(problem.graph, one, problem.cluster, pipelining);
   const auto plan_of = [&](const StageCut& cut) {
-    Plan plan = staged_plan(graph, one, stages_of(cuts.blocks, cut), ranks, cluster);
-    if (ranks > 1) plan.pipeline = pipeline;
-    return with_constraints(std::move(plan), problem.constraints);
+    return plan_of_stages(problem, one, stages_of(cuts.blocks, cut), ranks, pipeline);
   };
   PlanEvaluator evaluator(problem, budget.watch());
   const int64_t most = evaluator.most(plan_of(cuts.cuts[cuts.estimated()]));
@@ -188,6 +203,20 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
       {.step_ns = [&](const StageCut& cut) { return if_it_can([&] { return evaluator.step_ns(plan_of(cut)); }); },
        .evaluated =
            [&](const StageCut& cut) { return if_it_can([&] { return evaluator.evaluated(plan_of(cut)); }); }}));
+}
+
+Plan pipeline_plan_of_layers(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
+                             const std::string& layers) {
+  const Pipelining pipelining = checked_pipelining(problem, ranks, pipeline);
+  const LayerBlocks blocks = layer_blocks_of(problem.graph, 0);
+  const std::vector<int> counts =
+      layers == "even" ? even_layers(blocks.layers, pipelining.stages()) : counts_of(layers);
+  if (static_cast<int>(counts.size()) != pipelining.stages())
+    throw DoesNotApply(fmt::format("pipeline: layers={}: {} stages need {} numbers of layers, and '{}' has {} layers",
+                                   layers, pipelining.stages(), pipelining.stages(), problem.graph.name,
+                                   blocks.layers));
+  const Plan one = inner(rank_of(problem.cluster, ranks));
+  return plan_of_stages(problem, one, stages_of(blocks, stages_of_layers(blocks, counts)), ranks, pipeline);
 }
 
 Pipeline pipeline_of(const std::map<std::string, std::string>& options) {

@@ -24,6 +24,10 @@ Plan staged_plan(const Graph& graph, const Plan& inner, const std::vector<int>& 
 using InnerPlan = std::function<Plan(const Cluster& stage)>;
 Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
                    const Budget& budget);
+// Makes the plan whose stages have so many layers: `layers` is "even" (even_layers(), stages.h), or a count for each
+// virtual stage: "19-21-21-19".
+Plan pipeline_plan_of_layers(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
+                             const std::string& layers);
 
 // Returns the devices of the first of equal ranks, with memory for the whole model, which need not fit on a rank.
 Cluster rank_of(const Cluster& cluster, int ranks);

@@ -100,6 +100,7 @@ class Needs {
     if (!producer.valid() && read_by.empty()) return;
     const size_t own = block_of(producer.valid() ? producer : read_by[0].op);
     out_[own].once += shares_.of(id);
+    if (producer.valid() && graph_.op(producer).phase == Phase::kBackward) out_[own].gradients += shares_.of(id);
     size_t last = own;
     for (const Reader& r : in_step) last = std::max(last, block_of(r.op));
     const bool trained = weight_[id.index()] && (!producer.valid() || graph_.op(producer).phase == Phase::kForward);
@@ -169,7 +170,8 @@ std::vector<LayerBlockMemory> layer_block_memory(const Graph& graph, const Plan&
 }
 
 LayerBlockMemory join_memory(const LayerBlockMemory& first, const LayerBlockMemory& then) {
-  return {first.once + then.once, first.kept + then.kept, std::max(first.most, first.kept + then.most), first.brought};
+  return {first.once + then.once, first.kept + then.kept, std::max(first.most, first.kept + then.most),
+          first.gradients + then.gradients, first.brought};
 }
 
 int64_t bytes_of(const LayerBlockMemory& memory, int in_flight) {

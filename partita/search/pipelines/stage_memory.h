@@ -14,9 +14,10 @@ namespace partita {
 
 // By layer block of the model (stages.h), bytes on a mesh's first device.
 struct LayerBlockMemory {
-  int64_t once = 0;  // there for the whole step: parameters, states, sums of gradients, casts of weights
-  int64_t kept = 0;  // left by the forward pass of a micro-batch for its backward pass
-  int64_t most = 0;  // of a micro-batch, the most at one time while this layer block runs, with its own `kept`
+  int64_t once = 0;       // there for the whole step: parameters, states, sums of gradients, casts of weights
+  int64_t kept = 0;       // left by the forward pass of a micro-batch for its backward pass
+  int64_t most = 0;       // of a micro-batch, the most at one time while this layer block runs, with its own `kept`
+  int64_t gradients = 0;  // of `once`: gradients and their sums
   // Bytes that another layer block keeps too: a second copy, for the backward pass of the first layer block of a run.
   int64_t brought = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/graph/layers.h"
@@ -86,11 +87,46 @@ LayerBlocks layer_blocks_of(const Graph& graph, int least) {
   if (repeats.empty()) {
     out.of_op = layers_of(graph);
     out.layers = out.cuts = out.of_op.empty() ? 0 : 1 + *std::max_element(out.of_op.begin(), out.of_op.end());
+    out.is_layer.assign(static_cast<size_t>(out.cuts), 1);
     return out;
   }
   const std::vector<int> begins = beginnings(graph, repeats, out.layers < least);
   out.of_op = with_their_forward_ops(graph, by_place(graph, begins));
   out.cuts = static_cast<int>(begins.size());
+  if (out.layers < least) return out;
+  for (const int begin : begins)
+    out.is_layer.push_back(std::ranges::any_of(repeats, [&](const Repeat& repeat) {
+      return begin >= repeat.first.value && begin < repeat.first.value + repeat.copies * repeat.ops;
+    }));
+  return out;
+}
+
+std::vector<int> stages_of_layers(const LayerBlocks& blocks, const std::vector<int>& layers) {
+  if (const int sum = std::accumulate(layers.begin(), layers.end(), 0); sum != blocks.layers)
+    throw DoesNotApply(fmt::format("layers={} are {} layers, and the model has {}", fmt::join(layers, "-"), sum,
+                                   blocks.layers));
+  std::vector<int> stages;
+  size_t stage = 0;
+  int left = layers[0];
+  for (const char is_layer : blocks.is_layer) {
+    while (left == 0 && stage + 1 < layers.size()) left = layers[++stage];
+    stages.push_back(static_cast<int>(stage));
+    if (is_layer) --left;
+  }
+  return stages;
+}
+
+std::vector<int> even_layers(int layers, int stages) {
+  if (layers < stages) return {};
+  std::vector<int> out(static_cast<size_t>(stages), layers / stages);
+  if (layers % stages == 0) return out;
+  if (stages > 1 && (layers + 2) % stages == 0 && layers + 2 >= 2 * stages) {
+    out.assign(out.size(), (layers + 2) / stages);
+    --out.front(), --out.back();
+    return out;
+  }
+  const int more = layers % stages, first = (stages - more + 1) / 2;
+  for (int s = first; s < first + more; ++s) ++out[static_cast<size_t>(s)];
   return out;
 }
 

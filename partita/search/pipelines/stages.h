@@ -18,10 +18,19 @@ namespace partita {
 // forward op, an update with its parameter, an op that no input reaches with its first reader.
 struct LayerBlocks {
   std::vector<int> of_op;
-  int layers = 0;  // whole layers among them
-  int cuts = 0;    // the most stages that they give
+  int layers = 0;              // whole layers among them
+  int cuts = 0;                // the most stages that they give
+  std::vector<char> is_layer;  // by layer block, if none is cut: whether it is a whole layer
 };
 LayerBlocks layer_blocks_of(const Graph& graph, int least);
+
+// By layer block, the stage of its layers if these are so many by stage. Blocks before, between and behind layers are
+// with the next layer, or the last. Example: 6 layers with an embedding before and a head behind them as 2-1-1-2 are the
+// blocks {0 0 0, 1, 2, 3 3 3}. Does not apply if the layers are not as many.
+std::vector<int> stages_of_layers(const LayerBlocks& blocks, const std::vector<int>& layers);
+// Cuts layers as frameworks do: equally; else, if that is equal, with embedding and head as a layer each; else the
+// stages in the middle have one more. Empty: there are fewer layers than stages.
+std::vector<int> even_layers(int layers, int stages);
 
 // Cuts elements into exactly `parts` runs that fit. The largest cost is as small as can be, among such cuts the sum of
 // squares is least, and among equals the cuts are earliest. `costs`: by rank, the cost of each element there; run k is

@@ -1,0 +1,40 @@
+// Enumerates the configurations that practice uses, and estimates each.
+//
+// Example: Llama 3 8B with a batch of 64 on 8 devices has tensor parallelism of 1, 2, 4 or 8, with or without sequence
+// parallelism; 1 to 8 pipeline ranks of 1, 2 or 4 virtual stages; ZeRO 0 to 3 over the replicas that are left;
+// micro-batches of 1, 2, 4, .. samples; four kinds of recomputation: some thousands in all.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "partita/base/watch.h"
+#include "partita/estimator/estimator.h"
+
+namespace partita {
+
+struct EstimatedConfiguration {
+  Configuration configuration;
+  int64_t step_ns = 0;
+  int64_t memory_bytes = 0;  // of the device that needs most
+  RankEstimate slowest;      // the terms of the rank that computes longest
+  int64_t deficit_bytes(int64_t capacity) const { return std::max<int64_t>(0, memory_bytes - capacity); }
+};
+
+struct EstimatedSpace {
+  std::vector<EstimatedConfiguration> all;  // those that fit by step, then the others by the memory that they lack
+  size_t fitting = 0;                       // so many of them fit
+  int64_t capacity_bytes = 0;               // of the device with the least memory
+  std::map<std::string, int> refused;       // degrees that the model cannot take, by reason
+  bool whole = true;                        // false: the time ended before all were estimated
+};
+
+// Estimates all configurations on all devices of a cluster. When the watch ends, those so far. Tensor parallelism stays
+// inside a node; pipelines have ZeRO 0 or 1, as in frameworks. A larger micro-batch is left out if no configuration
+// with the one before fits: memory grows with it.
+EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch = {});
+
+// Returns those that fit and are neither slower nor larger than another, by memory: the frontier.
+std::vector<const EstimatedConfiguration*> frontier(const EstimatedSpace& space);
+
+}  // namespace partita

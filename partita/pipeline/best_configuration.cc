@@ -1,0 +1,144 @@
+// Estimates configurations, and simulates the best.
+#include "partita/pipeline/best_configuration.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "partita/base/attempt.h"
+#include "partita/base/error.h"
+#include "partita/base/units.h"
+#include "partita/cluster/same_type.h"
+#include "partita/search/all/search_text.h"
+
+namespace partita {
+
+bool leaves_configuration_open(const Request& request, const Cluster& cluster) {
+  if (request.objective != Objective::kTime || parse_search(request.search).entry->name != "auto") return false;
+  if (!request.pin_file.empty() || !request.from_file.empty() || request.prove || cluster.profile) return false;
+  if (request.micro_batches || request.micro_batch_size || request.recompute != "none") return false;
+  if (!request.batch_norm_groups.empty() || cluster.compute_count < 2) return false;
+  for (int d = 1; d < cluster.compute_count; ++d)
+    if (!is_same_type(cluster.devices[0], cluster.devices[static_cast<size_t>(d)])) return false;
+  return true;
+}
+
+namespace {
+
+// Configurations that differ in this are of different kinds.
+auto kind_of(const Configuration& c) { return std::tuple(c.tensor, c.expert, c.pipeline, c.zero, c.recompute); }
+
+Printed printed(const EstimatedSpace& space) {
+  std::string text;
+  for (const EstimatedConfiguration& c : space.all)
+    text += fmt::format("{} {} ns {} bytes\n", search_text(c.configuration), c.step_ns, c.memory_bytes);
+  return {".txt", text};
+}
+
+ConfigurationTable table_of(const EstimatedSpace& space) {
+  constexpr size_t kBest = 10;
+  ConfigurationTable table;
+  table.count = space.all.size();
+  table.fitting = space.fitting;
+  table.capacity_bytes = space.capacity_bytes;
+  table.refused = space.refused;
+  table.whole = space.whole;
+  std::set<decltype(kind_of(Configuration()))> kinds;
+  for (size_t i = 0; i < space.fitting && table.best.size() < kBest; ++i)
+    if (kinds.insert(kind_of(space.all[i].configuration)).second) table.best.push_back(space.all[i]);
+  for (const EstimatedConfiguration* c : frontier(space)) table.frontier.push_back(*c);
+  return table;
+}
+
+[[noreturn]] void none_fits(const EstimatedSpace& space) {
+  const int64_t capacity = space.capacity_bytes;
+  if (space.all.empty())
+    throw DoesNotApply(fmt::format("no configuration applies: {}",
+                                   space.refused.empty() ? "the time ended" : space.refused.begin()->first));
+  const EstimatedConfiguration& nearest = space.all[0];
+  throw Error(
+      ExitCode::kInfeasible,
+      fmt::format("none of {} configurations fits in {} a device; the nearest needs {}, {} more: {}", space.all.size(),
+                  megabytes(static_cast<double>(capacity)), megabytes(static_cast<double>(nearest.memory_bytes)),
+                  megabytes(static_cast<double>(nearest.deficit_bytes(capacity))), words(nearest.configuration)));
+}
+
+// Plans configurations, the best estimate first, and keeps the fastest.
+class Finals {
+ public:
+  Finals(const Request& request, const Budget& budget, const PlanOne& plan, ConfigurationTable& table)
+      : request_(request), budget_(budget), plan_(plan), table_(table), patience_(patience_of(budget.watch())) {}
+
+  // `best`: that is still missing; its plan is made whatever the time.
+  void add(const EstimatedConfiguration& c) {
+    Request one = request_;
+    one.search = search_text(c.configuration);
+    one = with_search_options(one);
+    Budget budget = budget_;
+    if (!best_) budget.stop = nullptr;
+    ConfigurationTable::Finalist finalist{c.configuration, c.step_ns, std::nullopt, ""};
+    Attempt<Planned> planned = attempt([&] { return plan_(one, budget); });
+    if (!planned.result) {
+      if (planned.failure != Failure::kDoesNotFit && planned.failure != Failure::kDoesNotApply) {
+        if (best_ && planned.failure == Failure::kEnded) return;
+        planned.rethrow();
+      }
+      finalist.why_none = planned.message;
+    } else {
+      finalist.step_ns = planned.result->step_time_ns();
+      if (!best_ || planned.result->step_time_ns() < best_->step_time_ns()) best_ = std::move(planned.result);
+    }
+    table_.finalists.push_back(std::move(finalist));
+  }
+  bool goes_on() const { return !best_ || (table_.finalists.size() < kMost && !patience_.ended()); }
+  std::optional<Planned>& best() { return best_; }
+
+ private:
+  static constexpr size_t kMost = 4;
+  static constexpr double kSeconds = 3;  // without a limit
+  static Watch patience_of(const Watch& watch) {
+    if (watch.deadline) return watch.share(0.5);
+    return {Watch::Clock::now() +
+                std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(kSeconds)),
+            watch.stop};
+  }
+
+  const Request& request_;
+  const Budget& budget_;
+  const PlanOne& plan_;
+  ConfigurationTable& table_;
+  Watch patience_;
+  std::optional<Planned> best_;
+};
+
+}  // namespace
+
+std::optional<Planned> plan_best_configuration(const Request& request, const LoadedModel& model, const Cluster& cluster,
+                                               const Budget& budget, const PlanOne& plan, Runner& runner) {
+  constexpr double kNear = 1.05;  // slower ones are not simulated
+  std::optional<Estimator> estimator;
+  try {
+    estimator.emplace(model.forward, model.loss, request.optimizer, cluster,
+                      request.bucket_bytes.value_or(kBucketBytes));
+  } catch (const DoesNotApply&) {
+    return std::nullopt;
+  }
+  if (request.before_search) request.before_search();
+  if (request.tell) request.tell("estimates all configurations");
+  const EstimatedSpace space = runner.step(
+      "estimate", [&] { return estimate_space(*estimator, cluster, budget.watch()); },
+      [](const EstimatedSpace& of) { return printed(of); });
+  if (space.fitting == 0) none_fits(space);
+  auto table = std::make_shared<ConfigurationTable>(table_of(space));
+  Finals finals(request, budget, plan, *table);
+  for (size_t i = 0; i < space.fitting && finals.goes_on(); ++i) {
+    if (finals.best() && static_cast<double>(space.all[i].step_ns) > kNear * static_cast<double>(space.all[0].step_ns))
+      break;
+    if (request.tell) request.tell(fmt::format("plans and simulates {}", words(space.all[i].configuration)));
+    finals.add(space.all[i]);
+  }
+  if (finals.best()) finals.best()->configurations = std::move(table);
+  return std::move(finals.best());
+}
+
+}  // namespace partita
