@@ -65,11 +65,16 @@ struct Estimator::Memory {
     return at->second;
   }
 
+  // Several micro-batches tell what is there once for all of them, as casts of weights; block_costs() has several too.
+  int micro_batches_for_states(const Configuration& c) const {
+    const int several = std::max(2, c.micro_batches);
+    return batch / several >= c.replicas() ? several : 1;
+  }
   // The weights' costs on one stage of so many replicas, by a plan for that stage.
   std::vector<BlockStates> planned_states(const Configuration& c, int data) {
     Configuration smaller = c;
     smaller.data = data;
-    const SmallModel::Step& step = model.step("none", c.micro_batches);
+    const SmallModel::Step& step = model.step("none", micro_batches_for_states(smaller));
     const Cluster& stage = first(smaller.devices_of_stage());
     const Plan plan = groups_plan("megatron", step.graph, stage, c.groups());
     return block_states(step.graph, plan, stage, data, step.of_op, model.blocks());
@@ -77,7 +82,7 @@ struct Estimator::Memory {
 
   const StateCosts& state_costs_of(const Configuration& c) {
     constexpr int kPlanned = 4;  // replicas for which plans are made
-    const bool several = c.micro_batches > 1;
+    const bool several = micro_batches_for_states(c) > 1;
     const auto [at, fresh] =
         states.try_emplace({c.tensor, c.expert, c.sequence, c.data, c.zero, c.gathers_once, several});
     if (!fresh) return at->second;
@@ -214,10 +219,10 @@ class Sum {
       bool first = true;
       each_block(static_cast<size_t>(stage),
                  [&](const BlockCosts& block, const BlockStates& state, const BlockTraffic&) {
-                   out.states_bytes += std::llround(state.once_bytes);
-                   const int64_t of_gradients = std::llround(state.gradient_bytes);
-                   gradients += of_gradients;
-                   largest_gradients = std::max(largest_gradients, of_gradients);
+                   // Tied weights are the embedding's, which is on rank 0.
+                   out.states_bytes += std::llround(state.once_bytes - (rank == 0 ? state.tied_bytes : 0));
+                   gradients += std::llround(state.gradient_bytes);
+                   largest_gradients = std::max(largest_gradients, block.memory.gradients);
                    all = first ? block.memory : join_memory(all, block.memory);
                    first = false;
                  });

@@ -83,7 +83,7 @@ ScheduleTime schedule_time(const Pipelining& pipelining, const std::vector<Stage
   ensure(static_cast<int>(stages.size()) == pipelining.stages(), "{} stages, and times of {}", pipelining.stages(),
          stages.size());
   // A pipeline is in its steady state after a few rounds of its ranks. From then on each round adds the same time.
-  constexpr int kRounds = 3;
+  constexpr int kRounds = 4;
   const int m = pipelining.micro_batches, ranks = pipelining.ranks, few = kRounds * ranks + m % ranks;
   if (m <= few + ranks) return Run(pipelining, stages).run();
   Pipelining shorter = pipelining, longer = pipelining;

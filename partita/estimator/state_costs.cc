@@ -93,6 +93,7 @@ std::vector<BlockStates> block_states(const Graph& graph, const Plan& plan, cons
   for (size_t b = 0; b < out.size(); ++b) {
     out[b].once_bytes = static_cast<double>(memory[b].once);
     out[b].gradient_bytes = static_cast<double>(memory[b].gradients);
+    out[b].tied_bytes = static_cast<double>(memory[b].tied);
   }
   return out;
 }
@@ -101,8 +102,8 @@ std::vector<BlockStates> block_states_of(int replicas, const std::vector<BlockSt
                                          const std::vector<BlockStates>& four) {
   std::vector<BlockStates> out(two.size());
   for (size_t b = 0; b < out.size(); ++b) {
-    for (double BlockStates::*of :
-         {&BlockStates::once_bytes, &BlockStates::gradient_bytes, &BlockStates::update_ns, &BlockStates::cast_ns})
+    for (double BlockStates::*of : {&BlockStates::once_bytes, &BlockStates::gradient_bytes, &BlockStates::tied_bytes,
+                                    &BlockStates::update_ns, &BlockStates::cast_ns})
       out[b].*of = extrapolated(two[b].*of, four[b].*of, replicas);
     for (BlockStates::Collectives BlockStates::*of :
          {&BlockStates::gradients, &BlockStates::weights, &BlockStates::updated, &BlockStates::forward_gathers,

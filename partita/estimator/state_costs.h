@@ -33,6 +33,7 @@ struct CollectiveBytes {
 struct BlockStates {
   double once_bytes = 0;      // weights, gradients, states, casts
   double gradient_bytes = 0;  // of it: gradients and their sums
+  double tied_bytes = 0;      // of it: a tied weight's, which are not there beside its first reader
   double update_ns = 0;       // kernels of the optimizer
   double cast_ns = 0;         // kernels that cast weights
   using Collectives = std::map<CollectiveGroup, CollectiveBytes>;

@@ -122,6 +122,7 @@ Model build_llama(const Llama& m, std::shared_ptr<const OpRegistry> registry) {
         m.kinds.empty() ? Llama::Kind() : m.kinds[m.kinds.size() == 1 ? 0 : static_cast<std::size_t>(i)];
     x = layer({m, net, fmt::format("model.layers.{}", i), kind, tables.at(kind.rotary)}, x, i);
   }
+  if (m.behind_layers) m.behind_layers(net);
   x = net.rms_norm(x, "model.norm", m.eps, m.norm_from_one);
   x = net.head(x, m.tied ? words : TensorId(), "lm_head", m.vocabulary);
   if (m.final_divisor != 1)

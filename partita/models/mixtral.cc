@@ -38,6 +38,13 @@ TensorId balance_of_all(Network& net, const std::vector<ExpertsResult>& layers) 
               {}, "balance");
 }
 
+TensorId sum_of_balances(Network& net, const std::vector<ExpertsResult>& layers,
+                         const std::vector<std::string>& names) {
+  TensorId sum = layers[0].balance;
+  for (std::size_t i = 1; i < layers.size(); ++i) sum = net.add(sum, layers[i].balance, names[i] + ".mlp.balance.sum");
+  return sum;
+}
+
 // The expert that all tokens go to.
 TensorId shared(Network& net, const Mixtral& m, TensorId x, const std::string& name) {
   const std::string own = fmt::format("{}.{}", name, m.shared_name);
@@ -52,16 +59,19 @@ TensorId shared(Network& net, const Mixtral& m, TensorId x, const std::string& n
 Model build_mixtral(const Mixtral& m, std::shared_ptr<const OpRegistry> registry) {
   TensorId unbalanced;
   std::vector<ExpertsResult> all;
-  const auto sparse = m.layers - std::count(m.dense.begin(), m.dense.end(), true);
+  std::vector<std::string> names;
   Llama llama = m;
   llama.feed_forward = [&](Network& net, TensorId x, const std::string& name, int64_t layer) {
     if (!m.dense.empty() && m.dense[static_cast<std::size_t>(layer)]) return TensorId();
     const ExpertsResult result = experts(net.layers, x, name + ".mlp", m.experts);
     all.push_back(result);
-    if (!m.balance_together)
-      unbalanced = unbalanced.valid() ? net.add(unbalanced, result.balance, name + ".mlp.balance.sum") : result.balance;
-    else if (static_cast<int64_t>(all.size()) == sparse && m.balance > 0) unbalanced = balance_of_all(net, all);
+    names.push_back(name);
     return m.shared == 0 ? result.y : net.add(result.y, shared(net, m, x, name + ".mlp"), name + ".mlp.sum");
+  };
+  llama.behind_layers = [&](Network& net) {
+    if (m.balance == 0 || all.empty()) return;
+    if (m.balance_together) unbalanced = balance_of_all(net, all);
+    else unbalanced = sum_of_balances(net, all, names);
   };
   Model model = build_llama(llama, std::move(registry));
   if (m.balance > 0 && unbalanced.valid()) model.loss.penalties.emplace_back(unbalanced, m.balance);

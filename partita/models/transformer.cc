@@ -21,7 +21,7 @@ Model build_layers(const ModelOptions& options, const Experts& expert_options, i
   GraphBuilder b(options.model(), std::move(registry));
   TransformerLayers layer(b, options.dtype(), heads, options.flag("fine"));
   Loss loss{.kind = "cross_entropy"};
-  TensorId unbalanced;  // the sum over layers
+  std::vector<std::pair<std::string, TensorId>> balances;  // by layer: the name of its sum with those before
   const TensorId tokens = b.input("tokens", {batch, steps}, DType::kInt64);
   TensorId x = layer.layers.embedding(tokens, "embedding", vocabulary, hidden);
   b.set_source({"position", ""});
@@ -38,15 +38,18 @@ Model build_layers(const ModelOptions& options, const Experts& expert_options, i
       o.inner = inner;
       const ExpertsResult result = experts(layer.layers, f, name + ".moe", o);
       f = result.y;
-      unbalanced =
-          unbalanced.valid() ? b.op("add", {unbalanced, result.balance}, {}, name + ".balance") : result.balance;
+      balances.emplace_back(name + ".balance", result.balance);
     } else {
       f = layer.feed_forward(f, name + ".feed_forward", inner, "gelu");
     }
     x = b.op("add", {x, layer.layers.dropout(f, name + ".dropout2", dropout)}, {}, name + ".add2");
   }
+  // Behind the layers, so that these stay equal.
+  TensorId unbalanced;
+  for (const auto& [name, of] : balances)
+    if (balance > 0) unbalanced = unbalanced.valid() ? b.op("add", {unbalanced, of}, {}, name) : of;
   x = layer.layers.linear(layer.norm(x, "norm"), "head", vocabulary, false);
-  if (unbalanced.valid() && balance > 0) loss.penalties.emplace_back(unbalanced, balance);
+  if (unbalanced.valid()) loss.penalties.emplace_back(unbalanced, balance);
   return {b.finish({x}), loss};
 }
 

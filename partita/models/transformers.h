@@ -80,6 +80,7 @@ struct Llama : TextModel {
   // and its rotary positions to the term that is added. Empty, or giving no tensor: as Llama has it.
   std::function<TensorId(Network& net, TensorId x, const std::string& name, const RotaryTable& rotary)> attention;
   std::function<TensorId(Network& net, TensorId x, const std::string& name, int64_t layer)> feed_forward;
+  std::function<void(Network& net)> behind_layers;  // adds what reads several layers, so that layers stay equal
 };
 Model build_llama(const Llama& model, std::shared_ptr<const OpRegistry> registry);
 

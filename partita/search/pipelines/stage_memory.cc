@@ -104,7 +104,9 @@ class Needs {
     size_t last = own;
     for (const Reader& r : in_step) last = std::max(last, block_of(r.op));
     const bool trained = weight_[id.index()] && (!producer.valid() || graph_.op(producer).phase == Phase::kForward);
-    if (trained && last > own) out_[last].once += 2 * shares_.of(id);
+    if (!trained || last == own) return;
+    out_[last].once += 2 * shares_.of(id);
+    out_[last].tied += 2 * shares_.of(id);
   }
 
   // Adds a tensor of a micro-batch: there from its making or first read in a layer block, to its last read.
@@ -170,8 +172,14 @@ std::vector<LayerBlockMemory> layer_block_memory(const Graph& graph, const Plan&
 }
 
 LayerBlockMemory join_memory(const LayerBlockMemory& first, const LayerBlockMemory& then) {
-  return {first.once + then.once, first.kept + then.kept, std::max(first.most, first.kept + then.most),
-          first.gradients + then.gradients, first.brought};
+  LayerBlockMemory out;
+  out.once = first.once + then.once;
+  out.kept = first.kept + then.kept;
+  out.most = std::max(first.most, first.kept + then.most);
+  out.gradients = first.gradients + then.gradients;
+  out.tied = first.tied + then.tied;
+  out.brought = first.brought;
+  return out;
 }
 
 int64_t bytes_of(const LayerBlockMemory& memory, int in_flight) {
