@@ -63,7 +63,8 @@ int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& c
 int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
 // The time of an op's kernels under a strategy. Each run of stages takes as long as on the slowest device of the mesh.
+// With a mask, of those devices of the mesh that are in it, if any is.
 int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived,
-                   const Mesh& mesh);
+                   const Mesh& mesh, const DeviceMask& device_mask = nullptr);
 
 }  // namespace partita

@@ -23,6 +23,17 @@ Likeness likeness_of(const Graph& graph, const Op& op, const tdl::Derived& deriv
   return {op.definition, op.bound.get(), &derived, mesh.devices, std::move(dtypes)};
 }
 
+// The positions of a mesh whose devices are in the mask; all if none is.
+std::vector<int> positions_in(const DeviceMask& device_mask, const Mesh& mesh, int positions) {
+  std::vector<int> out;
+  for (int p = 0; p < positions; ++p)
+    if (device_mask && (*device_mask)[mesh.devices[p].index()]) out.push_back(p);
+  if (!out.empty()) return out;
+  out.resize(static_cast<size_t>(positions));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
 // Returns the elements that a segment's kernel reads and writes at position p.
 std::vector<TensorPart> parts_of(const tdl::Derived& derived, const Segment& segment, int p,
                                  const std::function<DType(int)>& dtype_of) {
@@ -49,7 +60,7 @@ int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& c
     const Mesh& mesh = resolved.ops[i].mesh;
     const auto [found, fresh] = known.emplace(likeness_of(graph, op, derived, mesh), 0);
     if (fresh)
-      found->second = kernels_ns(cost, graph, op, derived, mesh) +
+      found->second = kernels_ns(cost, graph, op, derived, mesh, resolved.device_mask) +
                       times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
     sum += graph.firings(op) * found->second;
   }
@@ -66,7 +77,7 @@ int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& c
 }
 
 int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived,
-                   const Mesh& mesh) {
+                   const Mesh& mesh, const DeviceMask& device_mask) {
   const tdl::Bound& bound = *op.bound;
   const std::vector<Segment> segments = segments_of(bound, derived);
   const OpDefinition* definition = graph.registry->find(op.definition);
@@ -83,7 +94,7 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
     const Device* on = nullptr;
   };
   std::vector<Timed> last(segments.size());  // most positions are like the one before
-  for (int p = 0; p < derived.positions(); ++p) {
+  for (const int p : positions_in(device_mask, mesh, derived.positions())) {
     const std::vector<double> flops = segment_flops(definition, bound, segments, derived.ranges[p]);
     for (size_t g = 0; g < segments.size(); ++g) {
       const Segment& segment = segments[g];
@@ -103,7 +114,7 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
         }
       }
       const Device& on = cost.cluster().device(device);
-      if (p > 0 && kernel == last[g].kernel && on.model == last[g].on->model && on.kernels.multiprocessors > 0)
+      if (last[g].on && kernel == last[g].kernel && on.model == last[g].on->model && on.kernels.multiprocessors > 0)
         continue;
       slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], kernel));
       last[g] = {std::move(kernel), &on};

@@ -41,6 +41,24 @@ std::vector<BlockTimes> block_times(const Graph& graph, const PhysicalGraph& phy
   return out;
 }
 
+// By block: the bytes of a micro-batch's activations on a device that cross the place behind it in the forward pass.
+std::vector<int64_t> crossing_bytes(const Graph& graph, const Resolved& resolved, const std::vector<int>& of_op,
+                                    size_t blocks) {
+  std::vector<int64_t> bytes(blocks, 0);
+  std::vector<int> last(graph.tensors.size(), -1);  // by tensor: the last block that reads it forward
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    for (const TensorId t : graph.ops[i].operands)
+      if (graph.ops[i].phase == Phase::kForward) last[t.index()] = std::max(last[t.index()], of_op[i]);
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    const Tensor& tensor = graph.tensors[t];
+    if (!tensor.producer.valid() || graph.op(tensor.producer).phase != Phase::kForward) continue;
+    if (graph.micro_batches() > 1 && tensor.scope == MicroBatchScope::kStep) continue;
+    for (int b = of_op[tensor.producer.index()]; b < last[t]; ++b)
+      bytes[static_cast<size_t>(b)] += resolved.kept_layouts[t].elements(0) * bytes_of(tensor.dtype);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<BlockCosts> block_costs(const Graph& whole_step, const Plan& plan, const Cluster& cluster,
@@ -55,10 +73,11 @@ std::vector<BlockCosts> block_costs(const Graph& whole_step, const Plan& plan, c
   const Trace trace = simulate(physical, CostModel(cluster));
   const std::vector<BlockTimes> times = block_times(graph, physical, trace, device, of_op, static_cast<size_t>(blocks));
   const std::vector<LayerBlockMemory> memory = layer_block_memory(graph, plan, of_op, blocks);
+  const std::vector<int64_t> sent = crossing_bytes(graph, resolved, of_op, static_cast<size_t>(blocks));
   std::vector<BlockCosts> out(static_cast<size_t>(blocks));
   const size_t firing = few > 1 ? 1 : 0;
   for (size_t b = 0; b < out.size(); ++b)
-    out[b] = {times[b].forward[firing], times[b].backward[firing], times[b].backward[0], memory[b]};
+    out[b] = {times[b].forward[firing], times[b].backward[firing], times[b].backward[0], sent[b], memory[b]};
   return out;
 }
 

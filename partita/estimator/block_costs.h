@@ -17,6 +17,7 @@ struct BlockCosts {
   int64_t forward_ns = 0;
   int64_t backward_ns = 0;        // with recomputation, and if micro-batches follow each other the sum of gradients
   int64_t first_backward_ns = 0;  // of a step's first micro-batch, whose gradients are not added to others
+  int64_t sent_bytes = 0;         // of activations that later blocks read, as a device has them
   LayerBlockMemory memory;
 };
 

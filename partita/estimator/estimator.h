@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/watch.h"
 #include "partita/estimator/configuration.h"
 #include "partita/graph/autodiff.h"
 
@@ -45,6 +46,8 @@ class Estimator {
   int64_t batch() const;
   int layers() const;
   int experts() const;  // of a layer; 0: it has none
+  // Measures the costs that these configurations need, on two threads. estimate() measures what is missing.
+  void prepare(const std::vector<Configuration>& configurations, const Watch& watch);
   // Does not apply, with the rule's reason, if the model or the cluster cannot take a degree.
   ConfigurationEstimate estimate(const Configuration& configuration);
 

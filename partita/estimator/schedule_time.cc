@@ -23,6 +23,7 @@ class Run {
     for (int rank = 0; rank < pipelining_.ranks; ++rank) passes.push_back(passes_of(pipelining_, rank));
     std::vector<size_t> next(passes.size(), 0);
     std::vector<int64_t> free(passes.size(), 0);
+    for (size_t s = 0; s < stages_.size(); ++s) free[s % free.size()] += stages_[s].before_ns;
     for (bool goes_on = true; goes_on;) {
       goes_on = false;
       for (size_t rank = 0; rank < passes.size(); ++rank)

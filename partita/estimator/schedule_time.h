@@ -16,6 +16,7 @@ struct StageTimes {
   int64_t first_backward_ns = 0;            // of the first micro-batch
   int64_t last_backward_ns = 0;             // of the last: gradients are reduced meanwhile
   int64_t first_forward_ns = 0;             // of the first micro-batch: it may wait for weights
+  int64_t before_ns = 0;                    // once, before the first pass of its rank: casts and gathers of weights
   int64_t send_ns = 0;                      // of an activation to the next stage, and of its gradient back
 };
 

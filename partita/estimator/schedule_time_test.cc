@@ -14,7 +14,7 @@ constexpr int64_t kMs = 1'000'000;
 
 std::vector<StageTimes> equal_stages(int stages, int64_t forward_ns, int64_t backward_ns) {
   return std::vector<StageTimes>(static_cast<size_t>(stages),
-                                 {forward_ns, backward_ns, backward_ns, backward_ns, forward_ns, 0});
+                                 {forward_ns, backward_ns, backward_ns, backward_ns, forward_ns, 0, 0});
 }
 
 // 4 ranks and 16 micro-batches of 1 ms forward and 2 ms backward: (16 + 3) x 3 ms.
@@ -85,7 +85,7 @@ std::vector<StageTimes> drawn_stages(Rng& rng, int stages) {
   std::vector<StageTimes> out;
   for (int s = 0; s < stages; ++s) {
     const int64_t forward = rng.between(1, 50), backward = rng.between(1, 100);
-    out.push_back({forward, backward, backward, backward, forward, 0});
+    out.push_back({forward, backward, backward, backward, forward, 0, 0});
   }
   return out;
 }

@@ -18,15 +18,6 @@ std::vector<int> divisors(int of) {
   return out;
 }
 
-// 1, 2, 4, .. and all.
-std::vector<int64_t> micro_batch_sizes_of(int64_t samples) {
-  std::vector<int64_t> sizes;
-  for (int64_t size = 1; size < samples; size *= 2)
-    if (samples % size == 0) sizes.push_back(size);
-  sizes.push_back(samples);
-  return sizes;
-}
-
 class Explorer {
  public:
   Explorer(Estimator& estimator, const Cluster& cluster, const Watch& watch)
@@ -37,39 +28,50 @@ class Explorer {
   }
 
   EstimatedSpace explore() {
-    for (const int tensor : divisors(std::min(node_, devices_)))
-      for (const int expert : divisors(estimator_.experts() > 0 ? estimator_.experts() : 1))
-        for (const bool sequence : {false, true}) {
-          if (devices_ % (tensor * expert) || (sequence && tensor == 1)) continue;
-          Configuration c;
-          c.tensor = tensor, c.expert = expert, c.sequence = sequence;
-          if (!watch_.ended()) over_recomputation(c);
-        }
+    std::vector<Configuration> shapes = all_shapes();
+    for (int64_t size = 1; size <= estimator_.batch() && !shapes.empty() && !watch_.ended(); size = next_size(size)) {
+      std::vector<std::vector<Configuration>> of_shapes;
+      std::vector<Configuration> all;
+      for (Configuration& shape : shapes) {
+        shape.micro_batch_size = size;
+        of_shapes.push_back(over_pipelines(shape));
+        all.insert(all.end(), of_shapes.back().begin(), of_shapes.back().end());
+      }
+      estimator_.prepare(all, watch_);
+      std::vector<Configuration> left;
+      for (size_t i = 0; i < shapes.size() && !watch_.ended(); ++i)
+        if (of_shapes[i].empty() || add(of_shapes[i])) left.push_back(shapes[i]);
+      shapes = std::move(left);
+    }
     space_.whole = !watch_.ended();
     space_.capacity_bytes = capacity_;
-    const auto key = [&](const EstimatedConfiguration& c) { return std::pair(c.deficit_bytes(capacity_), c.step_ns); };
-    std::ranges::stable_sort(space_.all, [&](const auto& a, const auto& b) { return key(a) < key(b); });
-    for (const EstimatedConfiguration& c : space_.all) space_.fitting += c.memory_bytes <= capacity_;
+    sort();
     return std::move(space_);
   }
 
  private:
-  void over_recomputation(Configuration c) {
-    for (const std::string& kind : {"none", "cheap", "attention", "layer"}) {
-      c.recompute = kind;
-      // The sizes that some number of replicas allows, the smallest first.
-      const int64_t most = estimator_.batch() / c.expert;
-      for (const int64_t size : micro_batch_sizes_of(most)) {
-        if (most % size) continue;
-        c.micro_batch_size = size;
-        fits_ = estimated_ = false;
-        over_pipelines(c);
-        if (watch_.ended() || (estimated_ && !fits_)) break;
-      }
-    }
+  // 1, 2, 4, .. and the whole batch.
+  int64_t next_size(int64_t size) const {
+    return size == estimator_.batch() ? size + 1 : std::min(2 * size, estimator_.batch());
   }
 
-  void over_pipelines(Configuration c) {
+  // What costs depend on, but for micro-batches.
+  std::vector<Configuration> all_shapes() const {
+    std::vector<Configuration> shapes;
+    for (const int tensor : divisors(std::min(node_, devices_)))
+      for (const int expert : divisors(std::max(1, estimator_.experts())))
+        for (const bool sequence : {false, true})
+          for (const char* recompute : {"none", "cheap", "attention", "layer"}) {
+            if (devices_ % (tensor * expert) || (sequence && tensor == 1)) continue;
+            Configuration c;
+            c.tensor = tensor, c.expert = expert, c.sequence = sequence, c.recompute = recompute;
+            shapes.push_back(c);
+          }
+    return shapes;
+  }
+
+  std::vector<Configuration> over_pipelines(Configuration c) const {
+    std::vector<Configuration> out;
     for (const int ranks : divisors(devices_ / (c.tensor * c.expert))) {
       if (ranks > estimator_.layers()) break;
       c.pipeline = ranks;
@@ -79,37 +81,41 @@ class Explorer {
       c.micro_batches = static_cast<int>(estimator_.batch() / samples);
       if (c.micro_batches < ranks) continue;  // ranks that wait for each other
       for (const int chunks : {1, 2, 4, 8}) {
-        if (chunks > 1 && (ranks == 1 || c.micro_batches % ranks || estimator_.layers() % (ranks * chunks))) continue;
+        if (chunks > 1 && (ranks == 1 || c.micro_batches % ranks || estimator_.layers() < ranks * chunks)) continue;
         c.virtual_stages = chunks;
         c.schedule = ranks == 1 ? Schedule::kDefault : chunks > 1 ? Schedule::kInterleaved : Schedule::k1F1B;
-        over_zero(c);
+        const int last = c.replicas() == 1 ? 0 : c.pipeline == 1 ? 3 : 1;
+        for (c.zero = 0; c.zero <= last; ++c.zero) out.push_back(c);
       }
     }
+    return out;
   }
 
-  void over_zero(Configuration c) {
-    const int last = c.replicas() == 1 ? 0 : c.pipeline == 1 ? 3 : 1;
-    for (c.zero = 0; c.zero <= last && !watch_.ended(); ++c.zero) add(c);
+  // Tells whether a larger micro-batch may fit: one of these does.
+  bool add(const std::vector<Configuration>& configurations) {
+    bool fits = false;
+    for (const Configuration& c : configurations) try {
+        const ConfigurationEstimate estimate = estimator_.estimate(c);
+        const RankEstimate& slowest = *std::ranges::max_element(
+            estimate.ranks, [](const RankEstimate& a, const RankEstimate& b) { return a.compute_ns < b.compute_ns; });
+        space_.all.push_back({c, estimate.step_ns, estimate.memory_bytes, slowest});
+        fits = fits || estimate.memory_bytes <= capacity_;
+      } catch (const DoesNotApply& error) {
+        ++space_.refused[error.what()];
+      }
+    return fits;
   }
 
-  void add(const Configuration& c) {
-    try {
-      const ConfigurationEstimate estimate = estimator_.estimate(c);
-      const RankEstimate& slowest = *std::ranges::max_element(
-          estimate.ranks, [](const RankEstimate& a, const RankEstimate& b) { return a.compute_ns < b.compute_ns; });
-      space_.all.push_back({c, estimate.step_ns, estimate.memory_bytes, slowest});
-      estimated_ = true;
-      fits_ = fits_ || estimate.memory_bytes <= capacity_;
-    } catch (const DoesNotApply& error) {
-      ++space_.refused[error.what()];
-    }
+  void sort() {
+    const auto key = [&](const EstimatedConfiguration& c) { return std::pair(c.deficit_bytes(capacity_), c.step_ns); };
+    std::ranges::stable_sort(space_.all, [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    for (const EstimatedConfiguration& c : space_.all) space_.fitting += c.memory_bytes <= capacity_;
   }
 
   Estimator& estimator_;
   const Watch& watch_;
   const int devices_, node_;
   int64_t capacity_ = 0;
-  bool fits_ = false, estimated_ = false;  // some configuration with this micro-batch
   EstimatedSpace space_;
 };
 
