@@ -12,7 +12,12 @@ Pipelining Configuration::pipelining() const {
 }
 
 GroupsOf Configuration::groups() const {
-  return {.tensor = tensor, .expert = expert, .sequence = sequence, .zero = zero, .gathers_once = gathers_once};
+  return {.tensor = tensor,
+          .context = context,
+          .expert = expert,
+          .sequence = sequence,
+          .zero = zero,
+          .gathers_once = gathers_once};
 }
 
 std::string search_text(const Configuration& c) {
@@ -24,6 +29,7 @@ std::string search_text(const Configuration& c) {
   add(c.pipeline > 1 && c.schedule == Schedule::kGpipe, "schedule=gpipe");
   add(c.virtual_stages > 1, fmt::format("virtual={}", c.virtual_stages));
   add(c.pipeline > 1, c.layers.empty() ? "layers=even" : fmt::format("layers={}", fmt::join(c.layers, "-")));
+  add(c.context > 1, fmt::format("context={}", c.context));
   add(c.expert > 1, fmt::format("expert={}", c.expert));
   add(c.sequence, "sequence=1");
   add(c.zero > 0, fmt::format("zero={}", c.zero));
@@ -39,6 +45,7 @@ std::string words(const Configuration& c) {
     if (value > 1) degrees.push_back(fmt::format("{} {}", name, value));
   };
   degree("tp", c.tensor);
+  degree("cp", c.context);
   degree("pp", c.pipeline);
   degree("ep", c.expert);
   degree("dp", c.data);

@@ -15,7 +15,8 @@ namespace partita {
 struct Configuration {
   int data = 1;      // replicas of every weight
   int tensor = 1;    // devices that share the weights of a layer
-  int expert = 1;    // groups that share experts; samples are split over data x expert
+  int context = 1;   // such groups split the sequence
+  int expert = 1;    // of these, groups that share experts; samples are split over data x expert
   int pipeline = 1;  // ranks
   int virtual_stages = 1;
   bool sequence = false;
@@ -28,8 +29,8 @@ struct Configuration {
   std::vector<int> layers = {};    // of each virtual stage; empty: as even_layers() (stages.h) cuts
 
   int replicas() const { return data * expert; }
-  int devices_of_replica() const { return tensor * expert; }
-  int devices_of_stage() const { return data * expert * tensor; }
+  int devices_of_replica() const { return tensor * context * expert; }
+  int devices_of_stage() const { return data * devices_of_replica(); }
   int devices() const { return devices_of_stage() * pipeline; }
   Pipelining pipelining() const;
   GroupsOf groups() const;

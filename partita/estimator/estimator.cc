@@ -16,6 +16,7 @@ namespace partita {
 struct Estimator::Memory {
   ModelCosts costs;
   bool keeps_gradients;       // until all are there
+  int64_t tokens;             // of a sample
   double beside_collectives;  // KernelFigures::beside_collectives
 };
 
@@ -181,16 +182,30 @@ class Sum {
 
 }  // namespace
 
+namespace {
+
+int64_t tokens_of(const Graph& forward) {
+  for (const TensorId id : forward.inputs) {
+    const Tensor& input = forward.tensor(id);
+    if (input.dtype == DType::kInt64 && input.shape.size() == 2) return input.shape[1];
+  }
+  return 1;
+}
+
+}  // namespace
+
 Estimator::Estimator(const Graph& forward, const Loss& loss, const Optimizer& optimizer, const Cluster& cluster,
                      int64_t bucket_bytes)
     : memory_(new Memory{
           {SmallModel(forward, loss, optimizer, may_factor), cluster, find_batch(forward).value_or(1), bucket_bytes},
           optimizer.clip_norm > 0 || optimizer.kind.find("keep_gradients=1") != std::string::npos,
+          tokens_of(forward),
           cluster.devices[0].kernels.beside_collectives}) {}
 Estimator::~Estimator() = default;
 
 int64_t Estimator::batch() const { return memory_->costs.batch(); }
 int Estimator::experts() const { return memory_->costs.model().experts(); }
+int64_t Estimator::tokens() const { return memory_->tokens; }
 int Estimator::layers() const { return memory_->costs.model().whole_blocks().layers; }
 
 void Estimator::prepare(const std::vector<Configuration>& configurations, const Watch& watch) {

@@ -45,7 +45,8 @@ class Estimator {
   ~Estimator();
   int64_t batch() const;
   int layers() const;
-  int experts() const;  // of a layer; 0: it has none
+  int experts() const;     // of a layer; 0: it has none
+  int64_t tokens() const;  // of a sample: the second extent of an integer input; 1: it has none
   // Measures the costs that these configurations need, on two threads. estimate() measures what is missing.
   void prepare(const std::vector<Configuration>& configurations, const Watch& watch);
   // Does not apply, with the rule's reason, if the model or the cluster cannot take a degree.

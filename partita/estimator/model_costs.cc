@@ -43,7 +43,8 @@ const Cluster& ModelCosts::first(int devices) {
 }
 
 ModelCosts::BlockKey ModelCosts::block_key(const Configuration& c) const {
-  return {c.tensor, c.expert, c.sequence, static_cast<int>(batch_ / (c.micro_batch_size * c.expert)), c.recompute};
+  return {c.tensor,   c.context, c.expert, c.sequence, static_cast<int>(batch_ / (c.micro_batch_size * c.expert)),
+          c.recompute};
 }
 
 // Several micro-batches tell what is there once for all of them, as casts of weights; those of block_key() are several
@@ -54,14 +55,14 @@ int ModelCosts::micro_batches_for_states(const Configuration& c) const {
 }
 
 ModelCosts::StateKey ModelCosts::state_key(const Configuration& c) const {
-  return {c.tensor, c.expert, c.sequence, c.data, c.zero, c.gathers_once, micro_batches_for_states(c) > 1};
+  return {c.tensor, c.context, c.expert, c.sequence, c.data, c.zero, c.gathers_once, micro_batches_for_states(c) > 1};
 }
 
 // The graphs and clusters are made here, on one thread; the rest of the work may run on another.
 std::optional<ModelCosts::Work> ModelCosts::block_work(const Configuration& c) {
   const auto [at, fresh] = blocks_.try_emplace(block_key(c));
   if (!fresh) return std::nullopt;
-  const SmallModel::Step& step = model_.step(c.recompute, std::get<3>(at->first));
+  const SmallModel::Step& step = model_.step(c.recompute, std::get<4>(at->first));
   const Cluster& replica = first(c.devices_of_replica());
   GroupsOf groups = c.groups();
   groups.zero = 0;

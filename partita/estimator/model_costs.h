@@ -64,8 +64,9 @@ class ModelCosts {
       return *value;
     }
   };
-  using BlockKey = std::tuple<int, int, bool, int, std::string>;  // tensor, expert, sequence, micro-batches, recompute
-  using StateKey = std::tuple<int, int, bool, int, int, bool, bool>;  // tensor, expert, sequence, data, zero, ..
+  using BlockKey =
+      std::tuple<int, int, int, bool, int, std::string>;  // tensor, expert, sequence, micro-batches, recompute
+  using StateKey = std::tuple<int, int, int, bool, int, int, bool, bool>;  // tensor, expert, sequence, data, zero, ..
   using Work = std::function<void()>;
 
   // The way from a rank to the next: the slowest of its devices', and how many share its narrowest link.

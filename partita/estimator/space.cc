@@ -60,22 +60,33 @@ class Explorer {
     std::vector<Configuration> shapes;
     for (const int tensor : divisors(std::min(node_, devices_)))
       for (const int expert : divisors(std::max(1, estimator_.experts())))
-        for (const bool sequence : {false, true})
-          for (const char* recompute : {"none", "cheap", "attention", "layer"}) {
-            if (devices_ % (tensor * expert) || (sequence && tensor == 1)) continue;
-            Configuration c;
-            c.tensor = tensor, c.expert = expert, c.sequence = sequence, c.recompute = recompute;
-            shapes.push_back(c);
-          }
+        for (const int context : contexts())
+          for (const bool sequence : {false, true})
+            for (const char* recompute : {"none", "cheap", "attention", "layer"}) {
+              if (devices_ % (tensor * context * expert) || (sequence && tensor == 1)) continue;
+              Configuration c;
+              c.tensor = tensor, c.context = context, c.expert = expert;
+              c.sequence = sequence, c.recompute = recompute;
+              shapes.push_back(c);
+            }
     return shapes;
+  }
+
+  // Sequences are split if each device still has some thousands of tokens.
+  std::vector<int> contexts() const {
+    constexpr int64_t kLeast = 4096;
+    std::vector<int> out{1};
+    for (int context = 2; estimator_.tokens() / context >= kLeast && devices_ % context == 0; context *= 2)
+      out.push_back(context);
+    return out;
   }
 
   std::vector<Configuration> over_pipelines(Configuration c) const {
     std::vector<Configuration> out;
-    for (const int ranks : divisors(devices_ / (c.tensor * c.expert))) {
+    for (const int ranks : divisors(devices_ / c.devices_of_replica())) {
       if (ranks > estimator_.layers()) break;
       c.pipeline = ranks;
-      c.data = devices_ / (c.tensor * c.expert * ranks);
+      c.data = devices_ / (c.devices_of_replica() * ranks);
       const int64_t samples = c.micro_batch_size * c.replicas();
       if (estimator_.batch() % samples) continue;
       c.micro_batches = static_cast<int>(estimator_.batch() / samples);

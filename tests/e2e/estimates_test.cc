@@ -51,10 +51,11 @@ std::optional<Case> drawn_case(Rng& rng, bool over_nodes) {
   const auto& [cluster, devices] = drawn(rng, over_nodes ? several : one);
   Configuration c;
   c.tensor = drawn(rng, std::vector{1, 1, 2, 4, 8});
+  c.context = drawn(rng, std::vector{1, 1, 1, 2});
   c.pipeline = drawn(rng, over_nodes ? std::vector{2, 2, 4, 8} : std::vector{1, 1, 2, 4, 8});
   c.expert = model.experts > 1 ? drawn(rng, std::vector{1, 2, 4, 8}) : 1;
-  if (model.heads % c.tensor || devices % (c.tensor * c.pipeline * c.expert)) return std::nullopt;
-  c.data = devices / (c.tensor * c.pipeline * c.expert);
+  if (model.heads % c.tensor || devices % (c.devices_of_replica() * c.pipeline)) return std::nullopt;
+  c.data = devices / (c.devices_of_replica() * c.pipeline);
   c.virtual_stages = c.pipeline > 1 ? drawn(rng, std::vector{1, 1, 2}) : 1;
   c.micro_batches = drawn(rng, std::vector{1, 4, 8, 16, 32});
   if (c.pipeline * c.virtual_stages > model.layers || c.micro_batches < c.pipeline ||
@@ -135,6 +136,7 @@ void print_axes(const std::vector<Compared>& all) {
   const std::vector<std::pair<const char*, bool (*)(const Case&)>> axes{
       {"tensor", [](const Case& c) { return c.configuration.tensor > 1; }},
       {"sequence", [](const Case& c) { return c.configuration.sequence; }},
+      {"context", [](const Case& c) { return c.configuration.context > 1; }},
       {"expert", [](const Case& c) { return c.configuration.expert > 1; }},
       {"pipeline", [](const Case& c) { return c.configuration.pipeline > 1; }},
       {"virtual", [](const Case& c) { return c.configuration.virtual_stages > 1; }},
