@@ -57,11 +57,11 @@ Measured measure(const Case& c, const KernelOptions& options) {
     memory.emplace_back(p, [](std::byte* q) { std::free(q); });
     return p;
   };
-  std::vector<PlacedPart> reads, writes;
+  std::vector<PlacedShard> reads, writes;
   Rng rng(1);
   auto place = [&](int tensor, const Tensor& t, bool read) {
     const Shape axes = bound.tensors[tensor].factored;
-    const Part part{t.dtype, full_box(axes), dense_strides(axes)};
+    const TensorShard shard{t.dtype, full_box(axes), dense_strides(axes)};
     std::byte* data = allocate(t.bytes());
     for (int64_t i = 0; i < volume(t.shape); ++i) {
       if (t.dtype == DType::kFloat32) reinterpret_cast<float*>(data)[i] = static_cast<float>(rng.uniform() + 0.1);
@@ -71,9 +71,9 @@ Measured measure(const Case& c, const KernelOptions& options) {
     }
     Access access;
     access.tensor = tensor;
-    (read ? reads : writes).push_back({tensor, part, axes});
+    (read ? reads : writes).push_back({tensor, shard, axes});
     (read ? task.reads : task.writes).push_back(access);
-    (read ? call.reads : call.writes).push_back({data, t.dtype, part.box, part.strides, axes});
+    (read ? call.reads : call.writes).push_back({data, t.dtype, shard.box, shard.strides, axes});
   };
   for (size_t k = 0; k < op.operands.size(); ++k) place(static_cast<int>(k), graph.tensor(op.operands[k]), true);
   for (size_t r = 0; r < op.results.size(); ++r) place(bound.results[r], graph.tensor(op.results[r]), false);
@@ -81,7 +81,7 @@ Measured measure(const Case& c, const KernelOptions& options) {
   m.scratch_bytes = plan_kernel(request_of(work, work.ranges[0], reads, writes), options).workspace_bytes();
   call.scratch = allocate(m.scratch_bytes);
   call.scratch_bytes = static_cast<size_t>(m.scratch_bytes);
-  call.prepared = kernels->prepare(call);
+  call.prepared = kernels->prepare_call(call);
 
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;

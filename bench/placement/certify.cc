@@ -77,7 +77,8 @@ PlacedSchedule improved_start(const PlacementProblem& p, int64_t bound_ns, const
   PlacedSchedule best = *start;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Rng rng(seed);
-    PlacedSchedule s = improved(p, *start, {.changes = kChanges, .enough_ns = bound_ns, .late = 2000}, rng, watch);
+    PlacedSchedule s =
+        improve_schedule(p, *start, {.changes = kChanges, .enough_ns = bound_ns, .late = 2000}, rng, watch);
     if (s.end < best.end) best = std::move(s);
   }
   return best;
@@ -128,7 +129,7 @@ bool certify(const Fine& fine, int vertices, double seconds, const std::string& 
   return gap(found.bound_ns, end) <= kEnough;
 }
 
-// With hosts, groups, little memory, second protocols, and ways that share a queue.
+// With hosts, groups, little memory, second protocols, and routes that share a queue.
 PlacementProblem any_problem(uint64_t seed) {
   Rng rng(seed);
   PlacementProblem p = random_problem(rng, {.ops = 4 + static_cast<int>(rng.below(9)),
@@ -138,13 +139,13 @@ PlacementProblem any_problem(uint64_t seed) {
                                             .groups = static_cast<int>(rng.below(3))});
   draw_memory_and_ways(rng, p);
   const bool protocols = rng.below(2) == 0, shared = rng.below(3) == 0;
-  for (size_t from = 0; from < p.ways.size(); ++from)
-    for (Way& way : p.ways[from]) {
-      if (way.queue < 0) continue;
-      if (protocols) way.others = {{way.latency_ns / 2, 1.7 * way.ns_per_byte}};
-      if (shared) way.queue = static_cast<int>(from);
+  for (size_t from = 0; from < p.routes.size(); ++from)
+    for (Route& route : p.routes[from]) {
+      if (route.queue < 0) continue;
+      if (protocols) route.others = {{route.latency_ns / 2, 1.7 * route.ns_per_byte}};
+      if (shared) route.queue = static_cast<int>(from);
     }
-  verify(p);
+  validate(p);
   return p;
 }
 

@@ -48,7 +48,7 @@ void time(const char* what, const F& run) {
 
 int main() {
   const PlacementProblem fine = unrolled_problem(2, 563, kSeed);
-  verify(fine);
+  validate(fine);
   size_t reads = 0;
   for (const PlacedOp& op : fine.ops) reads += op.reads.size();
   fmt::print("2 layers, 563 steps, seed {}: {} operations, {} values, read {} times, parallelism {:.2f}\n", kSeed,

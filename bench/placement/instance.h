@@ -9,7 +9,7 @@
 //      "ours": {"end_ns": 12, "bound_ns": 12, "root_ns": 10, "seconds": 0.5, "nodes": 4, "order_nodes": 0,
 //               "fine_gap": 0.1, "device": [by op], "start": [by op], "transfers": [[value, to, start], ..]}}
 //
-// Times are whole ns, those of ways are not. partita/device_placement/problem.h defines all terms. `caps`: the shares
+// Times are whole ns, those of routes are not. partita/device_placement/problem.h defines all terms. `caps`: the shares
 // of time and memory that a vertex or group has at most. `seconds` includes the start's and the bounds'.
 #pragma once
 #include <nlohmann/json.hpp>
@@ -30,10 +30,10 @@ struct Found {
 
 using Json = nlohmann::ordered_json;
 
-inline Json json_of(const Way& way) {
-  Json protocols = Json::array({{way.latency_ns, way.ns_per_byte}});
-  for (const auto& [latency_ns, ns_per_byte] : way.others) protocols.push_back({latency_ns, ns_per_byte});
-  return {{"queue", way.queue}, {"protocols", std::move(protocols)}};
+inline Json json_of(const Route& route) {
+  Json protocols = Json::array({{route.latency_ns, route.ns_per_byte}});
+  for (const auto& [latency_ns, ns_per_byte] : route.others) protocols.push_back({latency_ns, ns_per_byte});
+  return {{"queue", route.queue}, {"protocols", std::move(protocols)}};
 }
 
 inline Json json_of(const Found& found) {
@@ -48,12 +48,12 @@ inline Json json_of(const Found& found) {
 
 // Writes the problem; the caller adds the rest.
 inline Json json_of(const PlacementProblem& p) {
-  Json devices = Json::array(), ways = Json::array(), ops = Json::array(), values = Json::array();
+  Json devices = Json::array(), routes = Json::array(), ops = Json::array(), values = Json::array();
   for (const PlacedDevice& d : p.devices) devices.push_back({{"name", d.name}, {"memory_bytes", d.memory_bytes}});
-  for (const std::vector<Way>& from : p.ways) {
+  for (const std::vector<Route>& from : p.routes) {
     Json row = Json::array();
-    for (const Way& way : from) row.push_back(json_of(way));
-    ways.push_back(std::move(row));
+    for (const Route& route : from) row.push_back(json_of(route));
+    routes.push_back(std::move(row));
   }
   for (const PlacedOp& op : p.ops)
     ops.push_back({{"name", op.name}, {"ns", op.ns}, {"bytes", op.bytes}, {"group", op.group}});
@@ -61,7 +61,7 @@ inline Json json_of(const PlacementProblem& p) {
     values.push_back({{"bytes", v.bytes}, {"producer", v.producer}, {"readers", v.readers}});
   return {{"devices", std::move(devices)},
           {"queues", p.queues},
-          {"ways", std::move(ways)},
+          {"ways", std::move(routes)},
           {"ops", std::move(ops)},
           {"values", std::move(values)}};
 }

@@ -53,16 +53,16 @@ std::unique_ptr<SoapTasks> tasks_at(const Problem& problem, const CostModel& cos
 
 struct Chain {
   std::unique_ptr<SoapTasks> tasks;
-  std::unique_ptr<SoapJudge> judge;
+  std::unique_ptr<ProposalSimulator> proposal_simulator;
   Rng rng{1};
   int64_t start_ns = 0, ns = 0;
-  double fragments_s = 0, judge_s = 0, keep_s = 0;
+  double fragments_s = 0, simulate_s = 0, keep_s = 0;
 };
 
 Chain chain_at(std::unique_ptr<SoapTasks> tasks, SoapSimulator simulator, int64_t start_ns, const Rng& rng) {
-  auto judge = std::make_unique<SoapJudge>(simulator, *tasks);
-  const int64_t ns = *judge->ns({});
-  return {std::move(tasks), std::move(judge), rng, start_ns > 0 ? start_ns : ns, ns};
+  auto proposal_simulator = std::make_unique<ProposalSimulator>(simulator, *tasks);
+  const int64_t ns = *proposal_simulator->ns({});
+  return {std::move(tasks), std::move(proposal_simulator), rng, start_ns > 0 ? start_ns : ns, ns};
 }
 
 // beta = 1000, as `flexflow` has it.
@@ -73,10 +73,11 @@ void propose(Chain& chain, const SoapSpace& space) {
   const SoapTasks::Changes* changes = nullptr;
   chain.fragments_s += seconds_of([&] { changes = &chain.tasks->propose({{static_cast<int>(unit), number}}); });
   std::optional<int64_t> ns;
-  chain.judge_s += seconds_of([&] { ns = chain.judge->ns(*changes, chain.ns + static_cast<int64_t>(more_ns)); });
+  chain.simulate_s +=
+      seconds_of([&] { ns = chain.proposal_simulator->ns(*changes, chain.ns + static_cast<int64_t>(more_ns)); });
   if (!ns) return;
   chain.ns = *ns;
-  chain.keep_s += seconds_of([&] { chain.judge->keep(); });
+  chain.keep_s += seconds_of([&] { chain.proposal_simulator->keep(); });
   chain.tasks->keep();
 }
 
@@ -90,7 +91,7 @@ Measured measure(const Problem& problem, const CostModel& cost, const SoapSpace&
   for (const SoapSimulator simulator : {SoapSimulator::kFull, SoapSimulator::kDelta})
     chains.push_back(
         chain_at(tasks_at(problem, cost, space, replay.tasks->numbers()), simulator, replay.start_ns, replay.rng));
-  replay.fragments_s = replay.judge_s = replay.keep_s = 0;
+  replay.fragments_s = replay.simulate_s = replay.keep_s = 0;
   constexpr int kTurn = 20;
   Measured measured;
   FlatTasks flat;
@@ -102,9 +103,9 @@ Measured measure(const Problem& problem, const CostModel& cost, const SoapSpace&
     for (int i = 0; i < turn; ++i) measured.arrays_s += seconds_of([&] { flatten(replay.tasks->graph(), flat); });
   }
   measured.fragments_s = replay.fragments_s;
-  measured.full_s = chains[0].judge_s;
-  measured.delta_s = chains[1].judge_s;
-  measured.replay_s = replay.judge_s;
+  measured.full_s = chains[0].simulate_s;
+  measured.delta_s = chains[1].simulate_s;
+  measured.replay_s = replay.simulate_s;
   measured.keep_s = replay.keep_s;
   return measured;
 }

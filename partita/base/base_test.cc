@@ -95,16 +95,16 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
       box.push_back(rng.below(2) ? Interval{0, extent} : Interval{lo, rng.between(lo + 1, extent)});
     }
     const auto elements = numbers(box, from);
-    const auto other = regrouped(box, from, to);
+    const auto other = reshape_box(box, from, to);
     ASSERT_EQ(other.has_value(), is_box(elements, to)) << "seed " << seed << ": " << to_string(box);
-    ASSERT_EQ(spanned(box, from), (Interval{*elements.begin(), *elements.rbegin() + 1}));
+    ASSERT_EQ(linear_range(box, from), (Interval{*elements.begin(), *elements.rbegin() + 1}));
     ASSERT_TRUE(!other || numbers(*other, to) == elements)
         << "seed " << seed << ": " << to_string(box) << " and " << to_string(*other);
     ++(other ? found : none);
   }
   EXPECT_GT(found, 500);
   EXPECT_GT(none, 500);
-  EXPECT_EQ(to_string(*regrouped(Box{{2, 4}}, {8}, {2, 4})), "[0,1)x[2,4)");
+  EXPECT_EQ(to_string(*reshape_box(Box{{2, 4}}, {8}, {2, 4})), "[0,1)x[2,4)");
 }
 
 // A child process counts as another one; this process's own work does not.
@@ -273,7 +273,7 @@ TEST(SharedOut, EachOnceWhateverTheThreads) {
   for (int threads = 1; threads <= 4; ++threads)
     for (size_t count : {0u, 1u, 2u, 3u, 1000u}) {
       std::vector<std::atomic<int>> times(count), by(threads);
-      shared_out(threads, count, [&](size_t i, int thread) { ++times[i], ++by.at(thread); });
+      parallel_for(threads, count, [&](size_t i, int thread) { ++times[i], ++by.at(thread); });
       for (const std::atomic<int>& t : times) EXPECT_EQ(t, 1);
       EXPECT_EQ(std::accumulate(by.begin(), by.end(), 0), static_cast<int>(count));
     }
@@ -282,11 +282,11 @@ TEST(SharedOut, EachOnceWhateverTheThreads) {
 TEST(SharedOut, WhatIsThrownEndsItAndArrives) {
   for (int threads = 1; threads <= 3; ++threads) {
     std::atomic<int> begun = 0;
-    EXPECT_THROW(shared_out(threads, 1'000'000,
-                            [&](size_t i, int) {
-                              ++begun;
-                              if (i == 5) throw GivenUpInATest();
-                            }),
+    EXPECT_THROW(parallel_for(threads, 1'000'000,
+                              [&](size_t i, int) {
+                                ++begun;
+                                if (i == 5) throw GivenUpInATest();
+                              }),
                  GivenUpInATest);
     EXPECT_LT(begun, 1'000'000);
   }
@@ -372,16 +372,16 @@ TEST(MachineMemory, IsWhatTheProcessTouches) {
 }
 
 TEST(MachineMemory, MayRunOutOnThreadsThatAreBegun) {
-  EXPECT_FALSE(may_run_out());
+  EXPECT_FALSE(may_run_out_of_memory());
   const auto seen = [] {
     std::atomic<int> count = 0;
-    shared_out(2, 4, [&](size_t, int) { count += may_run_out(); });
-    return count + run_async([] { return static_cast<int>(may_run_out()); }).get();
+    parallel_for(2, 4, [&](size_t, int) { count += may_run_out_of_memory(); });
+    return count + run_async([] { return static_cast<int>(may_run_out_of_memory()); }).get();
   };
   {
-    const MayRunOut guard;
+    const OutOfMemoryScope guard;
     EXPECT_EQ(seen(), 5);
-    const MayRunOut not_here(false);
+    const OutOfMemoryScope not_here(false);
     EXPECT_EQ(seen(), 0);
   }
   EXPECT_EQ(seen(), 0);

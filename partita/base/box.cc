@@ -98,7 +98,7 @@ Shape dense_strides(const Shape& extents) {
   return strides;
 }
 
-Interval spanned(const Box& box, const Shape& axes) {
+Interval linear_range(const Box& box, const Shape& axes) {
   if (is_empty(box)) return {};
   const Shape strides = dense_strides(axes);
   Interval span{0, 1};
@@ -155,7 +155,7 @@ std::optional<StridedBox> divided(const Run& run, const Shape& extents, size_t f
 
 }  // namespace
 
-std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to) {
+std::optional<StridedBox> reshape_box(const StridedBox& part, const Shape& from, const Shape& to) {
   if (from == to) return part;
   if (is_empty(part.box)) return StridedBox{Box(to.size()), Shape(to.size(), 1)};
   StridedBox out;
@@ -190,8 +190,8 @@ std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, c
   return out;
 }
 
-std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to) {
-  const auto out = regrouped(StridedBox{box, dense_strides(from)}, from, to);
+std::optional<Box> reshape_box(const Box& box, const Shape& from, const Shape& to) {
+  const auto out = reshape_box(StridedBox{box, dense_strides(from)}, from, to);
   return out ? std::optional(out->box) : std::nullopt;
 }
 

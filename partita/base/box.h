@@ -61,12 +61,12 @@ struct StridedBox {
 // or to 24. An interval of a split axis may be a box over its digits: [2,4) of 8 is [0,1)x[2,4) of 2x4, and [2,6) is
 // none. Empty if the elements are no box over `to`, or have no one stride there. Zero elements are zero elements over
 // any axes.
-std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to);
-std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to);
+std::optional<StridedBox> reshape_box(const StridedBox& part, const Shape& from, const Shape& to);
+std::optional<Box> reshape_box(const Box& box, const Shape& from, const Shape& to);
 // The strides of a row-major array without gaps.
 Shape dense_strides(const Shape& extents);
 // The interval from the box's first element to its last, in row-major numbers over `axes`; {} if it has none.
-Interval spanned(const Box& box, const Shape& axes);
+Interval linear_range(const Box& box, const Shape& axes);
 
 // Compares factorings of one extent into radices, most significant first. Returns how many of `fine` make each radix of
 // `coarse`; empty if `fine` is not a refinement of it.

@@ -22,7 +22,7 @@ size_t positions_of(const std::vector<int>& extents) {
 template <typename IntervalAt>
 Along along_on(const std::vector<int>& extents, std::vector<int> axes, const IntervalAt& interval_at) {
   Along along{std::move(axes), {}};
-  for_each_on(extents, along.axes, [&](size_t position) { along.intervals.push_back(interval_at(position)); });
+  for_each_coordinate(extents, along.axes, [&](size_t position) { along.intervals.push_back(interval_at(position)); });
   return along;
 }
 
@@ -250,7 +250,8 @@ Box Boxes::operator[](size_t position) const {
 
 std::vector<Box> Boxes::different() const {
   std::vector<Box> out;
-  if (!empty()) for_each_on(extents_, axes_of(*this), [&](size_t position) { out.push_back((*this)[position]); });
+  if (!empty())
+    for_each_coordinate(extents_, axes_of(*this), [&](size_t position) { out.push_back((*this)[position]); });
   return out;
 }
 
@@ -286,7 +287,7 @@ Boxes hull(const Boxes& a, const Boxes& b) {
   if (a.any_empty() || b.any_empty()) {  // a box that is empty along one dimension adds nothing along all
     const std::vector<int> axes = joined_axes(axes_of(a), axes_of(b));
     dimensions.assign(a.rank(), {axes, {}});
-    for_each_on(a.extents(), axes, [&](size_t position) {
+    for_each_coordinate(a.extents(), axes, [&](size_t position) {
       const Box box = hull(a[position], b[position]);
       for (size_t f = 0; f < box.size(); ++f) dimensions[f].intervals.push_back(box[f]);
     });

@@ -86,7 +86,7 @@ std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector
 // Calls visit(position) for the first position of each choice of coordinates on some axes of a mesh, the last of them
 // fastest.
 template <typename Visit>
-void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, const Visit& visit) {
+void for_each_coordinate(const std::vector<int>& extents, const std::vector<int>& axes, const Visit& visit) {
   std::vector<size_t> strides(extents.size(), 1), at(axes.size(), 0);
   for (size_t a = extents.size(); a-- > 1;) strides[a - 1] = strides[a] * static_cast<size_t>(extents[a]);
   size_t position = 0;

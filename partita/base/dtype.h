@@ -15,7 +15,7 @@ DType parse_dtype(std::string_view name);  // bad input if unknown
 inline bool is_low(DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; }
 inline bool is_float(DType d) { return d == DType::kFloat32 || d == DType::kFloat64 || is_low(d); }
 // The type in which operations on values of a floating type compute; a result is rounded once, when it is stored.
-inline DType computed_in(DType d) { return is_low(d) ? DType::kFloat32 : d; }
+inline DType compute_dtype(DType d) { return is_low(d) ? DType::kFloat32 : d; }
 
 // The nearest value of a floating type, ties to even; beyond its largest, infinity.
 double rounded_to(DType dtype, double value);

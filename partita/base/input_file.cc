@@ -90,7 +90,7 @@ std::string read_file(const std::string& path, std::string_view expected, int64_
   if (file.is_regular() && file.size() > most) refuse_size(path, expected, most, true, file.size());
   std::string bytes;
   const auto size = static_cast<size_t>(file.is_regular() ? file.size() : 0);
-  expect_available(static_cast<int64_t>(size), path);
+  require_memory(static_cast<int64_t>(size), path);
   bytes.resize(size);
   size_t end = 0;
   while (end < size) {
@@ -112,7 +112,7 @@ std::string read_range(const std::string& path, int64_t offset, int64_t bytes, s
   if (offset < 0 || bytes < 0 || offset > file.size() || bytes > file.size() - offset)
     fail("{}: has {} bytes; bytes {} to {} are wanted", path, file.size(), offset,
          static_cast<uint64_t>(offset) + static_cast<uint64_t>(bytes));
-  expect_available(bytes, path);
+  require_memory(bytes, path);
   std::string data(static_cast<std::size_t>(bytes), '\0');
   for (size_t end = 0; end < data.size();) {
     const size_t got = file.read(data.data() + end, data.size() - end, offset + static_cast<int64_t>(end));

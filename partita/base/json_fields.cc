@@ -72,7 +72,7 @@ class Builder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 nlohmann::ordered_json parse_json_object(std::string_view text, std::string_view what) {
-  expect_shallow_json(text, what);
+  validate_json_depth(text, what);
   Builder builder(what);
   Json::sax_parse(text, &builder);
   Json json = builder.take();

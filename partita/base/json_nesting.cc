@@ -5,7 +5,7 @@
 
 namespace partita {
 
-void expect_shallow_json(std::string_view json, std::string_view what) {
+void validate_json_depth(std::string_view json, std::string_view what) {
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < json.size(); ++i) {

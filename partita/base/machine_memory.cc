@@ -62,7 +62,7 @@ int64_t address_bytes() {
 int64_t resident_bytes() { return pages_of_process().resident; }
 int64_t available_bytes() { return std::max<int64_t>(0, std::min({system_bytes(), group_bytes(), address_bytes()})); }
 
-void expect_available(int64_t bytes, std::string_view what) {
+void require_memory(int64_t bytes, std::string_view what) {
   constexpr int64_t kLittle = 1 << 28;  // too little to ask about
   if (bytes <= kLittle) return;
   if (const int64_t left = available_bytes(); bytes > left)
@@ -70,8 +70,8 @@ void expect_available(int64_t bytes, std::string_view what) {
                 fmt::format("{}: takes {} bytes of memory, and this machine has {} left", what, bytes, left));
 }
 
-MayRunOut::MayRunOut(bool may_now) : before_(may) { may = may_now; }
-MayRunOut::~MayRunOut() { may = before_; }
-bool may_run_out() { return may; }
+OutOfMemoryScope::OutOfMemoryScope(bool may_now) : before_(may) { may = may_now; }
+OutOfMemoryScope::~OutOfMemoryScope() { may = before_; }
+bool may_run_out_of_memory() { return may; }
 
 }  // namespace partita

@@ -13,20 +13,20 @@ int64_t available_bytes();
 
 // Exit code 4 if this process cannot get so many bytes: `what` is "FILE, array 'x'". Memory that is taken without
 // asking first may end another program.
-void expect_available(int64_t bytes, std::string_view what);
+void require_memory(int64_t bytes, std::string_view what);
 
 // While one lives, failing to get memory throws std::bad_alloc, on this thread and on those that it starts by
-// run_async() and shared_out(). Elsewhere the program itself ends then (partita/cli/memory.cc).
-class MayRunOut {
+// run_async() and parallel_for(). Elsewhere the program itself ends then (partita/cli/memory.cc).
+class OutOfMemoryScope {
  public:
-  explicit MayRunOut(bool may = true);
-  ~MayRunOut();
-  MayRunOut(const MayRunOut&) = delete;
-  MayRunOut& operator=(const MayRunOut&) = delete;
+  explicit OutOfMemoryScope(bool may = true);
+  ~OutOfMemoryScope();
+  OutOfMemoryScope(const OutOfMemoryScope&) = delete;
+  OutOfMemoryScope& operator=(const OutOfMemoryScope&) = delete;
 
  private:
   const bool before_;
 };
-bool may_run_out();  // whether one lives for this thread
+bool may_run_out_of_memory();  // whether one lives for this thread
 
 }  // namespace partita

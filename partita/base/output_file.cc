@@ -186,7 +186,7 @@ WriteLock::~WriteLock() {
   if (folder_ >= 0) close(folder_);
 }
 
-void expect_writable(const std::string& path) {
+void validate_writable(const std::string& path) {
   if (path.empty()) return;
   const Target target = target_of(path);
   if (target.descriptor >= 0) return;

@@ -35,6 +35,6 @@ class WriteLock {
 
 // Bad input if write_file(path, ..) would fail, as far as can be told before there is anything to write. An empty path
 // is skipped.
-void expect_writable(const std::string& path);
+void validate_writable(const std::string& path);
 
 }  // namespace partita

@@ -12,8 +12,8 @@ namespace partita {
 template <typename Go>
 auto run_async(Go go) {
   try {
-    return std::async(std::launch::async, [go, may = may_run_out()]() mutable {
-      const MayRunOut same(may);
+    return std::async(std::launch::async, [go, may = may_run_out_of_memory()]() mutable {
+      const OutOfMemoryScope same(may);
       return go();
     });
   } catch (const std::system_error&) {

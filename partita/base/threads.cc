@@ -10,11 +10,11 @@
 
 namespace partita {
 
-void shared_out(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go) {
+void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go) {
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> failed = false;
-  auto run = [&, may = may_run_out()](int thread) {
-    const MayRunOut same(may);
+  auto run = [&, may = may_run_out_of_memory()](int thread) {
+    const OutOfMemoryScope same(may);
     try {
       for (std::size_t i = next++; i < count && !failed; i = next++) go(i, thread);
     } catch (...) {

@@ -11,6 +11,6 @@ inline constexpr int kFewThreads = 2;
 // Calls go(i, thread) for every i below count, each once, in ascending order. The thread that is free next takes the
 // next i; thread 0 is the caller's. Once a call throws, no thread begins another, and the exception is thrown here: the
 // caller's own, or else that of the first thread that has one.
-void shared_out(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go);
+void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go);
 
 }  // namespace partita

@@ -42,7 +42,7 @@ std::vector<std::string> read_by(const Arguments& a) {
   return files;
 }
 
-void expect_own_files(const Arguments& a) {
+void validate_distinct_files(const Arguments& a) {
   std::vector<std::pair<const char*, std::string>> files;
   for (const auto& [option, path] : {std::pair<const char*, std::string>{"-o", a.output},
                                      {"--write-bound", a.write_bound},
@@ -109,7 +109,7 @@ void take_compared(Arguments& a, const CLI::App& command) {
 bool is_hardware(std::string_view option) { return option == "--cluster" || option == "--devices"; }
 
 // A plan file holds its model's settings and its request; another choice is another plan.
-void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
+void validate_options_for_plans(const Arguments& a, const CLI::App& command) {
   for (const char* fixed : {"--bind",
                             "--batch",
                             "--tdl",
@@ -164,7 +164,7 @@ void take_bindings(Arguments& a, const RawOptions& raw) {
     usage("--batch and --bind batch=.. say the same twice");
 }
 
-void expect_positive(const char* option, double value) {
+void validate_positive(const char* option, double value) {
   if (!(value > 0 && std::isfinite(value))) fail("{} takes a finite number above 0, not {}", option, value);
 }
 
@@ -182,10 +182,10 @@ void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command,
     if (error.code() != ExitCode::kBadInput) throw;
     usage(error.what());
   }
-  if (is_given(command, "--clip-norm")) expect_positive("--clip-norm", optimizer.clip_norm);
+  if (is_given(command, "--clip-norm")) validate_positive("--clip-norm", optimizer.clip_norm);
   check_optimizer(optimizer, registry);
-  if (const std::string doubt = doubt_of(optimizer, registry); !doubt.empty()) tell("{}", doubt);
-  if (a.request.loss_scale) expect_positive("--loss-scale", *a.request.loss_scale);
+  if (const std::string doubt = optimizer_warning(optimizer, registry); !doubt.empty()) tell("{}", doubt);
+  if (a.request.loss_scale) validate_positive("--loss-scale", *a.request.loss_scale);
   a.request.dtype = dtype_of(raw.dtype);
   if (const std::string& groups = a.request.batch_norm_groups; groups != "replica") batch_norm_groups_of(a.request);
   else if (a.command == "show") usage("--batch-norm-groups replica: show has no replicas; give a number");
@@ -264,8 +264,8 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     a.request.cluster.clear();  // the plan's own
   if (is_given(command, "--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   if (a.command == "train" || a.command == "run") a.is_plan = is_plan_file(a.target);
-  if (a.is_plan) expect_nothing_fixed(a, command);
-  expect_own_files(a);
+  if (a.is_plan) validate_options_for_plans(a, command);
+  validate_distinct_files(a);
   if (is_given(command, "--tdl"))
     a.request.tdl = read_file(a.request.tdl_file, "descriptions of operators", kMostOfDescription);
   if (a.epochs && !(*a.epochs > 0 && std::isfinite(*a.epochs))) usage("--epochs takes a positive number");

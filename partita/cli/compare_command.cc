@@ -151,19 +151,19 @@ Planned plan_of(const Arguments& a, const std::string& name, Runner& runner, boo
   return p;
 }
 
-void expect_local(const std::string& cluster) {
+void validate_local_cluster(const std::string& cluster) {
   if (!cluster.starts_with("local:"))
     throw Error(ExitCode::kUsage, fmt::format("compare --measure runs the plans on this machine, whose devices are "
                                               "those of local:N, not of '{}'",
                                               cluster));
 }
 
-void expect_measurable(const Arguments& a) {
+void validate_measurable(const Arguments& a) {
   if (!a.measure) {
     if (!a.trace.empty()) throw Error(ExitCode::kUsage, "compare --trace is of what --measure runs; give both");
     return;
   }
-  if (!a.is_plan) expect_local(a.request.cluster);
+  if (!a.is_plan) validate_local_cluster(a.request.cluster);
   for (const std::string& search : a.searches)
     if (parse_search(search).entry->estimates)
       throw Error(ExitCode::kUsage,
@@ -176,7 +176,7 @@ void expect_measurable(const Arguments& a) {
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
   constexpr double kSecondsOfStep = 2;
-  expect_local(p.cluster.name);
+  validate_local_cluster(p.cluster.name);
   p = runnable(std::move(p), runner);
   Measurement m;
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
@@ -194,8 +194,8 @@ bool is_wrong(const Error& e) { return e.code() == ExitCode::kUsage || e.code() 
 }  // namespace
 
 int compare_command(const Arguments& a) {
-  expect_measurable(a);
-  expect_writable(a.trace);
+  validate_measurable(a);
+  validate_writable(a.trace);
   for (const std::string& search : a.searches) with_search_options(request_for(a, search));
   std::optional<CatchInterrupt> caught;  // once there are rows to keep
   Rows rows(a);

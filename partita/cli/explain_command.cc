@@ -57,7 +57,7 @@ std::vector<std::string> readers_of(const Graph& graph, const Moved& moved) {
   return names;
 }
 
-std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alternative) {
+std::optional<int64_t> deficit_of(Explained& e, const std::function<Plan()>& alternative) {
   if (e.memory_plans++ >= kMemoryPlans) return std::nullopt;
   const Graph& graph = e.planned.training;
   const Cluster& cluster = e.planned.cluster;

@@ -35,7 +35,7 @@ std::string steps_of(Explained& e, const Moved& moved);
 std::vector<std::string> readers_of(const Graph& graph, const Moved& moved);
 
 // Returns the memory deficit of a cheaper alternative, in bytes. None after a few: planning memory takes time.
-std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alternative);
+std::optional<int64_t> deficit_of(Explained& e, const std::function<Plan()>& alternative);
 
 nlohmann::ordered_json op_json(Explained& e, OpId id);
 nlohmann::ordered_json tensor_json(Explained& e, TensorId id);

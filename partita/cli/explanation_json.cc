@@ -33,7 +33,7 @@ Json alternative_json(Explained& e, Json json, const Difference& d, const std::f
   json["more"] = moved_json(e, d.more);
   json["less"] = moved_json(e, d.less);
   if (d.bytes >= 0) return json;
-  if (const std::optional<int64_t> missing = missing_of(e, plan)) {
+  if (const std::optional<int64_t> missing = deficit_of(e, plan)) {
     json["fits"] = *missing <= 0;
     if (*missing > 0) json["missing_memory_bytes"] = *missing;
   }

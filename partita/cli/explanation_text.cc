@@ -64,7 +64,7 @@ std::string reason(Explained& e, const Difference& d, const std::function<Plan()
   if (d.more.size() > kShown) parts.push_back(fmt::format("{} more", d.more.size() - kShown));
   std::string text = d.bytes == 0 ? "a tie" : "";
   if (d.bytes < 0) {
-    const std::optional<int64_t> missing = missing_of(e, plan);
+    const std::optional<int64_t> missing = deficit_of(e, plan);
     text = !missing       ? "cheaper"
            : *missing > 0 ? fmt::format("does not fit: it needs {} more than a device has",
                                         megabytes(static_cast<double>(*missing)))

@@ -1,4 +1,4 @@
-// Replaces the program's operator new. Without memory the program ends, or MayRunOut's guard acts, whatever the
+// Replaces the program's operator new. Without memory the program ends, or OutOfMemoryScope's guard acts, whatever the
 // allocator would do (mimalloc aborts). Part of the program itself, not of a library, so that the shared libraries that
 // it loads use it too.
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 void* or_end(void* memory) {
   if (memory) return memory;
-  if (partita::may_run_out()) throw std::bad_alloc();
+  if (partita::may_run_out_of_memory()) throw std::bad_alloc();
   partita::end_without_memory();
 }
 

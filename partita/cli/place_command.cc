@@ -181,9 +181,10 @@ partitioning::Options options_of(const Arguments& a) {
 }  // namespace
 
 int place_command(const Arguments& a) {
-  expect_writable(a.output);
+  validate_writable(a.output);
   const auto options = options_of(a);
-  Solved s{partitioning::parse(read_file(a.target), a.target), {}, a.place_objective == "latency", a.subgraphs};
+  Solved s{
+      partitioning::parse_instance(read_file(a.target), a.target), {}, a.place_objective == "latency", a.subgraphs};
   if (s.latency)
     for (const auto& node : s.instance.nodes)
       if (node.backward)

@@ -18,7 +18,7 @@
 namespace partita {
 
 int plan_command(const Arguments& a) {
-  for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
+  for (const std::string& path : {a.output, a.write_bound}) validate_writable(path);
   Runner runner(true, a.dump);
   Planned p = plan_watched(a.request, runner);
   if (interrupted) tell("interrupted: this is the best plan so far");
@@ -125,7 +125,7 @@ void print_devices(std::vector<DeviceFigures> devices) {
 }  // namespace
 
 int simulate_command(const Arguments& a) {
-  expect_writable(a.trace);
+  validate_writable(a.trace);
   Runner runner(true, a.dump);
   Planned p = open_plan(a.target, runner, Follow::kAll, hardware_of(a));
   warn_of_profile(p.cluster);

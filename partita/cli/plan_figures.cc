@@ -48,7 +48,7 @@ Planned planned_or_remedies(const Request& asked, Runner& runner, bool say_remed
 Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) {
   std::optional<CatchInterrupt> caught;  // while the model is loaded there is nothing to keep
   Request watched = request;
-  ToldLines told;
+  StatusLines told;
   told.doing("makes the step");
   watched.before_search = [&] { caught.emplace(), told.doing("search"); };
   watched.tell = std::ref(told);

@@ -149,7 +149,7 @@ void add(MeasureReport& all, const MeasureReport& one) {
 }
 
 // Bad input if there is a file that is no work list: a profile of hours may be meant.
-void expect_worklist_or_nothing(const std::string& file) {
+void validate_worklist_path(const std::string& file) {
   if (!has_content(file)) return;
   const Json known = Json::parse(read_file(file), nullptr, false);
   if (!known.is_object() || known.value("kind", Json()) != "worklist")
@@ -158,8 +158,8 @@ void expect_worklist_or_nothing(const std::string& file) {
 
 // Writes a work list for devices of the cluster, or of the plan's if none is named.
 int write_worklist(const Arguments& a) {
-  expect_writable(a.worklist);
-  expect_worklist_or_nothing(a.worklist);
+  validate_writable(a.worklist);
+  validate_worklist_path(a.worklist);
   Runner runner;
   const Cluster cluster = a.request.cluster.empty() ? open_plan(a.targets.front(), runner, Follow::kCheck).cluster
                                                     : load_cluster(a.request.cluster);
@@ -182,7 +182,7 @@ int write_worklist(const Arguments& a) {
 }
 
 // Each device is a thread, and collectives are measured for every number of them.
-void expect_few(int devices, int cores) {
+void validate_device_count(int devices, int cores) {
   constexpr int kMostDevicesHere = 64;
   if (const int most = std::max(kMostDevicesHere, cores); devices > most)
     throw Error(ExitCode::kUsage,
@@ -193,10 +193,10 @@ void expect_few(int devices, int cores) {
 
 int profile_command(const Arguments& a) {
   if (!a.worklist.empty()) return write_worklist(a);
-  expect_writable(a.output);
+  validate_writable(a.output);
   Profile profile = profile_so_far(a.output);
   const int devices = a.request.devices > 0 ? a.request.devices : profile.machine.cores;
-  expect_few(devices, profile.machine.cores);
+  validate_device_count(devices, profile.machine.cores);
   std::vector<Asked> asked;  // all names are looked at before anything is measured
   for (const std::string& name : a.targets) asked.push_back(asked_of(a, name, devices, true));
   MeasureOptions options;

@@ -37,7 +37,7 @@ double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound
   return static_cast<double>(cost - *bound) / std::max(1.0, std::abs(static_cast<double>(cost)));
 }
 
-struct ToldLines::Inside {
+struct StatusLines::Inside {
   std::mutex lock;
   std::condition_variable_any ends;
   std::optional<std::string> latest;  // that was not printed
@@ -66,28 +66,28 @@ struct ToldLines::Inside {
 };
 
 // If the machine gives no thread, nothing is printed.
-ToldLines::ToldLines(double silence) : inside_(std::make_unique<Inside>()) {
+StatusLines::StatusLines(double silence) : inside_(std::make_unique<Inside>()) {
   inside_->silence = silence;
   try {
     inside_->printing = std::jthread([this](const std::stop_token& stop) { inside_->print_now_and_then(stop); });
   } catch (const std::system_error&) {
   }
 }
-ToldLines::~ToldLines() = default;
+StatusLines::~StatusLines() = default;
 
-void ToldLines::operator()(const std::string& line) {
+void StatusLines::operator()(const std::string& line) {
   const std::lock_guard held(inside_->lock);
   inside_->latest = inside_->at = line;
   inside_->at_since = seconds_of_process();
 }
 
-void ToldLines::doing(const std::string& what) {
+void StatusLines::doing(const std::string& what) {
   const std::lock_guard held(inside_->lock);
   inside_->at = what;
   inside_->at_since = seconds_of_process();
 }
 
-void ToldLines::print(const std::string& line) {
+void StatusLines::print(const std::string& line) {
   const std::lock_guard held(inside_->lock);
   inside_->print(line);
 }

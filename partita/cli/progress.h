@@ -20,10 +20,10 @@ double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound
 
 // Prints the current stage of a search of several parts: after each second, the latest of the lines that it was given.
 // If nothing has been printed for so many seconds, it prints the current stage again, and the program's memory.
-class ToldLines {
+class StatusLines {
  public:
-  explicit ToldLines(double silence = 5);
-  ~ToldLines();
+  explicit StatusLines(double silence = 5);
+  ~StatusLines();
   void operator()(const std::string& line);
   void doing(const std::string& what);  // is printed only in a silence
   void print(const std::string& line);  // at once, with the time
@@ -37,14 +37,14 @@ class ToldLines {
 // lines.
 class ProgressLines {
  public:
-  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text, ToldLines* among = nullptr)
+  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text, StatusLines* among = nullptr)
       : what_(std::move(what)), text_(std::move(text)), among_(among) {}
   void operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound);
 
  private:
   std::string what_;
   std::function<std::string(const solver::Wide&)> text_;
-  ToldLines* among_ = nullptr;
+  StatusLines* among_ = nullptr;
   double last_ = -1;
 };
 

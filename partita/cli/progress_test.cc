@@ -13,10 +13,10 @@ namespace {
 using std::chrono::milliseconds;
 
 // A line is printed once; after a silence it is repeated as still going on.
-TEST(ToldLines, SaysInASilenceWhatIsGoingOn) {
+TEST(StatusLines, SaysInASilenceWhatIsGoingOn) {
   testing::internal::CaptureStderr();
   {
-    ToldLines told(0.5);
+    StatusLines told(0.5);
     told("auto: tofu");
     std::this_thread::sleep_for(milliseconds(2600));
   }
@@ -27,12 +27,12 @@ TEST(ToldLines, SaysInASilenceWhatIsGoingOn) {
 }
 
 // Prints nothing if nothing is going on, or something else was printed.
-TEST(ToldLines, IsSilentBesideOtherLines) {
+TEST(StatusLines, IsSilentBesideOtherLines) {
   testing::internal::CaptureStderr();
   {
-    ToldLines none(0.5);
+    StatusLines none(0.5);
     std::this_thread::sleep_for(milliseconds(1300));
-    ToldLines told(100);
+    StatusLines told(100);
     told("auto: tofu");
     ProgressLines lines(
         "cost", [](const solver::Wide&) { return std::string("1"); }, &told);

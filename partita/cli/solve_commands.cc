@@ -70,7 +70,7 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
 }  // namespace
 
 int solve_command(const Arguments& a) {
-  for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
+  for (const std::string& path : {a.output, a.write_bound}) validate_writable(path);
   solver::Options options;
   const auto& budget = a.request.budget;
   if (budget.seconds) {

@@ -62,7 +62,7 @@ void print_analysis(const tdl::Bound& bound, const OpDefinition* definition, int
     }
     fmt::print("      FLOPs {:.6g} on the worker that has most\n", a.flops);
   }
-  for (const std::string& lint : tdl::lints(bound)) fmt::print("note: {}\n", lint);
+  for (const std::string& lint : tdl::lint_warnings(bound)) fmt::print("note: {}\n", lint);
 }
 
 Json analysis_json(const tdl::Bound& bound, const OpDefinition* definition, int workers) {

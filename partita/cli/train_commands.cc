@@ -120,7 +120,7 @@ void print_train(const TrainReport& r, const Planned& p) {
   fmt::print("\n");
 }
 
-// For a run that expect_as_serial() accepts.
+// For a run that check_matches_serial() accepts.
 std::string verdict_text(const TrainReport& r, DType dtype) {
   if (dtype != DType::kFloat64)
     return fmt::format("as the serial run: the first step's loss differs by {:.3g}, {:.1e} is allowed in {}",
@@ -157,7 +157,7 @@ TrainReport trained(const Arguments& a, const Planned& p, TrainOptions options, 
 }  // namespace
 
 int train_command(const Arguments& a) {
-  for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
+  for (const std::string& path : {a.save, a.log, a.trace}) validate_writable(path);
   Runner runner(true, a.dump);
   const Planned p = planned_for(a, runner, false);
   warn_of_profile(p.cluster);
@@ -176,13 +176,13 @@ int train_command(const Arguments& a) {
     return static_cast<int>(ExitCode::kInterrupted);
   }
   if (!r.max_error_vs_serial) return 0;
-  expect_as_serial(r, p.plan.model.dtype);
+  check_matches_serial(r, p.plan.model.dtype);
   if (!a.json) fmt::print("verified       {}\n", verdict_text(r, p.plan.model.dtype));
   return 0;
 }
 
 int run_command(const Arguments& a) {
-  expect_writable(a.output);
+  validate_writable(a.output);
   Runner runner(true, a.dump);
   const Arrays inputs = read_arrays(a.inputs);
   const Planned p = planned_for(a, runner, true);

@@ -112,7 +112,7 @@ Count counted(const Cluster& cluster, const std::vector<Devices>& nodes) {
 
 }  // namespace
 
-std::vector<Devices> by_node(const Cluster& cluster, Devices devices) {
+std::vector<Devices> group_by_node(const Cluster& cluster, Devices devices) {
   std::sort(devices.begin(), devices.end());
   std::map<DeviceId, Devices> nodes;
   for (DeviceId d : devices) nodes[node_of(cluster, d)].push_back(d);
@@ -123,7 +123,7 @@ std::vector<Devices> by_node(const Cluster& cluster, Devices devices) {
 }
 
 GroupLinks ring_links(const Cluster& cluster, std::vector<DeviceId> devices) {
-  const std::vector<Devices> nodes = by_node(cluster, std::move(devices));
+  const std::vector<Devices> nodes = group_by_node(cluster, std::move(devices));
   Count count = counted(cluster, nodes);
   std::vector<std::vector<Devices>> rings;
   size_t most = 1;
@@ -137,7 +137,7 @@ GroupLinks ring_links(const Cluster& cluster, std::vector<DeviceId> devices) {
 }
 
 GroupLinks pair_links(const Cluster& cluster, std::vector<DeviceId> devices) {
-  const std::vector<Devices> nodes = by_node(cluster, std::move(devices));
+  const std::vector<Devices> nodes = group_by_node(cluster, std::move(devices));
   Count count = counted(cluster, nodes);
   if (count.group.devices < 2) return finished(std::move(count));
   const double bytes = 1.0 / (count.group.devices - 1);
@@ -149,7 +149,7 @@ GroupLinks pair_links(const Cluster& cluster, std::vector<DeviceId> devices) {
   return finished(std::move(count));
 }
 
-double busiest_s(const Cluster& cluster, const GroupLinks& group, double inside_rate, double between_rate) {
+double busiest_link_seconds(const Cluster& cluster, const GroupLinks& group, double inside_rate, double between_rate) {
   double busiest = 0;
   for (const LinkLoad& load : group.loads)
     busiest = std::max(busiest, (load.inside / inside_rate + load.between / between_rate) /
@@ -158,7 +158,7 @@ double busiest_s(const Cluster& cluster, const GroupLinks& group, double inside_
 }
 
 std::vector<LinkId> busy_links(const Cluster& cluster, const GroupLinks& group) {
-  const double busiest = busiest_s(cluster, group, 1, 1);
+  const double busiest = busiest_link_seconds(cluster, group, 1, 1);
   std::vector<LinkId> busy;
   for (const LinkLoad& load : group.loads)
     if (2 * (load.inside + load.between) / cluster.link(load.link).bandwidth_bytes_per_s >= busiest)

@@ -32,7 +32,7 @@ GroupLinks ring_links(const Cluster& cluster, std::vector<DeviceId> devices);
 GroupLinks pair_links(const Cluster& cluster, std::vector<DeviceId> devices);
 
 // Seconds of the busiest link for every byte that each device sends, if links reach these fractions of their rates.
-double busiest_s(const Cluster& cluster, const GroupLinks& group, double inside_rate, double between_rate);
+double busiest_link_seconds(const Cluster& cluster, const GroupLinks& group, double inside_rate, double between_rate);
 
 // Lists the links that are busy for at least half of the busiest link's time. Ascending.
 std::vector<LinkId> busy_links(const Cluster& cluster, const GroupLinks& group);

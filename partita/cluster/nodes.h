@@ -7,6 +7,6 @@
 namespace partita {
 
 // Groups these devices by node. Each node's devices ascend; the node of the lowest device comes first.
-std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster, std::vector<DeviceId> devices);
+std::vector<std::vector<DeviceId>> group_by_node(const Cluster& cluster, std::vector<DeviceId> devices);
 
 }  // namespace partita

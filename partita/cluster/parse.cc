@@ -21,7 +21,7 @@ using cluster_file::Tree;
 namespace {
 
 YAML::Node load_yaml(const Reader& r, const std::string& yaml) {
-  cluster_file::expect_bounded(r, yaml);
+  cluster_file::validate_yaml_size(r, yaml);
   try {
     return YAML::Load(yaml);
   } catch (const YAML::Exception& e) {

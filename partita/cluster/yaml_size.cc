@@ -83,7 +83,7 @@ class Counter : public YAML::EventHandler {
 
 }  // namespace
 
-void expect_bounded(const Reader& r, const std::string& yaml) {
+void validate_yaml_size(const Reader& r, const std::string& yaml) {
   std::istringstream in(yaml);
   try {
     YAML::Parser parser(in);

@@ -12,6 +12,6 @@ constexpr int kDeepestNode = 100;
 
 // Bad input, at its line, if a text has more nodes or nests deeper, aliases written out, or if an alias stands inside
 // its own node. Text that is no YAML passes: loading it reports the error.
-void expect_bounded(const Reader& r, const std::string& yaml);
+void validate_yaml_size(const Reader& r, const std::string& yaml);
 
 }  // namespace partita::cluster_file

@@ -46,7 +46,7 @@ Duration ring(const Setting& at, const LibraryRow& row) {
                                : hops * std::max(at.group.inside_latency_us, at.group.between_latency_us);
   const double own = at.k > 1 ? row.own_part / hops : 0;
   return duration(row.launch_us + us,
-                  busiest_s(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
+                  busiest_link_seconds(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
 }
 
 // Bytes that each node sends to others in a double binary tree, for a buffer of one byte.
@@ -82,7 +82,7 @@ Duration pairwise(const Setting& at, const LibraryRow& row) {
                                : hops * std::max(at.group.inside_latency_us, at.group.between_latency_us);
   const double own = at.k > 1 ? row.own_part / hops : 0;
   return duration(row.launch_us + us,
-                  busiest_s(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
+                  busiest_link_seconds(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
 }
 
 bool has(const Setting& at, const LibraryRow& row) {

@@ -56,7 +56,7 @@ std::string_view curve_of(const Work& work) {
 double fed_bytes(const PhysicalGraph& graph, const Task& task) {
   if (!std::holds_alternative<LoadWork>(task.work)) return static_cast<double>(task.bytes);
   const Register& reg = graph.reg(task.writes[0].reg);
-  return static_cast<double>(spanned(reg.boxes[0], reg.axes).size() * bytes_of(reg.dtype));
+  return static_cast<double>(linear_range(reg.boxes[0], reg.axes).size() * bytes_of(reg.dtype));
 }
 
 // The factor of a task's time with all cores busy, by the point nearest to so many bytes.
@@ -88,19 +88,19 @@ Rates rates_of(const tdl::Bound& bound, int first, int last, const std::vector<i
       multiplied.push_back(dtype);
   }
   const DType vector = vector_dtype(all);
-  return {multiplied.empty() ? vector : promoted(multiplied), vector};
+  return {multiplied.empty() ? vector : promoted_dtype(multiplied), vector};
 }
 
-int64_t CostModel::kernel_ns(DeviceId device, const Kernel& kernel) const {
+int64_t CostModel::kernel_ns(DeviceId device, const KernelSize& kernel) const {
   const Device& on = cluster_.device(device);
   return whole_ns(partita::kernel_ns(on, kernel, on.kernels.sustained), 1);
 }
 
-Kernel CostModel::kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
-                         const std::vector<Interval>& ranges, double flops) const {
+KernelSize CostModel::kernel_size(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
+                                  const std::vector<Interval>& ranges, double flops) const {
   if (cluster_.device(device).kernels.multiprocessors > 0)
-    return kernel_over(forms_->of(bound, first, last), ranges, flops);
-  Kernel kernel;
+    return kernel_size_over(forms_->of(bound, first, last), ranges, flops);
+  KernelSize kernel;
   kernel.flops = flops;
   return kernel;
 }
@@ -126,11 +126,11 @@ std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id,
   return TaskTime{ns(time->us), ns(time->cold_us), ns(time->far_us), time->together, time->estimated};
 }
 
-Kernel CostModel::kernel_of(const PhysicalGraph& graph, const Task& task) const {
-  Kernel kernel;
+KernelSize CostModel::kernel_size_of(const PhysicalGraph& graph, const Task& task) const {
+  KernelSize kernel;
   kernel.flops = task.flops;
   if (const auto* work = std::get_if<KernelWork>(&task.work); work && work->bound)
-    kernel = this->kernel(task.device, work->bound, work->first_stage, work->last_stage, work->ranges[0], task.flops);
+    kernel = kernel_size(task.device, work->bound, work->first_stage, work->last_stage, work->ranges[0], task.flops);
   kernel.bytes = static_cast<double>(task.bytes);
   const Rates rates = rates_of_task(graph, task);
   kernel.rate = rates.rate, kernel.vector = rates.vector;
@@ -151,14 +151,14 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
   const auto* work = std::get_if<KernelWork>(&task.work);
   if (const Profile* profile = cluster_.profile_of(task.device)) {
     if (work && work->bound) {
-      const KernelId id = kernel_id(graph, task, *work, texts_->of(work->bound));
+      const KernelId id = kernel_id(graph, task, *work, formula_hashes_->of(work->bound));
       if (const auto time = profiled(task.device, id, task.flops, bytes)) return *time;
     } else if (const Curve* curve = profile->curve(curve_of(task.work))) {
       const int64_t ns = ns_of_us(curve->us(fed_bytes(graph, task)) + profile->machine.task_us);
       return {ns, ns, ns, together_of(curve, bytes), false};
     }
   }
-  const int64_t ns = kernel_ns(task.device, kernel_of(graph, task));
+  const int64_t ns = kernel_ns(task.device, kernel_size_of(graph, task));
   return {ns, ns, ns, 1, cluster_.profile_of(task.device) != nullptr};
 }
 

@@ -41,19 +41,21 @@ class CostModel {
   explicit CostModel(const Cluster& cluster)
       : cluster_(cluster),
         collectives_(std::make_shared<CollectiveTimes>(cluster)),
-        forms_(std::make_shared<KernelForms>()),
-        texts_(std::make_shared<FormTexts>()) {}
+        forms_(std::make_shared<KernelFormCache>()),
+        formula_hashes_(std::make_shared<FormulaHashCache>()) {}
 
   // The formulas, for work that is not a task yet. At least 1 ns.
-  int64_t kernel_ns(DeviceId device, const Kernel& kernel) const;
+  int64_t kernel_ns(DeviceId device, const KernelSize& kernel) const;
   // Stages [first, last) of a formula over these ranges, as a kernel on the device; without rates and bytes.
-  Kernel kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
-                const std::vector<Interval>& ranges, double flops) const;
+  KernelSize kernel_size(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
+                         const std::vector<Interval>& ranges, double flops) const;
   // A task's whole kernel.
-  Kernel kernel_of(const PhysicalGraph& graph, const Task& task) const;
+  KernelSize kernel_size_of(const PhysicalGraph& graph, const Task& task) const;
   // The same, from a device's profile. Empty if it has none, or nothing to estimate from.
   std::optional<TaskTime> profiled(DeviceId device, const KernelId& id, double flops, double bytes) const;
-  const std::string& form_of(const std::shared_ptr<const tdl::Bound>& bound) const { return texts_->of(bound); }
+  const std::string& formula_hash(const std::shared_ptr<const tdl::Bound>& bound) const {
+    return formula_hashes_->of(bound);
+  }
   Duration copy(DeviceId device, double bytes) const;  // a kernel that computes nothing; bytes read and written
   AlgorithmCosts transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const;
   const Collective& collective(StepKind kind, const std::vector<DeviceId>& devices) const {
@@ -77,8 +79,8 @@ class CostModel {
  private:
   const Cluster& cluster_;
   std::shared_ptr<CollectiveTimes> collectives_;  // caches; copies of the model share them
-  std::shared_ptr<KernelForms> forms_;
-  std::shared_ptr<FormTexts> texts_;
+  std::shared_ptr<KernelFormCache> forms_;
+  std::shared_ptr<FormulaHashCache> formula_hashes_;
 };
 
 }  // namespace partita

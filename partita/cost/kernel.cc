@@ -60,7 +60,7 @@ double aligned_fraction(const Paced& on, DType rate, int elements) {
   return above == parts.begin() ? above->second : std::prev(above)->second;
 }
 
-double product_ns(const Paced& on, const Kernel& kernel, const Product& p, double bytes) {
+double product_ns(const Paced& on, const KernelSize& kernel, const Product& p, double bytes) {
   const double memory = memory_ns(on, bytes), k = std::max(1.0, p.k * kernel.computed);
   const double rate = rate_of_one(on, kernel.rate) * aligned_fraction(on, kernel.rate, p.aligned);
   const double partial = memory_ns(on, p.batch * p.m * p.n * kPartialBytes);
@@ -84,7 +84,7 @@ double product_ns(const Paced& on, const Kernel& kernel, const Product& p, doubl
   return best;
 }
 
-double products_ns(const Paced& on, const Kernel& kernel) {
+double products_ns(const Paced& on, const KernelSize& kernel) {
   auto elements = [](const Product& p) { return p.batch * (p.m * p.k + p.k * p.n + p.m * p.n); };
   double all = 0, flops = 0, ns = 0;
   for (const Product& p : kernel.products) {
@@ -96,7 +96,7 @@ double products_ns(const Paced& on, const Kernel& kernel) {
   return std::max(ns, others);
 }
 
-double attention_ns(const Paced& on, const Kernel& kernel) {
+double attention_ns(const Paced& on, const KernelSize& kernel) {
   const Product& scores = kernel.products[0];
   double flops = 0;
   for (const Product& p : kernel.products) flops += p.flops();
@@ -117,11 +117,11 @@ double attention_ns(const Paced& on, const Kernel& kernel) {
 
 // One kernel after another. Each product reads or writes the scores, and so do as many kernels between them. Softmax
 // does both, and its gradient reads its result too.
-double unfused_attention_ns(const Paced& on, const Kernel& kernel) {
+double unfused_attention_ns(const Paced& on, const KernelSize& kernel) {
   const Product& scores = kernel.products[0];
   const auto kernels = static_cast<double>(kernel.products.size());
   const double passes = kernels * scores.batch * scores.m * scores.n * static_cast<double>(bytes_of(kernel.rate));
-  Kernel products = kernel;
+  KernelSize products = kernel;
   products.computed = 1;
   products.bytes += passes;
   return products_ns(on, products) + memory_ns(on, passes) + kernels * on.device.launch_overhead_us * kNsPerUs;
@@ -143,7 +143,7 @@ double reached_bytes_per_s(const Device& device) {
          (device.kernels.multiprocessors > 0 ? device.kernels.memory_part : device.efficiency);
 }
 
-double kernel_ns(const Device& device, const Kernel& kernel, double clock) {
+double kernel_ns(const Device& device, const KernelSize& kernel, double clock) {
   const Paced on{device, clock};
   const double launch = device.launch_overhead_us * kNsPerUs;
   if (device.kernels.multiprocessors > 0 && !kernel.products.empty())
@@ -151,7 +151,7 @@ double kernel_ns(const Device& device, const Kernel& kernel, double clock) {
                      : device.kernels.fused_attention > 0 ? attention_ns(on, kernel)
                                                           : unfused_attention_ns(on, kernel));
   const double compute = kernel.flops > 0 ? kernel.flops / on.flops_per_s(kernel.rate) * kNsPerS : 0;
-  return launch + std::max(memory_ns(on, kernel.bytes * (1 + kernel.again)), compute);
+  return launch + std::max(memory_ns(on, kernel.bytes * (1 + kernel.reread_fraction)), compute);
 }
 
 }  // namespace partita

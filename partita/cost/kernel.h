@@ -45,7 +45,8 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-struct Kernel {
+// The numbers that determine the time of a kernel on a device.
+struct KernelSize {
   DType rate = DType::kFloat32;    // of its products; without them of all its arithmetic
   DType vector = DType::kFloat32;  // of other arithmetic
   double flops = 0;                // all of it
@@ -54,13 +55,13 @@ struct Kernel {
   double computed = 1;             // the fraction of `products` that guards leave
   // The products are attention's: the first makes scores of m queries and n keys, which do not leave the kernel.
   bool fused_attention = false;
-  double again = 0;  // the fraction of `bytes` that is read once more (cost/second_pass.h)
-  bool operator==(const Kernel&) const = default;
+  double reread_fraction = 0;  // the fraction of `bytes` that is read once more (cost/second_pass.h)
+  bool operator==(const KernelSize&) const = default;
 };
 
 // Returns the time in ns at a fraction of the device's clock, on which arithmetic depends and memory does not. It is 1
 // for an isolated kernel, `sustained` of the device in a step (CostModel).
-double kernel_ns(const Device& device, const Kernel& kernel, double clock = 1);
+double kernel_ns(const Device& device, const KernelSize& kernel, double clock = 1);
 
 // The rates that the device reaches. FLOP/s of integers and booleans are float32's; bad input if the device has none.
 double reached_flops_per_s(const Device& device, DType dtype);

@@ -45,14 +45,14 @@ int alignment(const tdl::MatrixProduct& product, const std::vector<Interval>& ra
 
 }  // namespace
 
-KernelForm form_of(const tdl::Bound& bound, int first, int last) {
+KernelForm kernel_form_of(const tdl::Bound& bound, int first, int last) {
   KernelForm form;
   form.products = tdl::matrix_products(bound, first, last);
   if (form.products.empty()) {
-    form.again = second_passes(bound, first, last);
+    form.second_passes = second_passes(bound, first, last);
     return form;
   }
-  for (int s = first; s < last; ++s) form.stages.push_back(tdl::points_of(bound.stages[static_cast<size_t>(s)]));
+  for (int s = first; s < last; ++s) form.stages.push_back(tdl::stage_points(bound.stages[static_cast<size_t>(s)]));
   for (size_t p = 0; p < form.products.size() && !form.fused_attention; ++p) {
     const int scores = form.products[p].stage;
     if (is_result(bound, bound.stages[static_cast<size_t>(scores)].tensor)) continue;
@@ -62,18 +62,18 @@ KernelForm form_of(const tdl::Bound& bound, int first, int last) {
   return form;
 }
 
-Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops) {
-  Kernel kernel;
+KernelSize kernel_size_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops) {
+  KernelSize kernel;
   kernel.flops = flops;
   if (form.products.empty()) {
-    kernel.again = part_read_again(form.again, ranges);
+    kernel.reread_fraction = part_read_again(form.second_passes, ranges);
     return kernel;
   }
   double unguarded = 0;
   for (const tdl::StagePoints& stage : form.stages) unguarded += stage.flops(ranges);
   for (const tdl::MatrixProduct& p : form.products) {
-    const Product product{tdl::points_of(p.batch, ranges), tdl::points_of(p.m, ranges), tdl::points_of(p.n, ranges),
-                          tdl::points_of(p.k, ranges), alignment(p, ranges)};
+    const Product product{tdl::count_points(p.batch, ranges), tdl::count_points(p.m, ranges),
+                          tdl::count_points(p.n, ranges), tdl::count_points(p.k, ranges), alignment(p, ranges)};
     if (product.flops() > 0) kernel.products.push_back(product);
   }
   kernel.computed = unguarded > 0 ? std::min(1.0, flops / unguarded) : 0;
@@ -81,10 +81,10 @@ Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, 
   return kernel;
 }
 
-const KernelForm& KernelForms::of(const std::shared_ptr<const tdl::Bound>& bound, int first, int last) {
+const KernelForm& KernelFormCache::of(const std::shared_ptr<const tdl::Bound>& bound, int first, int last) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<const KernelForm>& known = known_[{bound, first, last}];
-  if (!known) known = std::make_unique<const KernelForm>(form_of(*bound, first, last));
+  if (!known) known = std::make_unique<const KernelForm>(kernel_form_of(*bound, first, last));
   return *known;
 }
 

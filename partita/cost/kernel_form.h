@@ -21,15 +21,15 @@ struct KernelForm {
   std::vector<tdl::MatrixProduct> products;
   std::vector<tdl::StagePoints> stages;
   bool fused_attention = false;
-  SecondPasses again;  // of kernels without products
+  SecondPasses second_passes;  // of kernels without products
 };
-KernelForm form_of(const tdl::Bound& bound, int first, int last);
+KernelForm kernel_form_of(const tdl::Bound& bound, int first, int last);
 
 // Makes the kernel over these ranges, in which `flops` were counted; without rates and bytes.
-Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops);
+KernelSize kernel_size_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops);
 
 // Forms of formulas, each looked at once. Safe from several threads.
-class KernelForms {
+class KernelFormCache {
  public:
   const KernelForm& of(const std::shared_ptr<const tdl::Bound>& bound, int first, int last);
 

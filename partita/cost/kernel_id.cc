@@ -19,7 +19,7 @@ int64_t elements_of(const PhysicalGraph& graph, const Access& access, int firing
 
 }  // namespace
 
-std::string form_text(const tdl::Bound& bound) {
+std::string formula_hash(const tdl::Bound& bound) {
   std::string text;
   bool in_number = false;
   for (const char c : tdl::to_text(bound)) {
@@ -32,7 +32,7 @@ std::string form_text(const tdl::Bound& bound) {
 
 KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,
                    std::string form, int first_stage, int last_stage, const std::vector<Interval>& ranges,
-                   const std::vector<TensorPart>& tensors) {
+                   const std::vector<TensorAccess>& tensors) {
   KernelId id;
   id.definition = definition;
   id.form = std::move(form);
@@ -41,14 +41,14 @@ KernelId kernel_id(const std::string& definition, const tdl::Attributes& attribu
   id.first_stage = first_stage, id.last_stage = last_stage;
   for (size_t i = 0; i < ranges.size(); ++i) id.indices.emplace_back(bound.indices[i].name, ranges[i].size());
   for (const bool written : {false, true})
-    for (const TensorPart& tensor : tensors)
+    for (const TensorAccess& tensor : tensors)
       if (tensor.written == written)
         id.operands.push_back({bound.tensors[tensor.tensor].name, tensor.dtype, tensor.elements, written});
   return id;
 }
 
 KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form, int firing) {
-  std::vector<TensorPart> tensors;
+  std::vector<TensorAccess> tensors;
   for (const Access& access : task.reads)
     tensors.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, firing), false});
   for (const Access& access : task.writes)
@@ -57,10 +57,10 @@ KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWor
                    work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(firing)], tensors);
 }
 
-const std::string& FormTexts::of(const std::shared_ptr<const tdl::Bound>& bound) {
+const std::string& FormulaHashCache::of(const std::shared_ptr<const tdl::Bound>& bound) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [found, fresh] = known_.try_emplace(bound);
-  if (fresh) found->second = form_text(*bound);
+  if (fresh) found->second = formula_hash(*bound);
   return found->second;
 }
 

@@ -14,7 +14,7 @@
 namespace partita {
 
 // The elements that a kernel reads or writes of a tensor of its formula.
-struct TensorPart {
+struct TensorAccess {
   int tensor = -1;
   DType dtype = DType::kFloat32;
   int64_t elements = 0;
@@ -23,17 +23,17 @@ struct TensorPart {
 
 // Returns a hash of a formula's text without numbers, as 16 hexadecimal digits. It is equal for the same formula over
 // other extents.
-std::string form_text(const tdl::Bound& bound);
+std::string formula_hash(const tdl::Bound& bound);
 
 KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,
                    std::string form, int first_stage, int last_stage, const std::vector<Interval>& ranges,
-                   const std::vector<TensorPart>& tensors);
+                   const std::vector<TensorAccess>& tensors);
 // Returns the id of a task's kernel in one firing; the first firing if all are alike.
 KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form,
                    int firing = 0);
 
-// Texts of formulas, each made once. Safe from several threads.
-class FormTexts {
+// Hashes of formulas, each made once. Safe from several threads.
+class FormulaHashCache {
  public:
   const std::string& of(const std::shared_ptr<const tdl::Bound>& bound);
 

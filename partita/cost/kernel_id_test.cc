@@ -47,7 +47,7 @@ struct Product {
     cluster.devices[0].memory_bandwidth_bytes_per_s = 1e12;
   }
   const KernelWork& work() const { return std::get<KernelWork>(graph.tasks[0].work); }
-  KernelId id() const { return kernel_id(graph, graph.tasks[0], work(), form_text(*work().bound)); }
+  KernelId id() const { return kernel_id(graph, graph.tasks[0], work(), formula_hash(*work().bound)); }
 };
 
 // A kernel is the same, and so its measured time, whether the gradient that it reads is kept or freed.
@@ -70,7 +70,7 @@ TEST(KernelIds, AreOfLocalExtents) {
 }
 
 TEST(KernelIds, TellFormulasOfOneNameApartAndNotTheirExtents) {
-  const auto form = [](const char* text, int64_t rows) { return form_text(tdl::bind(text, {{rows, 8}, {8, 16}})); };
+  const auto form = [](const char* text, int64_t rows) { return formula_hash(tdl::bind(text, {{rows, 8}, {8, 16}})); };
   EXPECT_EQ(form(kMatmul, 32), form(kMatmul, 128));
   EXPECT_NE(form(kMatmul, 32), form("matmul(a, b)[i, j] = max(k) a[i, k] * b[k, j]", 32));
 }

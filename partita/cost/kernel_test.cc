@@ -24,8 +24,8 @@ Device gpu() {
   return d;
 }
 
-Kernel product(DType rate, Product p, double bytes = 0) {
-  Kernel k;
+KernelSize product(DType rate, Product p, double bytes = 0) {
+  KernelSize k;
   k.rate = rate;
   k.products = {p};
   k.bytes = bytes;
@@ -49,9 +49,9 @@ TEST(KernelTime, TheLastWaveOfTilesIsWhole) {
 }
 
 TEST(KernelTime, AtAPartOfTheClockWhatComputesTakesLonger) {
-  const Kernel full = product(DType::kFloat16, {1, 2560, 1280, 64});
+  const KernelSize full = product(DType::kFloat16, {1, 2560, 1280, 64});
   EXPECT_NEAR(kernel_ns(gpu(), full, 0.8), 5000 + kStepNs / 0.8, 1e-6);
-  Kernel copy;
+  KernelSize copy;
   copy.bytes = 1e9;
   EXPECT_DOUBLE_EQ(kernel_ns(gpu(), copy, 0.8), kernel_ns(gpu(), copy));
   copy.flops = 1e12;  // 10 ms at 100 TFLOP/s
@@ -102,7 +102,7 @@ TEST(KernelTime, MemoryAndComputeOverlapInPart) {
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat16, {1, 2560, 1280, 64}, kStepNs * 500)),
               5000 + std::cbrt(2.0) * kStepNs, 1e-6);
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat16, {1, 2560, 1280, 64}, 1e9)), 5000 + 2e6, 1);
-  Kernel none;
+  KernelSize none;
   none.bytes = 1e9;
   none.flops = 100e9;  // 1 ms at half of 200 TFLOP/s
   EXPECT_NEAR(kernel_ns(gpu(), none), 5000 + 2e6, 1e-6);
@@ -135,21 +135,21 @@ TEST(KernelTime, RowsThatBeginAnywhereSlowDownAUnitForMatrices) {
 }
 
 TEST(KernelTime, WhatIsReadAgainCountsTwice) {
-  Kernel k;
+  KernelSize k;
   k.bytes = 1e9;
-  k.again = 0.5;
+  k.reread_fraction = 0.5;
   EXPECT_NEAR(kernel_ns(gpu(), k), 5000 + 1.5 * 2e6, 1e-6);
 }
 
 TEST(KernelTime, WhatGuardsLeaveOutShortensTheSum) {
-  Kernel k = product(DType::kFloat16, {1, 2560, 1280, 128});
+  KernelSize k = product(DType::kFloat16, {1, 2560, 1280, 128});
   k.computed = 0.5;
   k.flops /= 2;
   EXPECT_NEAR(kernel_ns(gpu(), k), 5000 + kStepNs, 1e-6);
 }
 
-Kernel attention(double queries, double keys, bool backward = false) {
-  Kernel k;
+KernelSize attention(double queries, double keys, bool backward = false) {
+  KernelSize k;
   k.rate = DType::kFloat16;
   k.products = {{50, queries, keys, 64}, {50, queries, 64, keys}};
   if (backward) k.products.insert(k.products.end(), 3, {50, queries, 64, keys});
@@ -165,7 +165,7 @@ TEST(KernelTime, FusedAttention) {
   // 50 x 4 x 8 tiles over 100.
   EXPECT_NEAR(kernel_ns(gpu(), attention(512, 1024)), 5000 + 16 * kTileNs + 10000, 1e-6);
   // Causal: four rows of 1 to 4 tiles, ten of which the mask leaves; half of each of the four it cuts is in them.
-  Kernel causal = attention(512, 512);
+  KernelSize causal = attention(512, 512);
   causal.computed = 0.5;
   EXPECT_NEAR(kernel_ns(gpu(), causal), 5000 + 50 * 10 / 100.0 * kTileNs + 10000, 1e-6);
   // One head: the longest row.
@@ -187,14 +187,14 @@ TEST(KernelTime, AttentionWithoutAFusedKernel) {
   Device d = gpu();
   d.kernels.fused_attention = 0;
   constexpr double kPasses = 2.0 * 50 * 512 * 1024 * 2;
-  Kernel products = attention(512, 1024);
+  KernelSize products = attention(512, 1024);
   products.fused_attention = false;
   products.bytes += kPasses;
   const double unfused = kernel_ns(d, attention(512, 1024));
   EXPECT_NEAR(unfused, kernel_ns(d, products) + kPasses / 500 + 2 * 5000, 1e-6);
   EXPECT_GT(unfused, 3 * 5000 + 10000 + 2 * kPasses / 500);
   // A mask saves it nothing.
-  Kernel causal = attention(512, 1024);
+  KernelSize causal = attention(512, 1024);
   causal.computed = 0.5;
   EXPECT_NEAR(kernel_ns(d, causal), unfused, 1e-6);
 }
@@ -202,7 +202,7 @@ TEST(KernelTime, AttentionWithoutAFusedKernel) {
 TEST(KernelTime, WithoutMultiprocessorsItIsTheRoofline) {
   Device d = gpu();
   d.kernels = {};
-  Kernel k = product(DType::kFloat16, {1, 1, 1, 1000000}, 1000);
+  KernelSize k = product(DType::kFloat16, {1, 1, 1, 1000000}, 1000);
   EXPECT_NEAR(kernel_ns(d, k), 5000 + 2e6 / (1600e12 * 0.25) * 1e9, 1e-6);
   k.bytes = 1e9;
   EXPECT_NEAR(kernel_ns(d, k), 5000 + 4e6, 1e-6);
@@ -222,17 +222,17 @@ tdl::Bound attention_formula(bool softmax) {
 
 TEST(KernelForm, AttentionIsAChainOfProductsThroughAnExponential) {
   const tdl::Bound bound = attention_formula(true);
-  const KernelForm form = form_of(bound, 0, static_cast<int>(bound.stages.size()));
+  const KernelForm form = kernel_form_of(bound, 0, static_cast<int>(bound.stages.size()));
   ASSERT_EQ(form.products.size(), 2u);
   EXPECT_TRUE(form.fused_attention);
   const std::vector<Interval> ranges = tdl::full_ranges(bound);
-  const Kernel kernel = kernel_over(form, ranges, tdl::flops(bound, ranges));
+  const KernelSize kernel = kernel_size_over(form, ranges, tdl::flops(bound, ranges));
   EXPECT_TRUE(kernel.fused_attention);
   EXPECT_EQ(kernel.products[0], (Product{3, 8, 8, 4, 4}));
   EXPECT_EQ(kernel.products[1], (Product{3, 8, 5, 8, 1}));
   EXPECT_NEAR(kernel.computed, 36.0 / 64, 0.02);  // of the pairs; the quotient counts as well
-  EXPECT_FALSE(form_of(attention_formula(false), 0, 5).fused_attention) << "no softmax between";
-  EXPECT_FALSE(form_of(bound, 0, 1).fused_attention) << "scores alone";
+  EXPECT_FALSE(kernel_form_of(attention_formula(false), 0, 5).fused_attention) << "no softmax between";
+  EXPECT_FALSE(kernel_form_of(bound, 0, 1).fused_attention) << "scores alone";
 }
 
 // By hand: rows of a [i, k], b [k, j] and the result are k and j long.
@@ -240,7 +240,7 @@ TEST(KernelForm, RowsSayHowProductsAreAligned) {
   auto aligned = [](const char* text, const std::vector<Shape>& shapes) {
     const tdl::Bound bound = tdl::bind(text, shapes);
     const std::vector<Interval> ranges = tdl::full_ranges(bound);
-    return kernel_over(form_of(bound, 0, 1), ranges, tdl::flops(bound, ranges)).products.at(0).aligned;
+    return kernel_size_over(kernel_form_of(bound, 0, 1), ranges, tdl::flops(bound, ranges)).products.at(0).aligned;
   };
   const char* mm = "mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]";
   EXPECT_EQ(aligned(mm, {{7, 32}, {32, 48}}), 16);
@@ -259,7 +259,8 @@ TEST(KernelForm, RowsSayHowProductsAreAligned) {
 TEST(KernelForm, StatisticsOfMoreThanIsHeldAreASecondPass) {
   auto again = [](const char* text, const std::vector<Shape>& shapes) {
     const tdl::Bound bound = tdl::bind(text, shapes);
-    return kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), 0).again;
+    return kernel_size_over(kernel_form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), 0)
+        .reread_fraction;
   };
   const char* batch_norm =
       "bn(x) -> y =\n m[c] = sum(n, s) x[n, c, s]\n v[c] = sum(n, s) (x[n, c, s] - m[c])^2\n"
@@ -282,8 +283,8 @@ TEST(KernelForm, ConvolutionsAreProducts) {
       "conv(x, w, b)[n, o, y, z] where y < 6, z < 5 = (sum(c, r, t) x[n, c, y + r, z + t] * w[o, c, r, t]) + b[o]",
       {{2, 3, 8, 7}, {4, 3, 3, 3}, {4}});
   const std::vector<Interval> ranges = tdl::full_ranges(bound);
-  const Kernel kernel =
-      kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), ranges, tdl::flops(bound, ranges));
+  const KernelSize kernel = kernel_size_over(kernel_form_of(bound, 0, static_cast<int>(bound.stages.size())), ranges,
+                                             tdl::flops(bound, ranges));
   ASSERT_EQ(kernel.products.size(), 1u);
   EXPECT_EQ(kernel.products[0].flops(), 2.0 * (2 * 6 * 5) * 4 * (3 * 3 * 3));
   EXPECT_TRUE(kernel.products[0] == (Product{1, 60, 4, 27, 1})) << kernel.products[0].m;

@@ -69,7 +69,7 @@ RingTime ring_time(const Cluster& cluster, const std::vector<DeviceId>& group) {
   const GroupLinks links = reduction_links(cluster, group);
   return {
       1e-6 * ((links.devices - links.nodes) * links.inside_latency_us + (links.nodes - 1) * links.between_latency_us),
-      busiest_s(cluster, links, 1, 1)};
+      busiest_link_seconds(cluster, links, 1, 1)};
 }
 
 PeakTimes peak_times(const PhysicalGraph& graph, const Cluster& cluster, bool transfers) {

@@ -70,10 +70,10 @@ double part_read_again(const SecondPasses& passes, const std::vector<Interval>& 
   double again = 0, all = 0;
   std::set<int> counted;  // one more pass, whatever it waits for
   for (const SecondPass& pass : passes.operands)
-    if (tdl::points_of(pass.reduced, ranges) > kHeld && counted.insert(pass.operand).second)
-      again += tdl::points_of(pass.indices, ranges);
+    if (tdl::count_points(pass.reduced, ranges) > kHeld && counted.insert(pass.operand).second)
+      again += tdl::count_points(pass.indices, ranges);
   if (again == 0) return 0;
-  for (const std::vector<int>& tensor : passes.touched) all += tdl::points_of(tensor, ranges);
+  for (const std::vector<int>& tensor : passes.touched) all += tdl::count_points(tensor, ranges);
   return all > 0 ? again / all : 0;
 }
 

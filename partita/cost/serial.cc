@@ -35,9 +35,9 @@ std::vector<int> positions_in(const DeviceMask& device_mask, const Mesh& mesh, i
 }
 
 // Returns the elements that a segment's kernel reads and writes at position p.
-std::vector<TensorPart> parts_of(const tdl::Derived& derived, const Segment& segment, int p,
-                                 const std::function<DType(int)>& dtype_of) {
-  std::vector<TensorPart> elements;
+std::vector<TensorAccess> parts_of(const tdl::Derived& derived, const Segment& segment, int p,
+                                   const std::function<DType(int)>& dtype_of) {
+  std::vector<TensorAccess> elements;
   for (int t : segment.reads) elements.push_back({t, dtype_of(t), volume(box_read(derived, segment, t, p)), false});
   for (int t : segment.writes) elements.push_back({t, dtype_of(t), volume(derived.boxes[t][p]), true});
   return elements;
@@ -90,7 +90,7 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
   }
   std::vector<int64_t> slowest(segments.size(), 0);
   struct Timed {
-    Kernel kernel;
+    KernelSize kernel;
     const Device* on = nullptr;
   };
   std::vector<Timed> last(segments.size());  // most positions are like the one before
@@ -101,12 +101,13 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
       int64_t bytes = 0;
       for (int t : segment.reads) bytes += volume(box_read(derived, segment, t, p)) * bytes_of(dtype_of(t));
       for (int t : segment.writes) bytes += volume(derived.boxes[t][p]) * bytes_of(dtype_of(t));
-      Kernel kernel = cost.kernel(mesh.devices[p], op.bound, segment.first, segment.last, derived.ranges[p], flops[g]);
+      KernelSize kernel =
+          cost.kernel_size(mesh.devices[p], op.bound, segment.first, segment.last, derived.ranges[p], flops[g]);
       kernel.bytes = static_cast<double>(bytes);
       kernel.rate = rates[g].rate, kernel.vector = rates[g].vector;
       const DeviceId device = mesh.devices[p];
       if (cost.cluster().profile_of(device)) {
-        const KernelId id = kernel_id(op.definition, op.attributes, bound, cost.form_of(op.bound), segment.first,
+        const KernelId id = kernel_id(op.definition, op.attributes, bound, cost.formula_hash(op.bound), segment.first,
                                       segment.last, derived.ranges[p], parts_of(derived, segment, p, dtype_of));
         if (const auto time = cost.profiled(device, id, flops[g], kernel.bytes)) {
           slowest[g] = std::max(slowest[g], time->far_ns);

@@ -32,8 +32,8 @@ UnalignedProducts unaligned_products(const PhysicalGraph& graph, const Cluster& 
   for (const Task& task : graph.tasks) {
     const auto* work = std::get_if<KernelWork>(&task.work);
     if (task.device != device || !work || !work->bound) continue;
-    const Kernel kernel = cost.kernel_of(graph, task);
-    Kernel full = kernel;
+    const KernelSize kernel = cost.kernel_size_of(graph, task);
+    KernelSize full = kernel;
     for (Product& product : full.products) product.aligned = Product().aligned;
     if (full == kernel) continue;
     const int64_t ns = cost.kernel_ns(device, kernel) - cost.kernel_ns(device, full);

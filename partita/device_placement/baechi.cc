@@ -174,11 +174,11 @@ class Etf {
     if (s_.device[producer] == d || !value.moves()) return end_[producer];
     for (const auto& [to, at] : came_[static_cast<size_t>(v)])
       if (to == d) return at;
-    const Way& way = p_.ways[static_cast<size_t>(s_.device[producer])][static_cast<size_t>(d)];
-    if (way.queue < 0) return INT64_MAX / 2;
-    int64_t& free = queue_free_[static_cast<size_t>(way.queue)];
+    const Route& route = p_.routes[static_cast<size_t>(s_.device[producer])][static_cast<size_t>(d)];
+    if (route.queue < 0) return INT64_MAX / 2;
+    int64_t& free = queue_free_[static_cast<size_t>(route.queue)];
     const int64_t start = std::max(congestion_ ? free : 0, end_[producer]),
-                  end = start + p_.transfer_ns(way, value.bytes);
+                  end = start + p_.transfer_ns(route, value.bytes);
     if (send) {
       free = end;
       came_[static_cast<size_t>(v)].emplace_back(d, end);
@@ -211,7 +211,7 @@ class Etf {
     int64_t until = 0;
     for (int v : p_.ops[static_cast<size_t>(child)].reads)
       for (size_t to = 0; p_.values[static_cast<size_t>(v)].producer == op && to < p_.devices.size(); ++to)
-        if (units_.may(child, to) && (static_cast<int>(to) == d || p_.ways[static_cast<size_t>(d)][to].queue >= 0))
+        if (units_.may(child, to) && (static_cast<int>(to) == d || p_.routes[static_cast<size_t>(d)][to].queue >= 0))
           until = std::max(until, there(v, static_cast<int>(to), false));
     kept_for_[static_cast<size_t>(d)] = child;
     kept_until_[static_cast<size_t>(d)] = until;

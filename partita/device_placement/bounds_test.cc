@@ -18,11 +18,11 @@ TEST(Bounds, LoadAndPath) {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 1;
-  p.ways = {{{}, {0, 5, 0, {}}}, {{}, {}}};
+  p.routes = {{{}, {0, 5, 0, {}}}, {{}, {}}};
   for (int o = 0; o < 4; ++o) p.ops.push_back({"o" + std::to_string(o), {o < 3 ? 2 : 4, o < 3 ? 2 : 4}, 0, -1, {}});
   p.values = {{1, 0, {1}}, {1, 1, {2}}};
   p.ops[1].reads = {0}, p.ops[2].reads = {1};
-  verify(p);
+  validate(p);
   const PlacementBounds bounds = placement_bounds(p);
   EXPECT_EQ(bounds.load_ns, 5);
   EXPECT_EQ(bounds.path_ns, 6);
@@ -33,10 +33,10 @@ PlacementProblem two_and_one() {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 2;
-  p.ways = {{{}, {0, 2, 0, {}}}, {{1, 2, 0, {}}, {}}};
+  p.routes = {{{}, {0, 2, 0, {}}}, {{1, 2, 0, {}}, {}}};
   p.ops = {{"a", {3, 3}, 10, -1, {}}, {"b", {3, 3}, 10, -1, {}}, {"c", {1, 1}, 10, -1, {0, 1}}};
   p.values = {{1, 0, {2}}, {1, 1, {2}}};
-  verify(p);
+  validate(p);
   return p;
 }
 
@@ -49,7 +49,7 @@ TEST(Bounds, HeadsAndLinks) {
   p.ops[2].ns = {-1, 1};
   bounds = placement_bounds(p);
   EXPECT_EQ(bounds.path_ns, 6);
-  EXPECT_EQ(bounds.work_ns, 9);   // 6 ns of work, 2 of the way, 1 of c
+  EXPECT_EQ(bounds.work_ns, 9);   // 6 ns of work, 2 of the route, 1 of c
   EXPECT_EQ(bounds.links_ns, 8);  // from 3 two values one after another, and c
   EXPECT_EQ(BruteForce(p, true).best(), 9);
 }

@@ -19,10 +19,10 @@ TEST(Sequence, TheExample) {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 2;
-  p.ways = {{{}, {0, 1, 0, {}}}, {{1, 1, 0, {}}, {}}};
+  p.routes = {{{}, {0, 1, 0, {}}}, {{1, 1, 0, {}}, {}}};
   p.ops = {{"a", {4, 4}, 0, -1, {}}, {"b", {2, 2}, 0, -1, {}}, {"c", {5, 5}, 0, -1, {}}, {"d", {1, 1}, 0, -1, {0, 1}}};
   p.values = {{1, 1, {3}}, {1, 2, {3}}};
-  verify(p);
+  validate(p);
   const std::vector<int> device = {0, 0, 1, 1};
   const SequenceResult found = find_sequence(p, device, 7, 100, {});
   ASSERT_TRUE(found.schedule);
@@ -65,10 +65,10 @@ TEST(Branch, TheExample) {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 2;
-  p.ways = {{{}, {0, 2, 0, {}}}, {{1, 2, 0, {}}, {}}};
+  p.routes = {{{}, {0, 2, 0, {}}}, {{1, 2, 0, {}}, {}}};
   p.ops = {{"a", {3, 3}, 0, -1, {}}, {"b", {4, 4}, 0, -1, {0}}, {"c", {5, 5}, 0, -1, {0}}};
   p.values = {{1, 0, {1, 2}}};
-  verify(p);
+  validate(p);
   const PlacedSchedule start = list_schedule(p, {0, 0, 0}, {0, 1, 2}, true);
   EXPECT_EQ(start.end, 12);
   const BranchResult result = branch_and_bound(p, start, {}, {});

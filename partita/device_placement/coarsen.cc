@@ -64,25 +64,25 @@ class DeviceSets {
   std::vector<std::vector<char>> sets_;
 };
 
-// Mean latency and ns a byte of the ways between two devices of a set; over all ways if the set has none.
-struct MeanWay {
+// Mean latency and ns a byte of the routes between two devices of a set; over all routes if the set has none.
+struct MeanRoute {
   double latency_ns = 0, ns_per_byte = 0;
 };
-MeanWay mean_way(const PlacementProblem& p, const std::vector<char>& set) {
-  MeanWay inside, all;
-  int inside_ways = 0, ways = 0;
-  const auto add = [](MeanWay& sum, int& count, const Way& way) {
-    sum = {sum.latency_ns + way.latency_ns, sum.ns_per_byte + way.ns_per_byte};
+MeanRoute mean_route(const PlacementProblem& p, const std::vector<char>& set) {
+  MeanRoute inside, all;
+  int inside_routes = 0, routes = 0;
+  const auto add = [](MeanRoute& sum, int& count, const Route& route) {
+    sum = {sum.latency_ns + route.latency_ns, sum.ns_per_byte + route.ns_per_byte};
     ++count;
   };
   for (size_t a = 0; a < set.size(); ++a)
     for (size_t b = 0; b < set.size(); ++b) {
-      if (p.ways[a][b].queue < 0) continue;
-      add(all, ways, p.ways[a][b]);
-      if (set[a] && set[b]) add(inside, inside_ways, p.ways[a][b]);
+      if (p.routes[a][b].queue < 0) continue;
+      add(all, routes, p.routes[a][b]);
+      if (set[a] && set[b]) add(inside, inside_routes, p.routes[a][b]);
     }
-  const MeanWay& sum = inside_ways > 0 ? inside : all;
-  const int count = std::max(1, inside_ways > 0 ? inside_ways : ways);
+  const MeanRoute& sum = inside_routes > 0 ? inside : all;
+  const int count = std::max(1, inside_routes > 0 ? inside_routes : routes);
   return {sum.latency_ns / count, sum.ns_per_byte / count};
 }
 
@@ -174,14 +174,14 @@ Coarsener::Coarsener(const PlacementProblem& fine, const CoarsenOptions& options
 }
 
 void Coarsener::read_values() {
-  std::vector<MeanWay> way;
-  for (const std::vector<char>& set : sets_.sets()) way.push_back(mean_way(fine_, set));
+  std::vector<MeanRoute> route;
+  for (const std::vector<char>& set : sets_.sets()) route.push_back(mean_route(fine_, set));
   std::optional<Rng> drawn;
   if (options_.seed) drawn.emplace(*options_.seed);
   for (const PlacedValue& value : fine_.values) {
     const int first = static_cast<int>(readers_.size());
     readers_.insert(readers_.end(), value.readers.begin(), value.readers.end());
-    const MeanWay& w = way[at(devices_[at(value.producer)])];
+    const MeanRoute& w = route[at(devices_[at(value.producer)])];
     const double ns = value.moves() ? w.latency_ns + w.ns_per_byte * static_cast<double>(value.bytes) : 0;
     values_.push_back(
         {value.producer, first, static_cast<int>(readers_.size()), drawn ? ns * (1 + drawn->uniform()) : ns});
@@ -571,7 +571,7 @@ Coarse Coarsener::result() const {
   c.inside = c.vertex;
   c.value.assign(fine_.values.size(), -1);
   c.problem.devices = fine_.devices;
-  c.problem.ways = fine_.ways;
+  c.problem.routes = fine_.routes;
   c.problem.queues = fine_.queues;
   c.problem.ops = merged_ops(fine_, c.vertex, vertices());
   for (size_t v = 0; v < group.size(); ++v) c.problem.ops[at(number[v])].group = group[v];
@@ -609,17 +609,6 @@ std::vector<Coarse> coarsen_levels(const PlacementProblem& fine, const std::vect
     levels.push_back(std::move(level));
   }
   return levels;
-}
-
-std::vector<int> coarse_placement(const Coarse& coarse, const std::vector<int>& placement) {
-  std::vector<int> device(coarse.problem.ops.size(), -1);
-  for (size_t o = 0; o < placement.size(); ++o) {
-    int& d = device[at(coarse.vertex[o])];
-    ensure(d < 0 || d == placement[o], "vertex '{}' has operations on two devices",
-           coarse.problem.ops[at(coarse.vertex[o])].name);
-    d = placement[o];
-  }
-  return device;
 }
 
 std::vector<int> expanded_placement(const Coarse& coarse, const std::vector<int>& device) {

@@ -60,8 +60,6 @@ Coarse coarsen(const PlacementProblem& fine, int target, const CoarsenOptions& o
 std::vector<Coarse> coarsen_levels(const PlacementProblem& fine, const std::vector<int>& targets,
                                    const CoarsenOptions& options);
 
-// Returns the device of each vertex's operations, if these have one (CoarsenOptions::placement).
-std::vector<int> coarse_placement(const Coarse& coarse, const std::vector<int>& placement);
 // Returns each operation's device: that of its vertex.
 std::vector<int> expanded_placement(const Coarse& coarse, const std::vector<int>& device);
 // Returns an order of operations: those of a vertex one after another in the framework's order, vertices in `order`,

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "partita/base/error.h"
 #include "partita/device_placement/decode.h"
 #include "partita/device_placement/memory.h"
 #include "partita/device_placement/testing/random_problem.h"
@@ -24,13 +25,13 @@ PlacementProblem figure6() {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 2;
-  p.ways = {{{}, {0, 1, 0.01}}, {{1, 1, 0.01}, {}}};
+  p.routes = {{{}, {0, 1, 0.01}}, {{1, 1, 0.01}, {}}};
   p.ops = {{"a", {1, 1}, 10, -1, {}},
            {"b", {1, 1}, 10, -1, {}},
            {"c", {1, 1}, 10, -1, {0, 1}},
            {"d", {1, 1}, 10, -1, {0, 1}}};
   p.values = {{100, 0, {2, 3}}, {100, 1, {2, 3}}};
-  verify(p);
+  validate(p);
   return p;
 }
 
@@ -43,7 +44,7 @@ std::vector<std::string> names(const PlacementProblem& p) {
 TEST(Coarsen, TheExample) {
   const PlacementProblem fine = figure6();
   const Coarse three = coarsen(fine, 3, kNoCaps);
-  verify(three.problem);
+  validate(three.problem);
   EXPECT_EQ(names(three.problem), (std::vector<std::string>{"b", "a+1", "d"}));
   EXPECT_EQ(three.vertex, (std::vector<int>{1, 0, 1, 2}));
   EXPECT_EQ(three.problem.ops[1].ns, (std::vector<int64_t>{2, 2}));
@@ -70,7 +71,7 @@ TEST(Coarsen, SeedsDrawMerges) {
     CoarsenOptions options = kNoCaps;
     options.seed = seed;
     const Coarse coarse = coarsen(fine, 50, options);
-    verify(coarse.problem);
+    validate(coarse.problem);
     EXPECT_EQ(coarse.problem.ops.size(), 50U);
     EXPECT_EQ(coarsen(fine, 50, options).vertex, coarse.vertex);
     merges.insert(coarse.vertex);
@@ -87,7 +88,7 @@ TEST(Coarsen, KeepsWindowsApart) {
   options.placement = random_placement(rng, fine);
   for (size_t o = 0; o < fine.ops.size(); ++o) options.window.push_back(static_cast<int>(o) / 50);
   const Coarse coarse = coarsen(fine, 20, options);
-  verify(coarse.problem);
+  validate(coarse.problem);
   EXPECT_LT(coarse.problem.ops.size(), 100U);
   std::map<int, std::set<std::pair<int, int>>> of_vertex;
   for (size_t o = 0; o < fine.ops.size(); ++o)
@@ -117,7 +118,7 @@ TEST(Coarsen, CapsTypesAndGroups) {
 TEST(Coarsen, ALighterNeighbourOfAnotherGroupHidesNothing) {
   PlacementProblem p;
   p.devices = {{"host", 100}, {"gpu0", 100}, {"gpu1", 100}};
-  p.ways = {{{}, {0, 1, 0.01}, {1, 1, 0.01}}, {{2, 1, 0.01}, {}, {3, 1, 0.01}}, {{4, 1, 0.01}, {5, 1, 0.01}, {}}};
+  p.routes = {{{}, {0, 1, 0.01}, {1, 1, 0.01}}, {{2, 1, 0.01}, {}, {3, 1, 0.01}}, {{4, 1, 0.01}, {5, 1, 0.01}, {}}};
   p.queues = 6;
   p.ops = {{"x", {-1, 1, 1}, 0, 0, {}},
            {"load", {1, -1, -1}, 0, -1, {}},
@@ -125,7 +126,7 @@ TEST(Coarsen, ALighterNeighbourOfAnotherGroupHidesNothing) {
            {"a", {-1, 2, 2}, 0, 1, {}},
            {"b", {-1, 2, 2}, 0, 1, {}}};
   p.values = {{100, 1, {2}}};
-  verify(p);
+  validate(p);
   EXPECT_EQ(names(coarsen(p, 1, {.time_share = 0.6, .memory_share = 1}).problem),
             (std::vector<std::string>{"x", "load", "y", "a+1"}));
 }
@@ -140,7 +141,7 @@ TEST(Coarsen, ValuesThatGoTheSameWayAreJoined) {
   ASSERT_EQ(joined.problem.values.size(), 1U);
   EXPECT_EQ(joined.problem.values[0].bytes, 150);
   EXPECT_EQ(joined.value, (std::vector<int>{0, 0}));
-  verify(joined.problem);
+  validate(joined.problem);
 }
 
 struct Load {
@@ -161,7 +162,7 @@ struct Load {
 
 // Sums, types, groups and caps.
 void check_vertices(const PlacementProblem& fine, const Coarse& c, const CoarsenOptions& options) {
-  verify(c.problem);
+  validate(c.problem);
   ASSERT_EQ(c.vertex.size(), fine.ops.size());
   std::vector<std::vector<int64_t>> ns(c.problem.ops.size(), std::vector<int64_t>(fine.devices.size(), 0));
   std::vector<Load> vertices(c.problem.ops.size());
@@ -201,8 +202,8 @@ void check_vertices(const PlacementProblem& fine, const Coarse& c, const Coarsen
 // Checks which values cross, from and to; and that no vertex is before one that it reads, so that there is no cycle.
 void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
   std::vector<int64_t> bytes(c.problem.values.size(), kOrderAlone);
-  std::set<std::pair<int, std::vector<int>>> ways,
-      orders;  // ways: of values that move, or of all if joined; orders: of the others
+  std::set<std::pair<int, std::vector<int>>> routes,
+      orders;  // routes: of values that move, or of all if joined; orders: of the others
   int leave = 0;
   for (size_t i = 0; i < fine.values.size(); ++i) {
     const PlacedValue& value = fine.values[i];
@@ -219,10 +220,10 @@ void check_values(const PlacementProblem& fine, const Coarse& c, bool join) {
     if (value.moves()) sum = std::max<int64_t>(sum, 0) + value.bytes;
     ASSERT_EQ(coarse.producer, from);
     ASSERT_EQ(coarse.readers, std::vector<int>(to.begin(), to.end()));
-    (join || value.moves() ? ways : orders).emplace(from, coarse.readers);
+    (join || value.moves() ? routes : orders).emplace(from, coarse.readers);
   }
   for (size_t i = 0; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], c.problem.values[i].bytes);
-  ASSERT_EQ(bytes.size(), join ? ways.size() : static_cast<size_t>(leave) + orders.size());
+  ASSERT_EQ(bytes.size(), join ? routes.size() : static_cast<size_t>(leave) + orders.size());
 }
 
 // A random placement and order of the coarse problem are schedules of the fine one, which send the same.
@@ -261,6 +262,18 @@ void check_memory(Rng& rng, const PlacementProblem& fine, const Coarse& c) {
   ASSERT_EQ(schedule_error(fine, of_ops), "");
   const std::vector<int64_t> peaks = PlacedMemory(fine).peaks(of_ops), coarse = PlacedMemory(c.problem).peaks(s);
   for (size_t d = 0; d < peaks.size(); ++d) ASSERT_LE(peaks[d], coarse[d]);
+}
+
+// The device of each vertex's operations.
+std::vector<int> coarse_placement(const Coarse& coarse, const std::vector<int>& placement) {
+  std::vector<int> device(coarse.problem.ops.size(), -1);
+  for (size_t o = 0; o < placement.size(); ++o) {
+    int& d = device[static_cast<size_t>(coarse.vertex[o])];
+    ensure(d < 0 || d == placement[o], "vertex '{}' has operations on two devices",
+           coarse.problem.ops[static_cast<size_t>(coarse.vertex[o])].name);
+    d = placement[o];
+  }
+  return device;
 }
 
 void random_problems(uint64_t seed, int problems) {
@@ -322,7 +335,7 @@ void check_levels(const PlacementProblem& fine, const CoarsenOptions& options) {
 
 TEST(Coarsen, LevelsAreNested) {
   const PlacementProblem fine = unrolled_problem(2, 100, 1);
-  verify(fine);
+  validate(fine);
   check_levels(fine, {});
   check_levels(fine, {.keep_parallel = true});
 }
@@ -343,7 +356,7 @@ TEST(Coarsen, OfEdgesAlone) {
   PlacementProblem p = figure6();
   p.ops[2].reads = {0}, p.ops[3].reads = {1};  // a-c and b-d
   p.values = {{100, 0, {2}}, {100, 1, {3}}};
-  verify(p);
+  validate(p);
   CoarsenOptions options = kNoCaps;
   EXPECT_EQ(coarsen(p, 1, options).problem.ops.size(), 1U);
   options.edges_alone = true;
@@ -353,7 +366,7 @@ TEST(Coarsen, OfEdgesAlone) {
   p.ops.assign(6, {"a", {1, 1}, 10, -1, {0}});
   p.ops[0].reads = {};
   p.values = {{100, 0, {1, 2, 3, 4, 5}}};
-  verify(p);
+  validate(p);
   EXPECT_EQ(coarsen(p, 1, options).problem.ops.size(), 1U);
   options.time_share = 0.5;
   EXPECT_EQ(coarsen(p, 1, options).problem.ops.size(), 4U);  // three of the six in one

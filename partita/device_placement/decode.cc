@@ -22,11 +22,11 @@ int64_t op_ns(const PlacementProblem& p, int op, int device) {
   return ns;
 }
 
-const Way& way_of(const PlacementProblem& p, int from, int to) {
-  const Way& way = p.ways[static_cast<size_t>(from)][static_cast<size_t>(to)];
-  ensure(way.queue >= 0, "there is no way from '{}' to '{}'", p.devices[static_cast<size_t>(from)].name,
+const Route& route_of(const PlacementProblem& p, int from, int to) {
+  const Route& route = p.routes[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  ensure(route.queue >= 0, "there is no way from '{}' to '{}'", p.devices[static_cast<size_t>(from)].name,
          p.devices[static_cast<size_t>(to)].name);
-  return way;
+  return route;
 }
 
 void finish(PlacedSchedule& s, const PlacementProblem& p) {
@@ -36,8 +36,8 @@ void finish(PlacedSchedule& s, const PlacementProblem& p) {
     s.end = std::max(s.end, s.start[o] + op_ns(p, static_cast<int>(o), s.device[o]));
   for (const PlacedTransfer& t : s.transfers) {
     const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
-    const Way& way = way_of(p, s.device[static_cast<size_t>(value.producer)], t.to);
-    s.end = std::max(s.end, t.start + p.transfer_ns(way, value.bytes));
+    const Route& route = route_of(p, s.device[static_cast<size_t>(value.producer)], t.to);
+    s.end = std::max(s.end, t.start + p.transfer_ns(route, value.bytes));
   }
 }
 
@@ -123,14 +123,14 @@ class FirstCome {
       for (int reader : p_.values[static_cast<size_t>(v)].readers)
         if (device_[static_cast<size_t>(reader)] == home || !p_.values[static_cast<size_t>(v)].moves()) read(reader);
       for (const Destination& d : destinations(p_, device_, rank_, v))
-        waiting_[static_cast<size_t>(way_of(p_, home, d.to).queue)].push({now_, d.rank, v, d.to});
+        waiting_[static_cast<size_t>(route_of(p_, home, d.to).queue)].push({now_, d.rank, v, d.to});
     }
   }
   void arrived(int transfer) {
     const PlacedTransfer& t = s_.transfers[static_cast<size_t>(transfer)];
     if (held_) held_->arrived(t.value, t.to);
     const PlacedValue& value = p_.values[static_cast<size_t>(t.value)];
-    queue_free_[static_cast<size_t>(way_of(p_, device_[static_cast<size_t>(value.producer)], t.to).queue)] = true;
+    queue_free_[static_cast<size_t>(route_of(p_, device_[static_cast<size_t>(value.producer)], t.to).queue)] = true;
     for (int reader : value.readers)
       if (device_[static_cast<size_t>(reader)] == t.to) read(reader);
   }
@@ -160,8 +160,8 @@ class FirstCome {
         waiting_[q].pop();
         queue_free_[q] = false;
         const PlacedValue& value = p_.values[static_cast<size_t>(v)];
-        const Way& way = way_of(p_, device_[static_cast<size_t>(value.producer)], to);
-        events_.push({now_ + p_.transfer_ns(way, value.bytes), true, static_cast<int>(s_.transfers.size())});
+        const Route& route = route_of(p_, device_[static_cast<size_t>(value.producer)], to);
+        events_.push({now_ + p_.transfer_ns(route, value.bytes), true, static_cast<int>(s_.transfers.size())});
         s_.transfers.push_back({v, to, now_});
         if (held_) held_->send(v, to);
       }
@@ -208,9 +208,9 @@ std::vector<int64_t> tails(const PlacementProblem& p, const std::vector<int>& de
       const PlacedValue& value = p.values[static_cast<size_t>(v)];
       for (int reader : value.readers) {
         const int to = device[static_cast<size_t>(reader)];
-        const int64_t way =
-            to == device[o] || !value.moves() ? 0 : p.transfer_ns(way_of(p, device[o], to), value.bytes);
-        after = std::max(after, way + tail[static_cast<size_t>(reader)]);
+        const int64_t crossing_ns =
+            to == device[o] || !value.moves() ? 0 : p.transfer_ns(route_of(p, device[o], to), value.bytes);
+        after = std::max(after, crossing_ns + tail[static_cast<size_t>(reader)]);
       }
     }
     tail[o] = after + op_ns(p, static_cast<int>(o), device[o]);
@@ -253,10 +253,10 @@ PlacedSchedule pushed_left(const PlacementProblem& p, const PlacedSchedule& give
     if (transfer) {
       PlacedTransfer& t = s.transfers[static_cast<size_t>(number)];
       const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
-      const Way& way = way_of(p, s.device[static_cast<size_t>(value.producer)], t.to);
-      int64_t& free = queue_free[static_cast<size_t>(way.queue)];
+      const Route& route = route_of(p, s.device[static_cast<size_t>(value.producer)], t.to);
+      int64_t& free = queue_free[static_cast<size_t>(route.queue)];
       t.start = std::max(free, end[static_cast<size_t>(value.producer)]);
-      free = t.start + p.transfer_ns(way, value.bytes);
+      free = t.start + p.transfer_ns(route, value.bytes);
       came[static_cast<size_t>(t.value)].push_back({t.to, free});
       continue;
     }

@@ -22,7 +22,7 @@ PlacementProblem example() {
 
 TEST(Placement, TheExample) {
   const PlacementProblem p = example();
-  verify(p);
+  validate(p);
   EXPECT_EQ(first_come(p, {0, 0, 0}, {0, 1, 2}).end, 12);
   const PlacedSchedule s = first_come(p, {0, 0, 1}, {0, 1, 2});
   EXPECT_EQ(s.end, 10);
@@ -75,7 +75,7 @@ TEST(Placement, SchedulesOfRandomProblems) {
   for (int round = 0; round < 3000; ++round) {
     const RandomShape shape = drawn_shape(rng, 1, 30);
     const PlacementProblem p = random_problem(rng, shape);
-    verify(p);
+    validate(p);
     const std::vector<int> device = random_placement(rng, p), rank = critical_ranks(p, device);
     std::vector<int> plain(p.ops.size());
     std::iota(plain.begin(), plain.end(), 0);

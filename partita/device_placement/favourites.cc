@@ -20,7 +20,7 @@ constexpr double kNotAtAll = 0.5 / kLargest / 1e3;  // a gap smaller than any be
 
 struct Edge {
   int from = 0, to = 0;
-  int64_t cost = 0;      // to move its values on the fastest way
+  int64_t cost = 0;      // to move its values on the fastest route
   bool chooses = false;  // whether it may be spared
 };
 

@@ -23,7 +23,7 @@ PlacementProblem two_devices(int64_t latency_ns) {
   p.devices = {{"gpu0", 1000}, {"gpu1", 1000}};
   p.queues = 2;
   const auto latency = static_cast<double>(latency_ns);
-  p.ways = {{{}, {0, latency, 0, {}}}, {{1, latency, 0, {}}, {}}};
+  p.routes = {{{}, {0, latency, 0, {}}}, {{1, latency, 0, {}}, {}}};
   return p;
 }
 
@@ -42,7 +42,7 @@ TEST(FavouriteChildren, TheExample) {
   PlacementProblem p = two_devices(3);
   const int a = add(p, "a", 2, {}), b = add(p, "b", 6, {a});
   add(p, "c", 2, {a});
-  verify(p);
+  validate(p);
   const FavouriteChildren found = favourite_children(p, kSeconds, {});
   EXPECT_EQ(found.child, (std::vector<int>{b, -1, -1}));
   EXPECT_NEAR(found.relaxed_ns, 8, 1e-4);
@@ -60,7 +60,7 @@ TEST(FavouriteChildren, ADeviceIsKeptForThem) {
   PlacementProblem p = two_devices(3);
   const int i = add(p, "i", 2, {}), g = add(p, "g", 2, {});
   const int f = add(p, "f", 20, {i, g}), k = add(p, "k", 10, {i});
-  verify(p);
+  validate(p);
   std::string why;
   const auto etf = earliest_task_first(p, why);
   EXPECT_EQ(etf->start[static_cast<size_t>(k)], 2);
@@ -80,7 +80,7 @@ struct Costs {
   std::map<std::pair<int, int>, bool> spared;
 };
 
-// All devices but a host, which is the last, are equal, and so are their ways. A host's operations run nowhere else.
+// All devices but a host, which is the last, are equal, and so are their routes. A host's operations run nowhere else.
 Costs costs_of(const PlacementProblem& p) {
   Costs costs;
   for (const PlacedValue& v : p.values)
@@ -90,7 +90,7 @@ Costs costs_of(const PlacementProblem& p) {
       const bool both_on_host = from.ns[0] < 0 && to.ns[0] < 0;
       const bool apart = (from.ns[0] < 0) != (to.ns[0] < 0);
       const bool free = !v.moves() || both_on_host || (from.group >= 0 && from.group == to.group);
-      costs.cost[edge] += free ? 0 : p.transfer_ns(p.ways[0][1], v.bytes);
+      costs.cost[edge] += free ? 0 : p.transfer_ns(p.routes[0][1], v.bytes);
       costs.spared[edge] = costs.spared[edge] || (!free && !apart);
     }
   return costs;
@@ -138,8 +138,8 @@ TEST(FavouriteChildren, RandomProblems) {
                                               .devices = 2 + static_cast<int>(rng.below(3)),
                                               .host = round % 3 == 2,
                                               .groups = static_cast<int>(rng.below(3))});
-    for (auto& from : p.ways)
-      for (Way& way : from) way.latency_ns = 3;
+    for (auto& from : p.routes)
+      for (Route& route : from) route.latency_ns = 3;
     if (p.devices.size() == 2 && round % 3 == 2) continue;  // a host and one device: nothing chooses
     const FavouriteChildren found = favourite_children(p, kSeconds, {});
     const Costs costs = costs_of(p);

@@ -24,7 +24,7 @@ class Walk {
         memory_(problem),
         best_(start),
         patience_(options.changes / kPart + 1) {
-    ns_per_byte_ = lacking_cost(problem, start.end, 1);
+    ns_per_byte_ = deficit_cost_ns(problem, start.end, 1);
     best_over_ = memory_.over_bytes(start);
     decoder_.decode(moves_.device(), moves_.order());
     over_ = memory_.over_bytes(decoder_.last());
@@ -84,7 +84,7 @@ class Walk {
 
 }  // namespace
 
-double lacking_cost(const PlacementProblem& problem, int64_t end_ns, int64_t over_bytes) {
+double deficit_cost_ns(const PlacementProblem& problem, int64_t end_ns, int64_t over_bytes) {
   constexpr double kSteps = 4;
   int64_t least = INT64_MAX;
   for (const PlacedDevice& d : problem.devices) least = std::min(least, std::max<int64_t>(1, d.memory_bytes));
@@ -123,8 +123,8 @@ PlacedSchedule fitted(const PlacementProblem& problem, const PlacedSchedule& sta
 
 }  // namespace
 
-PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
-                        Rng& rng, const Watch& watch) {
+PlacedSchedule improve_schedule(const PlacementProblem& problem, const PlacedSchedule& start,
+                                const ImproveOptions& options, Rng& rng, const Watch& watch) {
   if (problem.ops.empty()) return start;
   if (PlacedMemory(problem).over_bytes(start) > 0) return fitted(problem, start, options, rng, watch);
   return walked(problem, start, options, rng, watch);

@@ -3,7 +3,7 @@
 // A state is a device for each unit (an operation, or a group) and an order of the operations; its schedule is
 // list_schedule() with gaps. The moves are those of moves.h. A move stays if the step is no longer than some moves ago
 // (late acceptance: Burke and Bykov 2017). An order by latest start stays if the step is shorter. The best state is
-// returned. A memory deficit counts as time (lacking_cost()), twice as much after each twentieth of the moves with a
+// returned. A memory deficit counts as time (deficit_cost_ns()), twice as much after each twentieth of the moves with a
 // deficit.
 //
 // Example: a chain of four operations that starts on two devices in turn, three transfers; two moves bring all to one.
@@ -24,10 +24,10 @@ struct ImproveOptions {
 
 // `start`: a schedule of the problem, or one that would be if devices had more memory. The result has a smaller
 // deficit, or the same and is no longer. Returns the best so far when the watch ends.
-PlacedSchedule improved(const PlacementProblem& problem, const PlacedSchedule& start, const ImproveOptions& options,
-                        Rng& rng, const Watch& watch);
+PlacedSchedule improve_schedule(const PlacementProblem& problem, const PlacedSchedule& start,
+                                const ImproveOptions& options, Rng& rng, const Watch& watch);
 
 // Returns the cost (ns) of a memory deficit: four steps for as much as the smallest device has.
-double lacking_cost(const PlacementProblem& problem, int64_t end_ns, int64_t over_bytes);
+double deficit_cost_ns(const PlacementProblem& problem, int64_t end_ns, int64_t over_bytes);
 
 }  // namespace partita

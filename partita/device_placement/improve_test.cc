@@ -21,10 +21,10 @@ TEST(Improve, AChainComesToOneDevice) {
   Rng rng(1);
   const PlacedSchedule start = list_schedule(p, {0, 1, 0, 1}, {0, 1, 2, 3}, true);
   EXPECT_EQ(start.end, 23);
-  EXPECT_EQ(improved(p, start, {.changes = 300}, rng, {}).end, 8);
+  EXPECT_EQ(improve_schedule(p, start, {.changes = 300}, rng, {}).end, 8);
   p.devices[0].memory_bytes = p.devices[1].memory_bytes = 20;  // two on each
-  EXPECT_EQ(improved(p, start, {.changes = 300}, rng, {}).end, 13);
-  EXPECT_EQ(improved(p, start, {.changes = 300, .enough_ns = 23}, rng, {}).end, 23);
+  EXPECT_EQ(improve_schedule(p, start, {.changes = 300}, rng, {}).end, 13);
+  EXPECT_EQ(improve_schedule(p, start, {.changes = 300, .enough_ns = 23}, rng, {}).end, 23);
 }
 
 // The result is valid, no longer than the start, no shorter than the bounds. It finds nearly all best placements in all
@@ -41,7 +41,7 @@ TEST(Improve, RandomProblems) {
     for (size_t o = 0; o < p.ops.size(); ++o) bytes[static_cast<size_t>(device[o])] += p.ops[o].bytes;
     for (size_t d = 0; d < bytes.size(); ++d) p.devices[d].memory_bytes = bytes[d] + 5;
     const PlacedSchedule start = by_tails(p, device);
-    const PlacedSchedule s = improved(p, start, {.changes = 500}, rng, {});
+    const PlacedSchedule s = improve_schedule(p, start, {.changes = 500}, rng, {});
     ASSERT_EQ(schedule_error(p, s), "") << round;
     ASSERT_LE(s.end, start.end) << round;
     ASSERT_GE(s.end, placement_bounds(p).ns()) << round;
@@ -76,7 +76,7 @@ TEST(Improve, LessMemory) {
     const int64_t lacked = PlacedMemory(p).over_bytes(start);
     if (lacked == 0) continue;
     ++over;
-    const PlacedSchedule s = improved(p, start, {.changes = 1000}, rng, {});
+    const PlacedSchedule s = improve_schedule(p, start, {.changes = 1000}, rng, {});
     ASSERT_LE(PlacedMemory(p).over_bytes(s), lacked) << round;
     fits += schedule_error(p, s).empty();
   }

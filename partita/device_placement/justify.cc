@@ -64,9 +64,9 @@ class FromTheEnd {
     }
     std::sort(leaves_.begin(), leaves_.end(), [](const Leaving& a, const Leaving& b) { return a.needed < b.needed; });
     for (const Leaving& l : leaves_) {
-      const Way& way = p_.ways[static_cast<size_t>(home)][static_cast<size_t>(l.to)];
-      const int64_t takes = p_.transfer_ns(way, p_.values[static_cast<size_t>(l.value)].bytes);
-      ready = std::max(ready, take(queues_[static_cast<size_t>(way.queue)], l.needed, takes));
+      const Route& route = p_.routes[static_cast<size_t>(home)][static_cast<size_t>(l.to)];
+      const int64_t takes = p_.transfer_ns(route, p_.values[static_cast<size_t>(l.value)].bytes);
+      ready = std::max(ready, take(queues_[static_cast<size_t>(route.queue)], l.needed, takes));
     }
     before_end_[static_cast<size_t>(op)] = take(on_[static_cast<size_t>(home)], ready, ns(op));
   }

@@ -16,10 +16,10 @@ TEST(Justify, TheExample) {
   PlacementProblem p;
   p.devices = {{"gpu0", 100}, {"gpu1", 100}};
   p.queues = 2;
-  p.ways = {{{}, {0, 1, 0}}, {{1, 1, 0}, {}}};
+  p.routes = {{{}, {0, 1, 0}}, {{1, 1, 0}, {}}};
   p.ops = {{"a", {3, 3}, 0, -1, {}}, {"b", {2, 2}, 0, -1, {}}, {"c", {4, 4}, 0, -1, {1}}};
   p.values = {{1, 0, {}}, {1, 1, {2}}, {1, 2, {}}};
-  verify(p);
+  validate(p);
   const PlacedSchedule start = list_schedule(p, {0, 0, 1}, {0, 1, 2}, true);
   EXPECT_EQ(start.end, 10);
   EXPECT_EQ(by_latest_start(p, made_by(p), start.device, {0, 1, 2}), (std::vector<int>{1, 2, 0}));

@@ -50,24 +50,24 @@ ListDecoder::ListDecoder(const PlacementProblem& problem, bool gaps)
     first_read_.push_back(static_cast<int>(reads_.size()));
   }
   for (const PlacedValue& value : p_.values) producer_.push_back(value.producer);
-  std::vector<const Way*> ways;  // one of each class
-  for (const std::vector<Way>& row : p_.ways)
-    for (const Way& way : row) {
-      if (way.queue < 0) {
-        way_class_.push_back(-1);
+  std::vector<const Route*> routes;  // one of each class
+  for (const std::vector<Route>& row : p_.routes)
+    for (const Route& route : row) {
+      if (route.queue < 0) {
+        route_class_.push_back(-1);
         continue;
       }
-      Way alike = way;
-      const auto known = std::find_if(ways.begin(), ways.end(), [&](const Way* w) {
+      Route alike = route;
+      const auto known = std::find_if(routes.begin(), routes.end(), [&](const Route* w) {
         alike.queue = w->queue;
         return *w == alike;
       });
-      way_class_.push_back(static_cast<int>(known - ways.begin()));
-      if (known == ways.end()) ways.push_back(&way);
+      route_class_.push_back(static_cast<int>(known - routes.begin()));
+      if (known == routes.end()) routes.push_back(&route);
     }
-  classes_ = static_cast<int>(ways.size());
+  classes_ = static_cast<int>(routes.size());
   for (const PlacedValue& value : p_.values)
-    for (const Way* way : ways) transfer_ns_.push_back(value.moves() ? p_.transfer_ns(*way, value.bytes) : -1);
+    for (const Route* route : routes) transfer_ns_.push_back(value.moves() ? p_.transfer_ns(*route, value.bytes) : -1);
   behind_.assign(n, 0);
   for (size_t o = n; o-- > 0;) {
     const int64_t least = least_ns(p_.ops[o]);
@@ -105,7 +105,7 @@ std::optional<int64_t> ListDecoder::decode(const std::vector<int>& device, const
 }
 
 int64_t ListDecoder::way_ns(int value, int from, int to) const {
-  const int c = way_class_[static_cast<size_t>(from) * static_cast<size_t>(devices_) + static_cast<size_t>(to)];
+  const int c = route_class_[static_cast<size_t>(from) * static_cast<size_t>(devices_) + static_cast<size_t>(to)];
   ensure(c >= 0, "there is no way from '{}' to '{}'", p_.devices[static_cast<size_t>(from)].name,
          p_.devices[static_cast<size_t>(to)].name);
   return transfer_ns_[static_cast<size_t>(value) * static_cast<size_t>(classes_) + static_cast<size_t>(c)];
@@ -113,7 +113,7 @@ int64_t ListDecoder::way_ns(int value, int from, int to) const {
 
 int64_t ListDecoder::send(int value, int from, int to, int64_t made) {
   const int64_t ns = way_ns(value, from, to);
-  Timeline& queue = queues_[static_cast<size_t>(p_.ways[static_cast<size_t>(from)][static_cast<size_t>(to)].queue)];
+  Timeline& queue = queues_[static_cast<size_t>(p_.routes[static_cast<size_t>(from)][static_cast<size_t>(to)].queue)];
   const int64_t start = queue.earliest(made, ns, gaps_), there = start + ns;
   queue.take(start, ns);
   s_.transfers.push_back({value, to, start});

@@ -46,12 +46,12 @@ class ListDecoder {
   bool gaps_;
   int devices_ = 0;
   // The problem, flat.
-  std::vector<int64_t> ns_;      // by operation and device
-  std::vector<int> first_read_;  // by operation, and one more: into reads_
-  std::vector<int> reads_;       // values
-  std::vector<int> producer_;    // by value
-  std::vector<int64_t> behind_;  // by operation: the longest path behind it, each operation on its fastest device
-  std::vector<int> way_class_;   // by device and device: equal ways have one; -1: there is no way
+  std::vector<int64_t> ns_;       // by operation and device
+  std::vector<int> first_read_;   // by operation, and one more: into reads_
+  std::vector<int> reads_;        // values
+  std::vector<int> producer_;     // by value
+  std::vector<int64_t> behind_;   // by operation: the longest path behind it, each operation on its fastest device
+  std::vector<int> route_class_;  // by device and device: equal routes have one; -1: there is no route
   int classes_ = 0;
   std::vector<int64_t> transfer_ns_;  // by value and class; -1: it moves nothing
   // The schedule.

@@ -53,7 +53,7 @@ void PlacedMemory::find_changes(const PlacedSchedule& s) {
   for (const PlacedTransfer& t : s.transfers) {
     const PlacedValue& value = p_.values[static_cast<size_t>(t.value)];
     const auto from = static_cast<size_t>(s.device[static_cast<size_t>(value.producer)]);
-    const int64_t over = t.start + p_.transfer_ns(p_.ways[from][static_cast<size_t>(t.to)], value.bytes);
+    const int64_t over = t.start + p_.transfer_ns(p_.routes[from][static_cast<size_t>(t.to)], value.bytes);
     if (value.result < 0) continue;
     int64_t& until = until_[static_cast<size_t>(value.result)];
     until = std::max(until, over);

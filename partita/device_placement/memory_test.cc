@@ -24,7 +24,7 @@ PlacementProblem example() {
 
 TEST(PlacedMemory, TheExample) {
   PlacementProblem p = example();
-  verify(p);
+  validate(p);
   const std::vector<int> device = {0, 0, 1};
   PlacedSchedule s = list_schedule(p, device, {0, 1, 2}, true);
   EXPECT_EQ(PlacedMemory(p).peaks(s), (std::vector<int64_t>{12, 11}));
@@ -46,7 +46,7 @@ TEST(PlacedMemory, TheExample) {
 TEST(PlacedMemory, WhatFreesGoesFirst) {
   PlacementProblem p;
   p.devices = {{"gpu0", 40}};
-  p.ways = {{{}}};
+  p.routes = {{{}}};
   p.ops = {{"a", {1}, 0, -1, {}},
            {"b", {1}, 0, -1, {}},
            {"c", {1}, 0, -1, {1}},
@@ -71,7 +71,7 @@ TEST(PlacedMemory, OfRandomSchedules) {
     RandomShape shape = drawn_shape(rng, 1, 30);
     shape.results = true;
     PlacementProblem p = random_problem(rng, shape);
-    verify(p);
+    validate(p);
     const std::vector<int> device = random_placement(rng, p), rank = critical_ranks(p, device);
     const PlacedSchedule s =
         rng.below(2) == 0 ? first_come(p, device, rank) : list_schedule(p, device, by_rank(rank), true);
@@ -123,9 +123,9 @@ TEST(LiveMemory, IsWhatIsHeldAtEachTime) {
     for (size_t t = 0; t < s.transfers.size(); ++t) {
       const PlacedValue& value = p.values[static_cast<size_t>(s.transfers[t].value)];
       const auto from = static_cast<size_t>(device[static_cast<size_t>(value.producer)]);
-      const Way& way = p.ways[from][static_cast<size_t>(s.transfers[t].to)];
+      const Route& route = p.routes[from][static_cast<size_t>(s.transfers[t].to)];
       events.push_back({s.transfers[t].start, 3, static_cast<int>(t)});
-      events.push_back({s.transfers[t].start + p.transfer_ns(way, value.bytes), 1, static_cast<int>(t)});
+      events.push_back({s.transfers[t].start + p.transfer_ns(route, value.bytes), 1, static_cast<int>(t)});
     }
     std::sort(events.begin(), events.end(),
               [](const Event& a, const Event& b) { return std::pair(a.time, a.kind) < std::pair(b.time, b.kind); });

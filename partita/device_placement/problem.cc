@@ -10,10 +10,10 @@
 
 namespace partita {
 
-int64_t PlacementProblem::transfer_ns(const Way& way, int64_t bytes) const {
+int64_t PlacementProblem::transfer_ns(const Route& route, int64_t bytes) const {
   const auto size = static_cast<double>(bytes);
-  double least = way.latency_ns + way.ns_per_byte * size;
-  for (const auto& [latency_ns, ns_per_byte] : way.others) least = std::min(least, latency_ns + ns_per_byte * size);
+  double least = route.latency_ns + route.ns_per_byte * size;
+  for (const auto& [latency_ns, ns_per_byte] : route.others) least = std::min(least, latency_ns + ns_per_byte * size);
   return std::max<int64_t>(1, std::llround(least));
 }
 
@@ -27,8 +27,8 @@ int64_t least_crossing_ns(const PlacementProblem& p, const PlacedOp& from, const
   int64_t least = INT64_MAX;
   for (size_t a = 0; a < from.ns.size(); ++a)
     for (size_t b = 0; b < to.ns.size(); ++b)
-      if (a != b && from.ns[a] > 0 && to.ns[b] > 0 && p.ways[a][b].queue >= 0)
-        least = std::min(least, p.transfer_ns(p.ways[a][b], bytes));
+      if (a != b && from.ns[a] > 0 && to.ns[b] > 0 && p.routes[a][b].queue >= 0)
+        least = std::min(least, p.transfer_ns(p.routes[a][b], bytes));
   return least == INT64_MAX ? 0 : least;
 }
 
@@ -56,20 +56,20 @@ namespace {
 
 void verify_ways(const PlacementProblem& p) {
   const size_t n = p.devices.size();
-  ensure(p.ways.size() == n, "a placement problem of {} devices has ways from {}", n, p.ways.size());
+  ensure(p.routes.size() == n, "a placement problem of {} devices has ways from {}", n, p.routes.size());
   for (size_t from = 0; from < n; ++from) {
-    ensure(p.ways[from].size() == n, "device '{}' has ways to {} of {} devices", p.devices[from].name,
-           p.ways[from].size(), n);
-    for (const Way& way : p.ways[from])
-      ensure(way.queue >= -1 && way.queue < p.queues && way.latency_ns >= 0 && way.ns_per_byte >= 0,
+    ensure(p.routes[from].size() == n, "device '{}' has ways to {} of {} devices", p.devices[from].name,
+           p.routes[from].size(), n);
+    for (const Route& route : p.routes[from])
+      ensure(route.queue >= -1 && route.queue < p.queues && route.latency_ns >= 0 && route.ns_per_byte >= 0,
              "a way from device '{}' is on queue {} of {}, with {} ns and {} ns a byte", p.devices[from].name,
-             way.queue, p.queues, way.latency_ns, way.ns_per_byte);
+             route.queue, p.queues, route.latency_ns, route.ns_per_byte);
   }
 }
 
 }  // namespace
 
-void verify(const PlacementProblem& p) {
+void validate(const PlacementProblem& p) {
   verify_ways(p);
   for (size_t o = 0; o < p.ops.size(); ++o) {
     const PlacedOp& op = p.ops[o];
@@ -172,7 +172,7 @@ std::string too_full(const PlacementProblem& p, const PlacedSchedule& s) {
   for (const PlacedTransfer& t : s.transfers) {
     const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
     const auto from = static_cast<size_t>(s.device[static_cast<size_t>(value.producer)]);
-    const int64_t over = t.start + p.transfer_ns(p.ways[from][static_cast<size_t>(t.to)], value.bytes);
+    const int64_t over = t.start + p.transfer_ns(p.routes[from][static_cast<size_t>(t.to)], value.bytes);
     if (value.result < 0) continue;
     until[static_cast<size_t>(value.result)] = std::max(until[static_cast<size_t>(value.result)], over);
     hold(changes, t.to, t.start, last_read(value, t.to, over), value.bytes);
@@ -207,15 +207,15 @@ std::string schedule_error(const PlacementProblem& p, const PlacedSchedule& s) {
     const PlacedValue& value = p.values[static_cast<size_t>(t.value)];
     const std::string what = fmt::format("value {} to device {}", t.value, t.to);
     const auto from = static_cast<size_t>(s.device[static_cast<size_t>(value.producer)]);
-    const Way& way = p.ways[from][static_cast<size_t>(t.to)];
-    if (!value.moves() || from == static_cast<size_t>(t.to) || way.queue < 0) return what + " has no way";
+    const Route& route = p.routes[from][static_cast<size_t>(t.to)];
+    if (!value.moves() || from == static_cast<size_t>(t.to) || route.queue < 0) return what + " has no way";
     if (std::none_of(value.readers.begin(), value.readers.end(),
                      [&](int r) { return s.device[static_cast<size_t>(r)] == t.to; }))
       return what + " has no reader there";
     if (t.start < op_end(static_cast<size_t>(value.producer))) return what + " starts before it is made";
-    const int64_t over = t.start + p.transfer_ns(way, value.bytes);
+    const int64_t over = t.start + p.transfer_ns(route, value.bytes);
     if (!arrival.try_emplace({t.value, t.to}, over).second) return what + " is sent twice";
-    on_queue[static_cast<size_t>(way.queue)].push_back({t.start, over, what});
+    on_queue[static_cast<size_t>(route.queue)].push_back({t.start, over, what});
     end = std::max(end, over);
   }
   for (size_t o = 0; o < p.ops.size(); ++o) {

@@ -2,11 +2,13 @@
 // and solvers (Pesto, section 3.2).
 //
 // An operation runs once, without interruption, on one device. A value that is read on another device than its
-// producer's crosses the way between the two once, however many operations read it there. Devices and links are queues:
-// each does one thing at a time. The step ends when all is done. A device's memory has to hold its bytes at any time.
+// producer's crosses the route between the two once, however many operations read it there. Devices and links are
+// queues: each does one thing at a time. The step ends when all is done. A device's memory has to hold its bytes at any
+// time.
 //
-// Example: a (3 ns on gpu0 or gpu1), then b and c (4 and 5 ns), which read a's value of 100 bytes; the way from gpu0 to
-// gpu1 takes 1 ns + 0.01 ns a byte. All on gpu0: 12 ns. With c on gpu1: c starts at 3 + 2 and ends at 10, b ends at 7.
+// Example: a (3 ns on gpu0 or gpu1), then b and c (4 and 5 ns), which read a's value of 100 bytes; the route from gpu0
+// to gpu1 takes 1 ns + 0.01 ns a byte. All on gpu0: 12 ns. With c on gpu1: c starts at 3 + 2 and ends at 10, b ends
+// at 7.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -51,12 +53,12 @@ struct PlacedDevice {
 };
 
 // The connection from one device to another.
-struct Way {
-  int queue = -1;  // the queue of all ways that share a link; -1: there is no way
+struct Route {
+  int queue = -1;  // the queue of all routes that share a link; -1: there is no route
   double latency_ns = 0, ns_per_byte = 0;
   // Further protocols, as latency and ns a byte: a transfer takes the fastest for its bytes.
   std::vector<std::pair<double, double>> others = {};
-  bool operator==(const Way&) const = default;
+  bool operator==(const Route&) const = default;
 };
 
 struct PlacementProblem {
@@ -64,11 +66,11 @@ struct PlacementProblem {
   std::vector<PlacedValue> values;
   std::vector<PlacedResult> results;
   std::vector<PlacedDevice> devices;
-  std::vector<std::vector<Way>> ways;  // [from][to]
-  int queues = 0;                      // ways name 0 .. queues - 1
+  std::vector<std::vector<Route>> routes;  // [from][to]
+  int queues = 0;                          // routes name 0 .. queues - 1
 
   // Returns the time of a transfer, at least 1 ns.
-  int64_t transfer_ns(const Way& way, int64_t bytes) const;
+  int64_t transfer_ns(const Route& route, int64_t bytes) const;
 };
 
 // Returns the operation's time on its fastest device (ns).
@@ -98,7 +100,7 @@ struct PlacedSchedule {
 };
 
 // Validates the problem against the definitions above. Throws, naming operation, value and rule.
-void verify(const PlacementProblem& problem);
+void validate(const PlacementProblem& problem);
 
 // Checks a schedule: returns the first violation in words, or an empty string if there is none. Violations are: an
 // operation on a device that cannot run it, a divided group, two at once on a device or link, a start before an input

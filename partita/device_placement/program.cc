@@ -113,7 +113,7 @@ class ProgramMaker {
     for (int d : unit(o).devices) least = std::min(least, op(o).ns[static_cast<size_t>(d)]);
     return least;
   }
-  const Way& way(int from, int to) const { return p_.ways[static_cast<size_t>(from)][static_cast<size_t>(to)]; }
+  const Route& route(int from, int to) const { return p_.routes[static_cast<size_t>(from)][static_cast<size_t>(to)]; }
 
   void make_units() {
     units_ = placement_units(p_);
@@ -166,7 +166,7 @@ class ProgramMaker {
     for (int from : unit(value.producer).devices)
       for (int to : unit(reader).devices) {
         if (from == to) return 0;
-        if (way(from, to).queue >= 0) least = std::min(least, p_.transfer_ns(way(from, to), value.bytes));
+        if (route(from, to).queue >= 0) least = std::min(least, p_.transfer_ns(route(from, to), value.bytes));
       }
     ensure(least < INT64_MAX, "no way leads from '{}' to '{}'", op(value.producer).name, op(reader).name);
     return least;
@@ -257,7 +257,7 @@ class ProgramMaker {
     const PlacedValue& value = p_.values[static_cast<size_t>(v)];
     std::vector<int> origins;
     for (int from : unit(value.producer).devices)
-      if (from != to && way(from, to).queue >= 0) origins.push_back(from);
+      if (from != to && route(from, to).queue >= 0) origins.push_back(from);
     forbid_where_no_way_is(value, to);
     if (origins.empty()) return;
     const std::string name = std::to_string(v) + "_" + std::to_string(to);
@@ -286,7 +286,7 @@ class ProgramMaker {
   }
   void forbid_where_no_way_is(const PlacedValue& value, int to) {
     for (int from : unit(value.producer).devices)
-      if (from != to && way(from, to).queue < 0)
+      if (from != to && route(from, to).queue < 0)
         for (int r : value.readers)
           if (may(r, to) && !one_unit(r, value.producer))
             row(7, sum(on(value.producer, from), on(r, to)), -kInfinity, 1);
@@ -313,7 +313,7 @@ class ProgramMaker {
                 ProgramTransfer& t) {
     int64_t least = INT64_MAX, most = 0;
     for (int from : origins) {
-      const int64_t ns = p_.transfer_ns(way(from, t.to), value.bytes);
+      const int64_t ns = p_.transfer_ns(route(from, t.to), value.bytes);
       least = std::min(least, ns);
       most = std::max(most, ns);
     }
@@ -324,7 +324,7 @@ class ProgramMaker {
     t.end = column(t.end_column);
     at_least(6, sum(t.end, at_best, -1), 0);
     for (int from : origins) {
-      const int64_t more = p_.transfer_ns(way(from, t.to), value.bytes) - least;
+      const int64_t more = p_.transfer_ns(route(from, t.to), value.bytes) - least;
       if (more == 0) continue;
       Affine a = sum(t.end, at_best, -1);
       add(a, sum(t.moves, sum(number(1), on(value.producer, from), -1), -1), -time(more));
@@ -333,14 +333,14 @@ class ProgramMaker {
   }
   void make_uses(const PlacedValue& value, const std::vector<int>& origins, const ProgramTransfer& t, Item& item) {
     std::set<int> queues;
-    for (int from : origins) queues.insert(way(from, t.to).queue);
+    for (int from : origins) queues.insert(route(from, t.to).queue);
     for (int q : queues) {
       Use use{static_cast<int>(p_.devices.size()) + q, sum(number(1), t.moves, -1), kInfinity};
       Affine elsewhere = number(1);
       for (int from : origins) {
-        if (way(from, t.to).queue != q) continue;
+        if (route(from, t.to).queue != q) continue;
         add(elsewhere, on(value.producer, from), -1);
-        use.least = std::min(use.least, time(p_.transfer_ns(way(from, t.to), value.bytes)));
+        use.least = std::min(use.least, time(p_.transfer_ns(route(from, t.to), value.bytes)));
       }
       if (queues.size() > 1) add(use.slack, elsewhere);
       item.uses.push_back(use);
@@ -510,7 +510,7 @@ class ProgramMaker {
 
 PlacementProgram make_program(const PlacementProblem& problem, int64_t horizon_ns, bool congestion, const Watch& watch,
                               size_t* rows) {
-  verify(problem);
+  validate(problem);
   ProgramMaker maker(problem, horizon_ns, congestion, watch);
   try {
     return maker.make();

@@ -100,16 +100,13 @@ std::vector<double> program_values(const PlacementProblem& problem, const Placem
 PlacedSchedule schedule_of(const PlacementProblem& problem, const PlacementProgram& program,
                            const std::vector<double>& values);
 
-// Checks values: returns in words the first row or column violated by more than the tolerance; empty: none.
-std::string find_violation(const PlacementProgram& program, const std::vector<double>& values, double tolerance);
-
 // The program without the columns whose bounds are equal (the first stays) and the rows that the bounds imply. Throws
 // if the watch ends.
-struct ReducedProgram {
+struct PresolvedProgram {
   PlacementProgram program;  // columns, rows and terms alone
   std::vector<int> column;   // of the whole, by column of it
 };
-ReducedProgram presolve(const PlacementProgram& program, const Watch& watch = {});
+PresolvedProgram presolve(const PlacementProgram& program, const Watch& watch = {});
 
 // Returns the problem with so little memory that a placement is balanced (the paper's memory rows). The devices that
 // the most operations can run on get an equal share of all bytes that could be there. (1 - 1 / their number) of the

@@ -31,6 +31,30 @@
 namespace partita {
 namespace {
 
+// Returns in words the first row or column that the values violate by more than the tolerance; empty: none.
+std::string find_violation(const PlacementProgram& program, const std::vector<double>& values, double tolerance) {
+  for (size_t c = 0; c < program.columns.size(); ++c) {
+    const ProgramColumn& column = program.columns[c];
+    if (values[c] < column.lower - tolerance || values[c] > column.upper + tolerance)
+      return fmt::format("column {} is {}, not {} to {}", column.name, values[c], column.lower, column.upper);
+    if (column.whole && std::abs(values[c] - std::round(values[c])) > tolerance)
+      return fmt::format("column {} is {}", column.name, values[c]);
+  }
+  for (size_t r = 0; r < program.rows.size(); ++r) {
+    const ProgramRow& row = program.rows[r];
+    double sum = 0;
+    for (size_t i = row.terms; i < row.terms_end; ++i)
+      sum += program.terms[i].factor * values[static_cast<size_t>(program.terms[i].column)];
+    if (sum >= row.lower - tolerance && sum <= row.upper + tolerance) continue;
+    std::string text;
+    for (size_t i = row.terms; i < row.terms_end; ++i)
+      text += fmt::format(" {:+} {}", program.terms[i].factor,
+                          program.columns[static_cast<size_t>(program.terms[i].column)].name);
+    return fmt::format("row {} of rule ({}):{} is {}, not {} to {}", r, row.rule, text, sum, row.lower, row.upper);
+  }
+  return {};
+}
+
 // A random problem with all kinds of properties; memory allows the placement.
 struct Case {
   PlacementProblem problem;
@@ -48,13 +72,13 @@ Case random_case(Rng& rng, int least_ops, int most_ops) {
       for (int64_t& ns : op.ns)
         if (ns > 0) ns = rng.between(1, 9);
   if (rng.below(3) == 0)  // one link for all, of unequal speed
-    for (size_t a = 0; a < p.ways.size(); ++a)
-      for (size_t b = 0; b < p.ways.size(); ++b)
-        if (a != b) p.ways[a][b] = {0, static_cast<double>(rng.below(4)), 0.5};
+    for (size_t a = 0; a < p.routes.size(); ++a)
+      for (size_t b = 0; b < p.routes.size(); ++b)
+        if (a != b) p.routes[a][b] = {0, static_cast<double>(rng.below(4)), 0.5};
   if (rng.below(2) == 0)  // equal links
-    for (std::vector<Way>& row : p.ways)
-      for (Way& way : row)
-        if (way.queue >= 0) way.latency_ns = 1;
+    for (std::vector<Route>& row : p.routes)
+      for (Route& route : row)
+        if (route.queue >= 0) route.latency_ns = 1;
   if (rng.below(2) == 0) {  // a second value for the same readers
     const auto v = static_cast<size_t>(rng.below(p.values.size()));
     for (int reader : p.values[v].readers)
@@ -118,13 +142,13 @@ TEST(PlacementProgram, IsReducedToWhatIsFree) {
     const auto check = [&](uint64_t of_four) {
       for (size_t i = 0; i < values.size(); ++i)
         if (rng.below(4) < of_four) program.columns[i].lower = program.columns[i].upper = values[i];
-      ReducedProgram part = presolve(program);
+      PresolvedProgram part = presolve(program);
       std::vector<double> rest;
       for (int column : part.column) rest.push_back(values[static_cast<size_t>(column)]);
       EXPECT_EQ(find_violation(part.program, rest, 1e-9), "") << round;
       return part;
     };
-    const ReducedProgram half = check(2), none = check(4);
+    const PresolvedProgram half = check(2), none = check(4);
     EXPECT_LE(half.program.rows.size(), program.rows.size());
     ASSERT_EQ(none.program.columns.size(), 1u);
     ASSERT_EQ(none.program.rows.size(), 0u) << round;
@@ -184,10 +208,10 @@ TEST(ManyPlacementPrograms, FindTheBestOfAll) {
 PlacementProblem equal_devices_problem(int devices, int ops, int64_t ns) {
   PlacementProblem p;
   for (int d = 0; d < devices; ++d) p.devices.push_back({"gpu" + std::to_string(d), 1000});
-  p.ways.assign(static_cast<size_t>(devices), std::vector<Way>(static_cast<size_t>(devices)));
-  for (size_t a = 0; a < p.ways.size(); ++a)
-    for (size_t b = 0; b < p.ways.size(); ++b)
-      if (a != b) p.ways[a][b] = {p.queues++, 0, 1};
+  p.routes.assign(static_cast<size_t>(devices), std::vector<Route>(static_cast<size_t>(devices)));
+  for (size_t a = 0; a < p.routes.size(); ++a)
+    for (size_t b = 0; b < p.routes.size(); ++b)
+      if (a != b) p.routes[a][b] = {p.queues++, 0, 1};
   for (int o = 0; o < ops; ++o)
     p.ops.push_back(
         {std::to_string(o), std::vector<int64_t>(static_cast<size_t>(devices), ns), 10, -1, std::vector<int>()});
@@ -321,16 +345,16 @@ TEST(PlacementUnits, EqualDevicesAreFound) {
   EXPECT_EQ(units[0].devices, (std::vector<int>{0, 1}));
   EXPECT_EQ(units[1].devices, (std::vector<int>{0, 1, 2}));
   PlacementProblem other = p;
-  other.ways[0][2].latency_ns = 1;
+  other.routes[0][2].latency_ns = 1;
   EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>()));
   other = p;
-  other.ways[0][2].others = {{0, 2}};
+  other.routes[0][2].others = {{0, 2}};
   EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>()));
   other = p;
   other.ops[0].ns[2] = 5;
   EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>{{0, 1}}));
   other = p;
-  other.ways[0][1].queue = other.ways[0][2].queue;  // one way out of gpu0
+  other.routes[0][1].queue = other.routes[0][2].queue;  // one route out of gpu0
   EXPECT_EQ(equal_devices(other), (std::vector<std::vector<int>>{{1, 2}}));
 }
 

@@ -1,8 +1,6 @@
 // Converts schedules to values of the program's columns, and back.
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <queue>
 #include <tuple>
@@ -24,7 +22,7 @@ int64_t op_ns(const PlacementProblem& p, const PlacedSchedule& s, size_t op) {
 int64_t way_ns(const PlacementProblem& p, const PlacedSchedule& s, int value, int to) {
   const PlacedValue& v = p.values[static_cast<size_t>(value)];
   const int from = s.device[static_cast<size_t>(v.producer)];
-  return p.transfer_ns(p.ways[static_cast<size_t>(from)][static_cast<size_t>(to)], v.bytes);
+  return p.transfer_ns(p.routes[static_cast<size_t>(from)][static_cast<size_t>(to)], v.bytes);
 }
 
 double value_of(const Affine& a, const std::vector<double>& values) {
@@ -166,32 +164,9 @@ PlacedSchedule schedule_of(const PlacementProblem& p, const PlacementProgram& pr
   return pushed_left(p, s);
 }
 
-std::string find_violation(const PlacementProgram& program, const std::vector<double>& values, double tolerance) {
-  for (size_t c = 0; c < program.columns.size(); ++c) {
-    const ProgramColumn& column = program.columns[c];
-    if (values[c] < column.lower - tolerance || values[c] > column.upper + tolerance)
-      return fmt::format("column {} is {}, not {} to {}", column.name, values[c], column.lower, column.upper);
-    if (column.whole && std::abs(values[c] - std::round(values[c])) > tolerance)
-      return fmt::format("column {} is {}", column.name, values[c]);
-  }
-  for (size_t r = 0; r < program.rows.size(); ++r) {
-    const ProgramRow& row = program.rows[r];
-    double sum = 0;
-    for (size_t i = row.terms; i < row.terms_end; ++i)
-      sum += program.terms[i].factor * values[static_cast<size_t>(program.terms[i].column)];
-    if (sum >= row.lower - tolerance && sum <= row.upper + tolerance) continue;
-    std::string text;
-    for (size_t i = row.terms; i < row.terms_end; ++i)
-      text += fmt::format(" {:+} {}", program.terms[i].factor,
-                          program.columns[static_cast<size_t>(program.terms[i].column)].name);
-    return fmt::format("row {} of rule ({}):{} is {}, not {} to {}", r, row.rule, text, sum, row.lower, row.upper);
-  }
-  return {};
-}
-
-ReducedProgram presolve(const PlacementProgram& whole, const Watch& watch) {
+PresolvedProgram presolve(const PlacementProgram& whole, const Watch& watch) {
   Polling polling(watch, "while the integer program was reduced");
-  ReducedProgram result;
+  PresolvedProgram result;
   PlacementProgram& out = result.program;
   out.unit_ns = whole.unit_ns;
   std::vector<int> becomes(whole.columns.size(), -1);

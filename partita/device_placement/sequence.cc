@@ -73,11 +73,11 @@ class Sequencer {
           follows(from, to);
           continue;
         }
-        const Way& way = p_.ways[static_cast<size_t>(device_[from])][static_cast<size_t>(device_[to])];
+        const Route& route = p_.routes[static_cast<size_t>(device_[from])][static_cast<size_t>(device_[to])];
         const auto [at, is_new] = sent.try_emplace({static_cast<int>(v), device_[to]}, items_.size());
         if (is_new) {
-          items_.push_back({p_.devices.size() + static_cast<size_t>(way.queue),
-                            p_.transfer_ns(way, value.bytes),
+          items_.push_back({p_.devices.size() + static_cast<size_t>(route.queue),
+                            p_.transfer_ns(route, value.bytes),
                             {},
                             {},
                             static_cast<int>(v),

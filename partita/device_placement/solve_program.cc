@@ -40,13 +40,13 @@ std::vector<int> all_on(const PlacementProblem& p, const std::vector<PlacementUn
   return placement;
 }
 
-// Tells whether all values that cross have a way.
+// Tells whether all values that cross have a route.
 bool has_ways(const PlacementProblem& p, const std::vector<int>& device) {
   return std::all_of(p.values.begin(), p.values.end(), [&](const PlacedValue& v) {
     const auto from = static_cast<size_t>(device[static_cast<size_t>(v.producer)]);
     return !v.moves() || std::all_of(v.readers.begin(), v.readers.end(), [&](int r) {
       const auto to = static_cast<size_t>(device[static_cast<size_t>(r)]);
-      return from == to || p.ways[from][to].queue >= 0;
+      return from == to || p.routes[from][to].queue >= 0;
     });
   });
 }
@@ -203,7 +203,7 @@ class ProgramSolver {
 
   // Runs CBC; the answer's values, if any, replace `values`.
   CbcAnswer run(const std::optional<Window>& window, double seconds, std::vector<double>& values) {
-    ReducedProgram part;
+    PresolvedProgram part;
     if (window) {
       const std::vector<ProgramColumn> columns = program_.columns;
       keep_outside(problem_, program_, values, start_, *window);

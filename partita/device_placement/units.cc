@@ -44,14 +44,14 @@ bool can_exchange(const PlacementProblem& p, size_t a, size_t b) {
   for (size_t from = 0; from < p.devices.size(); ++from)
     for (size_t to = 0; to < p.devices.size(); ++to) {
       if (from == to) continue;
-      const Way &way = p.ways[from][to], &then = p.ways[other(from)][other(to)];
-      if ((way.queue < 0) != (then.queue < 0)) return false;
-      if (way.queue < 0) continue;
-      Way same = then;
-      same.queue = way.queue;
-      if (same != way) return false;
-      if (queue_becomes.try_emplace(way.queue, then.queue).first->second != then.queue) return false;
-      if (queue_was.try_emplace(then.queue, way.queue).first->second != way.queue) return false;
+      const Route &route = p.routes[from][to], &then = p.routes[other(from)][other(to)];
+      if ((route.queue < 0) != (then.queue < 0)) return false;
+      if (route.queue < 0) continue;
+      Route same = then;
+      same.queue = route.queue;
+      if (same != route) return false;
+      if (queue_becomes.try_emplace(route.queue, then.queue).first->second != then.queue) return false;
+      if (queue_was.try_emplace(then.queue, route.queue).first->second != route.queue) return false;
     }
   return true;
 }

@@ -1,6 +1,6 @@
 // Finds the units of a placement (a group, or an operation of none), and devices that searches need not try twice.
 //
-// Example: gpu0 and gpu1 are equal, with equal ways to each other and to the host. Every schedule has a mirror image
+// Example: gpu0 and gpu1 are equal, with equal routes to each other and to the host. Every schedule has a mirror image
 // that ends at the same time, so the largest unit need be tried on gpu0 alone. With three equal devices the next unit
 // need be tried on the first two.
 #pragma once
@@ -22,8 +22,8 @@ std::vector<PlacementUnit> placement_units(const PlacementProblem& problem);
 // Returns each operation's unit.
 std::vector<int> unit_of_op(const PlacementProblem& problem, const std::vector<PlacementUnit>& units);
 
-// Returns sets of two or more devices, any two of which can be exchanged: with equal times, memory and ways, and ways
-// that share a queue before share one after.
+// Returns sets of two or more devices, any two of which can be exchanged: with equal times, memory and routes, and
+// routes that share a queue before share one after.
 std::vector<std::vector<int>> equal_devices(const PlacementProblem& problem);
 
 // Takes from the units the devices that need not be tried: among equal devices the k-th unit, by length of its

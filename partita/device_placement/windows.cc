@@ -107,7 +107,8 @@ PlacementWindows::PlacementWindows(const PlacementProblem& problem)
         for (size_t b = 0; b < devices_; ++b) {
           int64_t& cost = costs_[edge.cost + a * devices_ + b];
           if (a == b) continue;
-          cost = p_.ways[a][b].queue < 0 ? kNever : std::min(kNever, cost + p_.transfer_ns(p_.ways[a][b], value.bytes));
+          cost = p_.routes[a][b].queue < 0 ? kNever
+                                           : std::min(kNever, cost + p_.transfer_ns(p_.routes[a][b], value.bytes));
         }
     }
   close();
@@ -356,10 +357,10 @@ int64_t PlacementWindows::crossings_ns(const PlacementState& state) const {
       Way way{state.runs[to], 0, {kNever, kNever, kNever}};
       for (size_t a = 0; a < devices_; ++a)
         for (size_t b = 0; b < devices_; ++b) {
-          if (!has(state.runs[from], a) || !has(state.runs[to], b) || p_.ways[a][b].queue < 0) continue;
-          way.queues |= uint64_t{1} << p_.ways[a][b].queue;
+          if (!has(state.runs[from], a) || !has(state.runs[to], b) || p_.routes[a][b].queue < 0) continue;
+          way.queues |= uint64_t{1} << p_.routes[a][b].queue;
           way.item.head = std::min(way.item.head, head(from, a) + ns(from, a));
-          way.item.ns = std::min(way.item.ns, p_.transfer_ns(p_.ways[a][b], value.bytes));
+          way.item.ns = std::min(way.item.ns, p_.transfer_ns(p_.routes[a][b], value.bytes));
           way.item.tail = std::min(way.item.tail, ns(to, b) + tail(to, b));
         }
       ways.push_back(way);

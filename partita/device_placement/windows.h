@@ -47,7 +47,7 @@ class PlacementWindows {
   // Returns the state with groups together, each on devices that all of it can use.
   PlacementState start() const;
   // Computes heads and tails; `closed`: with the work of all before and after. False: a reader and its producer have no
-  // way to each other.
+  // route to each other.
   bool find(const PlacementState& state, bool closed);
   // Takes away devices and puts operations together if a schedule within the limit leaves no choice, in at most
   // `rounds` rounds. False: there is no such schedule. `thorough`: also by single pairs on a device, and devices'
@@ -69,7 +69,7 @@ class PlacementWindows {
   struct Edge {
     int from = 0, to = 0;
     bool moves = false;
-    size_t cost = 0;  // in costs_: [from][to], kNever if there is no way
+    size_t cost = 0;  // in costs_: [from][to], kNever if there is no route
   };
   int64_t ns(size_t op, size_t d) const { return p_.ops[op].ns[d]; }
   int64_t cost(const Edge& e, size_t from, size_t to) const { return costs_[e.cost + from * devices_ + to]; }

@@ -59,6 +59,7 @@ std::string words(const Configuration& c) {
     batches = fmt::format("{} with {}", schedule, batches);
   }
   parts.push_back(std::move(batches));
+  if (!c.layers.empty()) parts.push_back(fmt::format("layers {}", fmt::join(c.layers, "-")));
   if (c.sequence) parts.emplace_back("sequence parallel");
   if (c.zero > 0) parts.push_back(fmt::format("ZeRO-{}", c.zero));
   if (c.recompute != "none") parts.push_back(fmt::format("recompute {}", c.recompute));

@@ -148,6 +148,7 @@ class Sum {
       kept += count * each;
       most = std::max(most, all.most - each);
     }
+    out.gradient_bytes = gradients;
     out.memory_bytes = out.states_bytes + kept + most;
     // Without a forward pass behind the first backward pass, gradients come while activations go.
     const int all_passes = c_.micro_batches * c_.virtual_stages;

@@ -122,7 +122,7 @@ void ModelCosts::prepare(const std::vector<Configuration>& configurations, const
   }
   for (const Configuration& c : configurations) add(second_round, state_work(c));
   for (const std::vector<Work>* round : {&first_round, &second_round})
-    shared_out(kFewThreads, round->size(), [&](size_t i, int) {
+    parallel_for(kFewThreads, round->size(), [&](size_t i, int) {
       if (!watch.ended()) (*round)[i]();
     });
 }

@@ -65,7 +65,7 @@ SmallModel::SmallModel(const Graph& whole, const Loss& loss, const Optimizer& op
 const SmallModel::Step& SmallModel::step(const std::string& recompute, int micro_batches) {
   std::unique_ptr<Step>& known = steps_[{recompute, micro_batches}];
   if (known) return *known;
-  Graph graph = recompute == "none" ? training_ : recomputed(training_, recompute, micro_batches != 1);
+  Graph graph = recompute == "none" ? training_ : recompute_activations(training_, recompute, micro_batches != 1);
   if (micro_batches != 1) graph = in_micro_batches(graph, micro_batches, may_);
   LayerBlocks blocks = layer_blocks_of(graph, 0);
   if (blocks.cuts != blocks_)

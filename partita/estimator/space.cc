@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
+#include "partita/search/pipelines/stages.h"
 
 namespace partita {
 
@@ -45,7 +46,9 @@ class Explorer {
     }
     space_.whole = !watch_.ended();
     space_.capacity_bytes = capacity_;
+    if (space_.all.empty()) estimate_some();
     sort();
+    move_layers();
     return std::move(space_);
   }
 
@@ -102,22 +105,81 @@ class Explorer {
     return out;
   }
 
-  // Tells whether a larger micro-batch may fit: one of these does.
+  EstimatedConfiguration estimated(const Configuration& c) {
+    const ConfigurationEstimate estimate = estimator_.estimate(c);
+    const RankEstimate& slowest = *std::ranges::max_element(
+        estimate.ranks, [](const RankEstimate& a, const RankEstimate& b) { return a.compute_ns < b.compute_ns; });
+    return {c, estimate.step_ns, estimate.memory_bytes, slowest};
+  }
+
+  // Tells whether a larger micro-batch may fit: one of these does without its gradients.
   bool add(const std::vector<Configuration>& configurations) {
     bool fits = false;
     for (const Configuration& c : configurations) try {
-        const ConfigurationEstimate estimate = estimator_.estimate(c);
-        const RankEstimate& slowest = *std::ranges::max_element(
-            estimate.ranks, [](const RankEstimate& a, const RankEstimate& b) { return a.compute_ns < b.compute_ns; });
-        space_.all.push_back({c, estimate.step_ns, estimate.memory_bytes, slowest});
-        fits = fits || estimate.memory_bytes <= capacity_;
+        space_.all.push_back(estimated(c));
+        const EstimatedConfiguration& last = space_.all.back();
+        fits = fits || last.memory_bytes - last.slowest.gradient_bytes <= capacity_;
       } catch (const DoesNotApply& error) {
         ++space_.refused[error.what()];
       }
     return fits;
   }
 
+  // The shapes that need least memory are the last.
+  void estimate_some() {
+    std::vector<Configuration> shapes = all_shapes();
+    for (size_t i = shapes.size(); i-- > 0;) {
+      add(over_pipelines(shapes[i]));
+      for (const EstimatedConfiguration& c : space_.all)
+        if (c.memory_bytes <= capacity_) return;
+    }
+  }
+
+  // Moves layers between the stages of the fastest pipelines.
+  void move_layers() {
+    constexpr size_t kPipelines = 10;
+    constexpr int kMostStages = 32;  // more take long, and have few layers to move
+    constexpr double kNear = 1.05;
+    std::vector<EstimatedConfiguration> better;
+    size_t pipelines = 0;
+    for (size_t i = 0; i < space_.fitting && pipelines < kPipelines; ++i) {
+      const EstimatedConfiguration& c = space_.all[i];
+      if (static_cast<double>(c.step_ns) > kNear * static_cast<double>(space_.all[0].step_ns)) break;
+      const int stages = c.configuration.pipelining().stages();
+      if (stages == 1 || stages > kMostStages) continue;
+      ++pipelines;
+      EstimatedConfiguration moved = with_moved_layers(c);
+      if (moved.step_ns < c.step_ns) better.push_back(std::move(moved));
+    }
+    space_.all.insert(space_.all.end(), better.begin(), better.end());
+    if (!better.empty()) sort();
+  }
+
+  // Takes the move of one layer that shortens the step most, as long as there is one.
+  EstimatedConfiguration with_moved_layers(EstimatedConfiguration best) {
+    constexpr int kMoves = 16;
+    const int stages = best.configuration.pipelining().stages();
+    best.configuration.layers = even_layers(estimator_.layers(), stages);
+    for (int move = 0; move < kMoves; ++move) {
+      const EstimatedConfiguration before = best;
+      for (size_t from = 0; from < before.configuration.layers.size(); ++from)
+        for (size_t to = 0; to < before.configuration.layers.size(); ++to) {
+          // A layer comes from a long stage at an end, where embedding and head are, or from the middle for these.
+          const bool at_end =
+              from == 0 || to == 0 || from + 1 == static_cast<size_t>(stages) || to + 1 == static_cast<size_t>(stages);
+          if (from == to || !at_end || before.configuration.layers[from] < 2) continue;
+          Configuration c = before.configuration;
+          --c.layers[from], ++c.layers[to];
+          EstimatedConfiguration moved = estimated(c);
+          if (moved.memory_bytes <= capacity_ && moved.step_ns < best.step_ns) best = std::move(moved);
+        }
+      if (best.step_ns == before.step_ns) break;
+    }
+    return best;
+  }
+
   void sort() {
+    space_.fitting = 0;
     const auto key = [&](const EstimatedConfiguration& c) { return std::pair(c.deficit_bytes(capacity_), c.step_ns); };
     std::ranges::stable_sort(space_.all, [&](const auto& a, const auto& b) { return key(a) < key(b); });
     for (const EstimatedConfiguration& c : space_.all) space_.fitting += c.memory_bytes <= capacity_;

@@ -31,7 +31,11 @@ struct EstimatedSpace {
 
 // Estimates all configurations on all devices of a cluster. When the watch ends, those so far. Tensor parallelism stays
 // inside a node; pipelines have ZeRO 0 or 1, as in frameworks. A larger micro-batch is left out if no configuration
-// with the one before fits: memory grows with it.
+// with the one before fits, gradients not counted: all else grows with it. If the watch ends before any is estimated,
+// those of one shape after another are, until one fits.
+//
+// Stages have equal layers. For the fastest pipelines layers are then moved from stage to stage as long as that makes
+// the step shorter.
 EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch = {});
 
 // Returns those that fit and are neither slower nor larger than another, by memory: the frontier.

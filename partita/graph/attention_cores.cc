@@ -15,7 +15,10 @@ using Way = std::map<OpId, bool>;  // ops between a softmax and products: whethe
 class Cores {
  public:
   explicit Cores(const Graph& graph)
-      : graph_(graph), read_by_(readers(graph)), fed_(depends_on(graph, Role::kInput)), core_(graph.ops.size()) {
+      : graph_(graph),
+        read_by_(readers_by_tensor(graph)),
+        fed_(depends_on(graph, Role::kInput)),
+        core_(graph.ops.size()) {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
       if (op.phase != Phase::kForward) continue;

@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// A list as attributes: listed("perm", {1, 0}) is {perm.0: 1, perm.1: 0}.
-inline tdl::Attributes listed(std::string_view name, const std::vector<int64_t>& values) {
+// A list as attributes: list_attributes("perm", {1, 0}) is {perm.0: 1, perm.1: 0}.
+inline tdl::Attributes list_attributes(std::string_view name, const std::vector<int64_t>& values) {
   tdl::Attributes attributes;
   for (std::size_t i = 0; i < values.size(); ++i)
     attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);

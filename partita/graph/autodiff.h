@@ -69,7 +69,7 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
 //   (recompute_layers.cc). Ops after the last layer are in none.
 // With `per_micro_batch`, for a step that works on its batch in micro-batches, results of weights alone (casts) exist
 // once for all micro-batches, and are not recomputed.
-Graph recomputed(const Graph& training, const std::string& kind, bool in_micro_batches = false);
+Graph recompute_activations(const Graph& training, const std::string& kind, bool in_micro_batches = false);
 std::vector<std::string> recompute_kinds();
 // Tells whether the op is such a clone, of the op `forward`.
 bool is_clone(const Graph& training, const Op& op);

@@ -30,7 +30,7 @@ std::vector<TensorId> evaluate_op(GraphBuilder& build, const Graph& forward, con
 Graph evaluation_graph(const Graph& forward) {
   if (forward.loss.valid())
     fail("graph '{}' is a training graph: the evaluation graph is made of the forward graph", forward.name);
-  const auto read_by = readers(forward);
+  const auto read_by = readers_by_tensor(forward);
   GraphBuilder build(forward.name, forward.registry);
   std::map<TensorId, TensorId> now;  // forward tensor -> its tensor in evaluation
   auto source = [&](TensorId id) {

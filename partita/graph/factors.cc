@@ -107,7 +107,8 @@ struct Component {
 
 class Carrier {
  public:
-  Carrier(Graph graph, const MayFactor& may) : graph_(std::move(graph)), may_(may), readers_(readers(graph_)) {
+  Carrier(Graph graph, const MayFactor& may)
+      : graph_(std::move(graph)), may_(may), readers_(readers_by_tensor(graph_)) {
     replaced_by_.resize(graph_.tensors.size());
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t)
       if (graph_.tensors[t].replaces.valid()) replaced_by_[graph_.tensors[t].replaces.index()] = TensorId(t);
@@ -270,9 +271,9 @@ class Carrier {
 void expose_samples(const Graph& graph, TensorId id, std::vector<Shape>& radices) {
   const Tensor& t = graph.tensor(id);
   if (t.scope != MicroBatchScope::kMicroBatch) return;
-  const TimePlace place = time_place(graph, id);
+  const MicroBatchAxis place = micro_batch_axis_of(graph, id);
   const std::size_t axis = static_cast<std::size_t>(place.axis);
-  if (!factored_place(place, radices)) radices[axis] = {place.outer, t.shape[axis] / place.outer};
+  if (!factored_axis(place, radices)) radices[axis] = {place.outer, t.shape[axis] / place.outer};
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ bool has_device_types(const Graph& graph) {
                      [](const Op& op) { return op.device_type != DeviceType::kGpu || !op.colocation.empty(); });
 }
 
-std::vector<std::vector<Reader>> readers(const Graph& graph) {
+std::vector<std::vector<Reader>> readers_by_tensor(const Graph& graph) {
   std::vector<std::vector<Reader>> result(graph.tensors.size());
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];

@@ -39,8 +39,8 @@ struct Values {
 // How often a tensor exists in a step whose batch comes in micro-batches (graph/micro_batches.h).
 enum class MicroBatchScope {
   kStep,        // once a step: weights, states, updates, and all that no sample reaches
-  kMicroBatch,  // one micro-batch of it at a time, split along samples: S on time
-  kSum,         // each micro-batch adds to it: P(sum) on time
+  kMicroBatch,  // one micro-batch of it at a time, split along samples
+  kSum,         // each micro-batch adds to it
 };
 
 struct Tensor {
@@ -56,9 +56,11 @@ struct Tensor {
   TensorId same_as;
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
   MicroBatchScope scope = MicroBatchScope::kStep;
-  int time_axis = -1;        // kMicroBatch: the axis along which the micro-batches follow each other
-  int64_t time_inner = 1;    // kMicroBatch: elements along that axis for each sample; samples are the outermost digit
-  bool accumulated = false;  // kSum: the terms are added up here. false: every reader passes them on
+  // kMicroBatch: the axis along which the micro-batches follow each other, and elements along it for each sample.
+  // Samples are the outermost digit.
+  int micro_batch_axis = -1;
+  int64_t micro_batch_inner = 1;
+  bool accumulated = false;              // kSum: the terms are added up here. false: every reader passes them on
   std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
   // A parameter or state without `values` starts uniform in [-bound, bound], by counter-based random numbers keyed by
   // (seed, name, element), plus `fill`.
@@ -96,8 +98,8 @@ struct Op {
   // at a time, and that index's values for each sample. With `per_micro_batch` and -1, the op works on each
   // micro-batch's terms. See graph/micro_batches.h.
   bool per_micro_batch = false;
-  int time_index = -1;
-  int64_t time_inner = 1;
+  int micro_batch_index = -1;
+  int64_t micro_batch_inner = 1;
 };
 
 struct Graph {
@@ -136,7 +138,7 @@ struct Reader {
   int operand;
 };
 // Lists the readers of every tensor, in op order. Reading w' (a replacement) is reading the new value.
-std::vector<std::vector<Reader>> readers(const Graph& graph);
+std::vector<std::vector<Reader>> readers_by_tensor(const Graph& graph);
 
 std::string print(const Graph& graph);
 // Parses the text that `print` writes; bad input names the line.

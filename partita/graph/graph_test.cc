@@ -12,8 +12,8 @@
 #include "partita/graph/index_limit.h"
 #include "partita/graph/micro_batches.h"
 #include "partita/graph/model_flops.h"
-#include "partita/graph/of_samples.h"
 #include "partita/graph/reference.h"
+#include "partita/graph/sample_tensors.h"
 
 namespace partita {
 namespace {
@@ -315,7 +315,7 @@ TEST(OfSamples, ActivationsAndTheirGradients) {
   const TensorId y = b.op("matmul", {h, b.op("transpose", {w}, {}, "wt")}, {}, "fc2");
   b.op("scale", {mask}, {{"by", 3}}, "mask2");
   const Graph graph = add_backward(b.finish({y}), {.kind = "mse"}, {});
-  const std::vector<char> of = of_samples(graph);
+  const std::vector<char> of = sample_tensor_mask(graph);
   std::string samples, parameters;
   for (std::size_t t = 0; t < of.size(); ++t) (of[t] ? samples : parameters) += graph.tensors[t].name + " ";
   EXPECT_EQ(samples, "x fc1 shifted h fc2 labels loss loss.grad.y fc2.grad.a h.grad.x shifted.grad.a ");
@@ -338,7 +338,7 @@ TEST(Autodiff, ContributionsAreAddedAsTheyCome) {
     h = b.op("tanh", {b.op("add", {b.op("matmul", {h, w}), b.op("mul", {h, b.op("matmul", {h, u})})})});
   }
   const Graph graph = add_backward(b.finish({h}), {.kind = "mse"}, {});
-  const auto read_by = readers(graph);
+  const auto read_by = readers_by_tensor(graph);
   std::map<std::string, std::vector<int>> steps;  // by the first sum's name, of its chain
   std::map<TensorId, std::string> chain;          // by sum
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
@@ -432,7 +432,7 @@ TEST(ModelFlops, AreThoseOfProductsAndTwiceAsManyBackward) {
   EXPECT_EQ(model_flops(forward), once);
   const Graph training = add_backward(forward, {.kind = "mse"}, {});
   EXPECT_EQ(model_flops(training), 3 * once);
-  EXPECT_EQ(model_flops(recomputed(training, "layer", false)), 3 * once);
+  EXPECT_EQ(model_flops(recompute_activations(training, "layer", false)), 3 * once);
   EXPECT_EQ(model_flops(in_micro_batches(training, 2)), 3 * once);
 }
 

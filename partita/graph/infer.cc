@@ -21,7 +21,7 @@ std::vector<std::size_t> leading_factors(const tdl::BoundTensor& tensor) {
 
 }  // namespace
 
-DType promoted(const std::vector<DType>& dtypes) {
+DType promoted_dtype(const std::vector<DType>& dtypes) {
   DType widest = DType::kInt64;
   for (DType dtype : dtypes) {
     if (!is_float(dtype)) continue;
@@ -32,17 +32,17 @@ DType promoted(const std::vector<DType>& dtypes) {
   return dtypes.empty() ? DType::kFloat32 : widest;
 }
 
-DType promoted(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes) {
+DType promoted_dtype(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes) {
   std::vector<DType> arrays;
   for (std::size_t k = 0; k < dtypes.size(); ++k)
     if (!shapes[k].empty()) arrays.push_back(dtypes[k]);
   const bool enough =
       std::any_of(arrays.begin(), arrays.end(), is_float) || std::none_of(dtypes.begin(), dtypes.end(), is_float);
-  return promoted(enough && !arrays.empty() ? arrays : dtypes);
+  return promoted_dtype(enough && !arrays.empty() ? arrays : dtypes);
 }
 
 std::vector<DType> result_dtypes(const OpDefinition& definition, const OpInstance& instance, std::size_t results) {
-  if (!definition.dtypes) return std::vector<DType>(results, promoted(instance.dtypes, instance.shapes));
+  if (!definition.dtypes) return std::vector<DType>(results, promoted_dtype(instance.dtypes, instance.shapes));
   std::vector<DType> dtypes = definition.dtypes(instance);
   ensure(dtypes.size() == results, "{}: {} dtypes for {} results", definition.name, dtypes.size(), results);
   return dtypes;
@@ -116,7 +116,7 @@ Inferred infer(const Graph& graph, const Op& op) {
   const OpDefinition* definition = graph.registry->find(op.definition);
   result.dtypes = definition
                       ? result_dtypes(*definition, OpInstance{op.attributes, shapes, dtypes}, bound.results.size())
-                      : std::vector<DType>(bound.results.size(), promoted(dtypes, shapes));
+                      : std::vector<DType>(bound.results.size(), promoted_dtype(dtypes, shapes));
   return result;
 }
 

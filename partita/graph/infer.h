@@ -23,9 +23,9 @@ Inferred infer(const Graph& graph, const Op& op);
 
 // The widest floating type among the operands; float32 for float16 with bfloat16. Without a floating type int64, also
 // for booleans.
-DType promoted(const std::vector<DType>& dtypes);
+DType promoted_dtype(const std::vector<DType>& dtypes);
 // The same, except that an operand without axes (a number) widens no other's floating type, as in PyTorch.
-DType promoted(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes);
+DType promoted_dtype(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes);
 
 // The dtypes of an instance's results.
 std::vector<DType> result_dtypes(const OpDefinition& definition, const OpInstance& instance, std::size_t results);

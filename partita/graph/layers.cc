@@ -14,7 +14,7 @@ namespace {
 // By forward op; -1 elsewhere, and if nothing before it is in a layer.
 std::vector<int> forward_layers(const Graph& graph) {
   const bool cells = std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.cell >= 0; });
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weight_tensor_mask(graph);
   std::map<int, int> rank;  // of cells, by first appearance
   std::vector<int> layer(graph.ops.size(), -1);
   int products = 0;
@@ -50,7 +50,7 @@ int with_its_operands(const Graph& graph, const std::vector<int>& layer, const O
 }  // namespace
 
 std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> layer) {
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  const std::vector<std::vector<Reader>> read_by = readers_by_tensor(graph);
   constexpr int kNone = std::numeric_limits<int>::max();
   auto first_reader = [&](TensorId t) {  // the lowest layer of the forward ops that read it
     int first = kNone;

@@ -13,7 +13,7 @@
 
 namespace partita {
 
-std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vector<Shape>& radices) {
+std::optional<MicroBatchAxis> factored_axis(const MicroBatchAxis& stored, const std::vector<Shape>& radices) {
   int at = 0;
   for (int a = 0; a < stored.axis; ++a) at += static_cast<int>(radices[static_cast<std::size_t>(a)].size());
   const Shape& digits = radices[static_cast<std::size_t>(stored.axis)];
@@ -21,7 +21,7 @@ std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vect
   for (const int64_t radix : digits) {
     after /= std::max<int64_t>(radix, 1);
     const int64_t below = std::max<int64_t>(after, 1);
-    if (before == stored.outer && stored.inner % below == 0) return TimePlace{at, stored.inner / below};
+    if (before == stored.outer && stored.inner % below == 0) return MicroBatchAxis{at, stored.inner / below};
     before *= radix;
     if (before > stored.outer) return std::nullopt;
     ++at;
@@ -29,7 +29,7 @@ std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vect
   return std::nullopt;
 }
 
-TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radices) {
+MicroBatchAxis stored_axis(const MicroBatchAxis& factored, const std::vector<Shape>& radices) {
   int at = 0;
   for (std::size_t a = 0; a < radices.size(); ++a)
     for (std::size_t d = 0; d < radices[a].size(); ++d, ++at) {
@@ -43,15 +43,16 @@ TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radi
   return {};
 }
 
-TimePlace time_place(const Graph& in_micro_batches, TensorId tensor) {
+MicroBatchAxis micro_batch_axis_of(const Graph& in_micro_batches, TensorId tensor) {
   const Tensor& t = in_micro_batches.tensor(tensor);
-  const int64_t extent = in_micro_batches.whole_graph().tensor(tensor).shape[static_cast<std::size_t>(t.time_axis)];
-  return {t.time_axis, t.time_inner, extent / (runs_of_batch(in_micro_batches) * t.time_inner)};
+  const int64_t extent =
+      in_micro_batches.whole_graph().tensor(tensor).shape[static_cast<std::size_t>(t.micro_batch_axis)];
+  return {t.micro_batch_axis, t.micro_batch_inner, extent / (runs_of_batch(in_micro_batches) * t.micro_batch_inner)};
 }
 
 namespace {
 
-// ---------------------------------------------------------------- how a formula splits on time
+// ---------------------------------------------------------------- how a formula splits into micro-batches
 
 // The effect on one tensor of a strategy on two micro-batches.
 struct Along {
@@ -102,7 +103,7 @@ std::vector<Split> splits_of(const tdl::Bound& bound) {
 // The shape of a whole batch's tensor cut to `runs` runs of samples.
 Shape of_runs(const Tensor& whole, int64_t runs_of_batch, int64_t runs) {
   Shape shape = whole.shape;
-  int64_t& extent = shape[static_cast<std::size_t>(whole.time_axis)];
+  int64_t& extent = shape[static_cast<std::size_t>(whole.micro_batch_axis)];
   extent = extent / runs_of_batch * runs;
   return shape;
 }
@@ -118,7 +119,7 @@ class Analysis {
         batch_(find_batch(graph).value_or(0)),
         micro_batches_(micro_batches),
         parts_(micro_batch_sizes(batch_, micro_batches)),
-        read_by_(readers(graph)) {}
+        read_by_(readers_by_tensor(graph)) {}
 
   Graph run() {
     while (!pass()) {
@@ -150,10 +151,10 @@ class Analysis {
     return true;
   }
 
-  static void set_parts(Tensor& t, const TimePlace& place) {
+  static void set_parts(Tensor& t, const MicroBatchAxis& place) {
     t.scope = MicroBatchScope::kMicroBatch;
-    t.time_axis = place.axis;
-    t.time_inner = place.inner;
+    t.micro_batch_axis = place.axis;
+    t.micro_batch_inner = place.inner;
   }
 
   bool any(const Op& op, MicroBatchScope scope) const {
@@ -161,10 +162,10 @@ class Analysis {
                        [&](TensorId t) { return out_.tensor(t).scope == scope; });
   }
 
-  TimePlace place_of(TensorId id) const {
+  MicroBatchAxis place_of(TensorId id) const {
     const Tensor& t = out_.tensor(id);
-    const int64_t extent = graph_.tensor(id).shape[static_cast<std::size_t>(t.time_axis)];
-    return {t.time_axis, t.time_inner, extent / (batch_ / run_ * t.time_inner)};
+    const int64_t extent = graph_.tensor(id).shape[static_cast<std::size_t>(t.micro_batch_axis)];
+    return {t.micro_batch_axis, t.micro_batch_inner, extent / (batch_ / run_ * t.micro_batch_inner)};
   }
 
   const std::vector<Split>& splits(const Op& op) {
@@ -182,7 +183,7 @@ class Analysis {
       case MicroBatchScope::kSum:
         return along.partial && !along.axis ? Fit::kYes : Fit::kNo;
       case MicroBatchScope::kMicroBatch: {
-        const auto digit = factored_place(place_of(op.operands[k]), op.bound->tensors[k].radices);
+        const auto digit = factored_axis(place_of(op.operands[k]), op.bound->tensors[k].radices);
         if (along.partial || !along.axis || !digit || digit->axis != *along.axis) return Fit::kNo;
         if (inner && *inner != digit->inner) return Fit::kNo;
         inner = digit->inner;
@@ -237,7 +238,7 @@ class Analysis {
 
   // Gives a tensor of the op's formula the samples of `place` as a digit of its own. False if it already has them so,
   // or cannot.
-  bool factor(OpId id, int tensor, const TimePlace& place) {
+  bool factor(OpId id, int tensor, const MicroBatchAxis& place) {
     Op& op = graph_.op(id);
     const auto found = factoring_at(graph_, op, tensor, static_cast<std::size_t>(place.axis), place.outer, may_);
     if (!found) return false;
@@ -273,14 +274,14 @@ class Analysis {
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
       const Tensor& t = out_.tensor(op.operands[k]);
       if (t.scope != MicroBatchScope::kMicroBatch) continue;
-      const Shape& digits = op.bound->tensors[k].radices[static_cast<std::size_t>(t.time_axis)];
+      const Shape& digits = op.bound->tensors[k].radices[static_cast<std::size_t>(t.micro_batch_axis)];
       int64_t before = 1;
       const int64_t outer = place_of(op.operands[k]).outer;
       const auto outermost = std::find_if(digits.begin(), digits.end(), [&](int64_t radix) {
         return (before == outer && radix != 1) || (before *= radix) > outer;
       });
       if (outermost == digits.end() || before != outer) continue;
-      const int64_t below = volume(Shape(outermost + 1, digits.end())), each = t.time_inner / run_;
+      const int64_t below = volume(Shape(outermost + 1, digits.end())), each = t.micro_batch_inner / run_;
       run = std::lcm(run, below / std::gcd(below, each));
     }
     if (run == run_ || batch_ % run || batch_ / run < micro_batches_) return false;
@@ -334,14 +335,14 @@ class Analysis {
   void settle(OpId id, const Split& split, int64_t inner) {
     Op& op = out_.op(id);
     op.per_micro_batch = true;
-    op.time_index = split.index;
-    op.time_inner = inner;
+    op.micro_batch_index = split.index;
+    op.micro_batch_inner = inner;
     if (split.index >= 0) op.bound = narrowed(graph_.op(id).bound, split.index, parts_[0] * inner);
     for (std::size_t r = 0; r < op.results.size(); ++r) {
       const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
       Tensor& t = out_.tensor(op.results[r]);
       if (split.tensor[of].partial) t.scope = MicroBatchScope::kSum;
-      else set_parts(t, stored_place({*split.tensor[of].axis, inner}, graph_.op(id).bound->tensors[of].radices));
+      else set_parts(t, stored_axis({*split.tensor[of].axis, inner}, graph_.op(id).bound->tensors[of].radices));
     }
   }
 
@@ -365,7 +366,7 @@ class Analysis {
     bool changed = false;
     for (const std::size_t k : operands) {
       const TensorId id = op.operands[k];
-      const TimePlace place = stored_place({*split.tensor[k].axis, inner}, op.bound->tensors[k].radices);
+      const MicroBatchAxis place = stored_axis({*split.tensor[k].axis, inner}, op.bound->tensors[k].radices);
       const OpId producer = graph_.tensor(id).producer;
       if (producer.valid()) changed = in_parts_ops_.try_emplace(producer, std::pair(id, place)).second || changed;
       else changed = constants_in_parts_.insert(id).second || changed, wanted_[id] = place;
@@ -374,13 +375,13 @@ class Analysis {
   }
 
   // Gives micro-batch scope to an op that no sample reaches and whose result is wanted by micro-batches.
-  bool take_alone(OpId id, const std::pair<TensorId, TimePlace>& wanted) {
+  bool take_alone(OpId id, const std::pair<TensorId, MicroBatchAxis>& wanted) {
     const Op& op = graph_.op(id);
     const std::size_t r =
         static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), wanted.first) - op.results.begin());
     const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
     factor(id, static_cast<int>(of), wanted.second);
-    const auto digit = [&] { return factored_place(wanted.second, op.bound->tensors[of].radices); };
+    const auto digit = [&] { return factored_axis(wanted.second, op.bound->tensors[of].radices); };
     return take_along(
         id, [&](const Split& split) { return digit() && split.tensor[of].axis == digit()->axis; },
         digit() ? std::optional(digit()->inner) : std::nullopt);
@@ -437,9 +438,9 @@ class Analysis {
   std::map<const tdl::Bound*, std::vector<Split>> splits_;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> narrowed_;
   std::map<std::tuple<const tdl::Bound*, std::string, Shape>, std::shared_ptr<const tdl::Bound>> factored_;
-  std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // ops that no sample reaches, and places wanted
+  std::map<OpId, std::pair<TensorId, MicroBatchAxis>> in_parts_ops_;  // ops that no sample reaches, and places wanted
   std::set<TensorId> constants_in_parts_;
-  std::map<TensorId, TimePlace> wanted_;
+  std::map<TensorId, MicroBatchAxis> wanted_;
   Graph out_;
 };
 
@@ -448,7 +449,7 @@ class Analysis {
 int64_t runs_of_batch(const Graph& in_micro_batches) {
   for (TensorId id : in_micro_batches.inputs)
     if (const Tensor& t = in_micro_batches.tensor(id); t.sample_axis == 0 && t.scope == MicroBatchScope::kMicroBatch)
-      return in_micro_batches.whole_graph().tensor(id).shape[0] / t.time_inner;
+      return in_micro_batches.whole_graph().tensor(id).shape[0] / t.micro_batch_inner;
   ensure(false, "graph '{}' has no input that comes in parts", in_micro_batches.name);
   return 0;
 }
@@ -480,10 +481,12 @@ Graph with_micro_batches_of(const Graph& in_micro_batches, int64_t runs) {
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> known;
   for (std::size_t i = 0; i < out.ops.size(); ++i) {
     Op& op = out.ops[i];
-    if (!op.per_micro_batch || op.time_index < 0) continue;
+    if (!op.per_micro_batch || op.micro_batch_index < 0) continue;
     const tdl::Bound& whole = *out.whole->ops[i].bound;
-    auto& bound = known[{&whole, op.time_index, runs * op.time_inner}];
-    if (!bound) bound = std::make_shared<const tdl::Bound>(tdl::narrowed(whole, op.time_index, runs * op.time_inner));
+    auto& bound = known[{&whole, op.micro_batch_index, runs * op.micro_batch_inner}];
+    if (!bound)
+      bound =
+          std::make_shared<const tdl::Bound>(tdl::narrowed(whole, op.micro_batch_index, runs * op.micro_batch_inner));
     op.bound = bound;
   }
   for (std::size_t t = 0; t < out.tensors.size(); ++t) {

@@ -1,10 +1,10 @@
 // Divides a training step into micro-batches: finds which ops run once a micro-batch and which once a step.
 //
 //     training graph of 8 samples, in_micro_batches(graph, 4):
-//     x [8x4]                 S on time: [2x4], loaded a micro-batch at a time
+//     x [8x4]                 [2x4], loaded a micro-batch at a time
 //     h = matmul(x, w)        runs 4 times, along its index i: 2 rows at a time
-//     loss = mean(..)         runs 4 times; each adds its share, divided by 8: P(sum) on time, accumulated
-//     dw = matmul_tn(x, dh)   runs 4 times and adds to dw: P(sum), accumulated
+//     loss = mean(..)         runs 4 times; each adds its share, divided by 8: accumulated
+//     dw = matmul_tn(x, dh)   runs 4 times and adds to dw: accumulated
 //     w' = sgd(w, dw)         runs once
 //
 // Samples that an op has inside one value of an axis's outer digit stay in one micro-batch. Batch norm with the
@@ -13,7 +13,7 @@
 //
 // An op has micro-batch scope if a tensor that comes in micro-batches reaches it. It can if a strategy of its formula
 // keeps micro-batches apart (the same strategies as on any mesh axis, TDL.md rules 10 to 18). An op that mixes samples,
-// as batch norm over the whole batch does, is refused by name. (OneFlow section 4.3; DESIGN's `time` extent of a mesh.)
+// as batch norm over the whole batch does, is refused by name. (OneFlow section 4.3.)
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,18 +26,18 @@ namespace partita {
 
 // The axis along which micro-batches follow each other: of a tensor as stored, or of its factored axes. The axis is a
 // mixed-radix number of (outer, sample, inner). Samples are the outermost digit of a factored axis.
-struct TimePlace {
+struct MicroBatchAxis {
   int axis = -1;      // none: all micro-batches are alike
   int64_t inner = 1;  // elements along it for each sample
   int64_t outer = 1;  // how often all samples follow each other along it; 5 if it is sequence of 5 x batch
 };
 // The factored axis whose outermost digit a stored axis's samples are; none if they are inside one. Example: 8 samples
 // of 4 along axis 0 are factored axis 0 with inner 1 over 8.4, and with inner 4 over 32.
-std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vector<Shape>& radices);
-// The inverse of factored_place.
-TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radices);
+std::optional<MicroBatchAxis> factored_axis(const MicroBatchAxis& stored, const std::vector<Shape>& radices);
+// The inverse of factored_axis.
+MicroBatchAxis stored_axis(const MicroBatchAxis& factored, const std::vector<Shape>& radices);
 // The place of a tensor that comes in micro-batches, as stored.
-TimePlace time_place(const Graph& in_micro_batches, TensorId tensor);
+MicroBatchAxis micro_batch_axis_of(const Graph& in_micro_batches, TensorId tensor);
 
 // The samples, or runs, of each of m micro-batches: equal, or differing by one, the larger first. Bad input if there
 // are fewer samples than micro-batches.

@@ -141,8 +141,8 @@ void gather_rest(const Divider& divider, std::vector<Group>& groups, size_t most
 
 }  // namespace
 
-std::vector<NameGroup> name_groups(const std::vector<std::string>& names, const std::vector<int>& labels,
-                                   const std::vector<double>& weights, size_t most) {
+std::vector<OpNameGroup> group_op_names(const std::vector<std::string>& names, const std::vector<int>& labels,
+                                        const std::vector<double>& weights, size_t most) {
   if (names.empty()) return {};
   const Divider divider(names, labels, weights);
   Group all;
@@ -165,7 +165,7 @@ std::vector<NameGroup> name_groups(const std::vector<std::string>& names, const 
   gather_rest(divider, groups, most);
   for (Group& g : groups) std::sort(g.members.begin(), g.members.end());
   std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.members[0] < b.members[0]; });
-  std::vector<NameGroup> out;
+  std::vector<OpNameGroup> out;
   for (Group& g : groups) out.push_back({std::move(g.name), std::move(g.members)});
   return out;
 }

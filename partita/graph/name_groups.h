@@ -5,7 +5,7 @@
 
 namespace partita {
 
-struct NameGroup {
+struct OpNameGroup {
   std::string name;          // "decoder", "layers.0 .. layers.3"; beyond `most`: "and 12 others"
   std::vector<int> members;  // ascending
 };
@@ -18,7 +18,7 @@ struct NameGroup {
 //
 // Example: a.0, a.1, a.2, b.x, b.y with labels 0, 0, 1, 1, 1 are "a.0 .. a.1", "a.2" and "b". If b.y's label were 0 and
 // b.z's 1, these would be "b.x and 1 more" and "b.y".
-std::vector<NameGroup> name_groups(const std::vector<std::string>& names, const std::vector<int>& labels,
-                                   const std::vector<double>& weights, size_t most);
+std::vector<OpNameGroup> group_op_names(const std::vector<std::string>& names, const std::vector<int>& labels,
+                                        const std::vector<double>& weights, size_t most);
 
 }  // namespace partita

@@ -12,7 +12,7 @@ namespace {
 std::vector<std::string> groups_of(const std::vector<std::string>& names, const std::vector<int>& labels,
                                    size_t most = 100) {
   std::vector<std::string> texts;
-  for (const NameGroup& g : name_groups(names, labels, std::vector<double>(names.size(), 1), most)) {
+  for (const OpNameGroup& g : group_op_names(names, labels, std::vector<double>(names.size(), 1), most)) {
     texts.push_back(g.name + ":");
     for (int m : g.members) texts.back() += " " + std::to_string(m);
   }
@@ -59,10 +59,10 @@ TEST(NameGroups, HaveEachNameOnce) {
       weights.push_back(static_cast<double>(rng.below(10)));
     }
     const size_t most = 2 + rng.below(20);
-    const std::vector<NameGroup> groups = name_groups(names, labels, weights, most);
+    const std::vector<OpNameGroup> groups = group_op_names(names, labels, weights, most);
     EXPECT_LE(groups.size(), most);
     std::multiset<int> seen;
-    for (const NameGroup& g : groups) seen.insert(g.members.begin(), g.members.end());
+    for (const OpNameGroup& g : groups) seen.insert(g.members.begin(), g.members.end());
     EXPECT_EQ(seen.size(), names.size());
     EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), names.size());
   }

@@ -269,7 +269,7 @@ void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry) {
     fail("the gradients' norm is clipped to a number above 0 and below {}, not {}", kMost, optimizer.clip_norm);
 }
 
-std::string doubt_of(const Optimizer& optimizer, const OpRegistry& registry) {
+std::string optimizer_warning(const Optimizer& optimizer, const OpRegistry& registry) {
   const tdl::Attributes options = chosen_update(optimizer, registry).options;
   const auto momentum = options.find("momentum");
   if (momentum == options.end() || momentum->second < 1) return "";

@@ -9,6 +9,6 @@ namespace partita {
 // Bad input: an unknown optimizer, schedule or option.
 void check_optimizer_names(const Optimizer& optimizer, const OpRegistry& registry);
 // Warns of a value that PyTorch takes but that is hardly meant: a momentum of 1 or more. Empty if there is none.
-std::string doubt_of(const Optimizer& optimizer, const OpRegistry& registry);
+std::string optimizer_warning(const Optimizer& optimizer, const OpRegistry& registry);
 
 }  // namespace partita

@@ -102,7 +102,7 @@ class Writer {
     mark(op);
     if (way.form == Lifted::Form::kReshape) {
       const Shape shape = with_samples(graph_.tensor(op.results[0]).shape, way.results[0], to_);
-      return build_.ops("reshape", operands, listed("shape", shape), name);
+      return build_.ops("reshape", operands, list_attributes("shape", shape), name);
     }
     if (way.form == Lifted::Form::kGather) operands[1] = own_ids(op, way, operands[1]);
     tdl::Attributes attributes = op.attributes;
@@ -143,7 +143,7 @@ class Writer {
   }
 
   TensorId reshaped(TensorId id, const Shape& shape, const std::string& name) {
-    return build_.shape(id) == shape ? id : build_.op("reshape", {id}, listed("shape", shape), name);
+    return build_.shape(id) == shape ? id : build_.op("reshape", {id}, list_attributes("shape", shape), name);
   }
 
   // Expands one sample's values to all samples; `shape` is that of the tensor with `from` of them.
@@ -156,7 +156,8 @@ class Writer {
     apart.insert(apart.end(), shape.begin() + static_cast<std::ptrdiff_t>(place.axis) + 1, shape.end());
     Shape wide = apart;
     wide[axis] = to_;
-    const TensorId all = build_.op("expand", {reshaped(one, apart, name + ".apart")}, listed("shape", wide), name);
+    const TensorId all =
+        build_.op("expand", {reshaped(one, apart, name + ".apart")}, list_attributes("shape", wide), name);
     return reshaped(all, with_samples(shape, place, to_), name + ".joined");
   }
 

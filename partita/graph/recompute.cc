@@ -175,7 +175,7 @@ bool is_clone(const Graph& training, const Op& op) {
          op.name.compare(0, op.name.size() - kCloned.size(), training.op(op.forward).name) == 0;
 }
 
-Graph recomputed(const Graph& training, const std::string& kind, bool in_micro_batches) {
+Graph recompute_activations(const Graph& training, const std::string& kind, bool in_micro_batches) {
   return recomputed_as_on(training, training, kind, in_micro_batches);
 }
 

@@ -110,8 +110,8 @@ std::string narrow_values(const std::vector<Ours>& values) {
 Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
   ensure(stored_bytes(shape, type) == static_cast<int64_t>(bytes.size()), "{} bytes for an array [{}]", bytes.size(),
          fmt::join(shape, "x"));
-  expect_available(static_cast<int64_t>(bytes.size() / static_cast<size_t>(bytes_of(type)) * sizeof(double)),
-                   "an array of a file");
+  require_memory(static_cast<int64_t>(bytes.size() / static_cast<size_t>(bytes_of(type)) * sizeof(double)),
+                 "an array of a file");
   Values values{.dtype = dtype_of(type), .shape = shape};
   switch (type) {
     case StoredType::kFloat32:

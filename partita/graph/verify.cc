@@ -171,7 +171,7 @@ void verify(const Graph& graph) {
     verify_op(graph, OpId(i), known);
   }
   verify_groups(graph);
-  const auto read_by = readers(graph);
+  const auto read_by = readers_by_tensor(graph);
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& t = graph.tensors[i];
     if (!t.replaces.valid()) continue;

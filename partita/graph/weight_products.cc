@@ -7,7 +7,7 @@
 
 namespace partita {
 
-std::vector<bool> weights(const Graph& graph) {
+std::vector<bool> weight_tensor_mask(const Graph& graph) {
   std::vector<bool> weight(graph.tensors.size(), false);
   for (size_t t = 0; t < weight.size(); ++t) weight[t] = graph.tensors[t].role == Role::kParameter;
   for (const Op& op : graph.ops) {
@@ -23,7 +23,7 @@ std::vector<bool> weights(const Graph& graph) {
 std::vector<bool> weights_of_micro_batches(const Graph& graph) {
   std::vector<bool> read(graph.tensors.size(), false);
   if (graph.micro_batches() == 1) return read;
-  std::vector<bool> weight = weights(graph);
+  std::vector<bool> weight = weight_tensor_mask(graph);
   for (const Op& op : graph.ops) {
     if (is_clone(graph, op) && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
           return weight[t.index()] || graph.tensor(t).role == Role::kConstant;

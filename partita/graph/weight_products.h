@@ -11,7 +11,7 @@ namespace partita {
 
 // By tensor: whether it is a parameter, or the forward pass makes it of parameters and constants alone (cast,
 // transposed).
-std::vector<bool> weights(const Graph& graph);
+std::vector<bool> weight_tensor_mask(const Graph& graph);
 // By tensor: whether it is a weight, or a recomputed clone of one, that ops read by micro-batches. Converted for each
 // micro-batch again, it need not be kept whole throughout a step. All false if the batch is one micro-batch.
 std::vector<bool> weights_of_micro_batches(const Graph& graph);

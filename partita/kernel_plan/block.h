@@ -19,7 +19,7 @@ uint64_t wanted_dims(const StageProgram& program);
 
 // ---------------------------------------------------------------- reads and writes
 
-// Finds a read's place for one block: the hull of its subscripts, per axis, and its strides per dimension in a part
+// Finds a read's place for one block: the hull of its subscripts, per axis, and its strides per dimension in a shard
 // with these strides. A negative stride counts from the dimension's end.
 Box read_hull(const StageInstr& read, const std::vector<int>& dims, const std::vector<Interval>& block);
 Shape read_strides(const StageInstr& read, const std::vector<int>& dims, const Shape& axis_strides);

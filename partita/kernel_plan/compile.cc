@@ -39,7 +39,7 @@ void compile_store(StageBuilder& b) {
   StageProgram& program = b.program;
   program.finish = Finish::kStore;
   program.a = compile(b, b.stage.body);
-  const DType stored = b.parts[b.stage.tensor]->dtype;
+  const DType stored = b.shards[b.stage.tensor]->dtype;
   if (is_low(stored) && program.code[program.a].dtype == stored) program.dtype = stored;  // it is only moved
   program.a = emit_cast(b, program.a, program.dtype);
   if (program.dtype == b.real && stored == DType::kInt64)
@@ -81,12 +81,12 @@ void find_lifetimes(StageProgram& program) {
 // Sets the program's block: all of a slice, halved along one dimension after another until a block's temporaries
 // fit. It chooses the first dimension that helps by a tenth; one of the left side before a reduced one, whose blocks
 // must be combined.
-void choose_block(const tdl::Bound& bound, StageProgram& program, const Parts& parts, int64_t budget_bytes) {
+void choose_block(const tdl::Bound& bound, StageProgram& program, const TensorShards& shards, int64_t budget_bytes) {
   const auto peak_of = [&](const Shape& block) {
-    const BlockLayout layout = block_layout(bound, program, parts, block);
+    const BlockLayout layout = block_layout(bound, program, shards, block);
     program.direct = layout.direct;
     FirstFit scratch;
-    place_block(program, parts, block, layout, scratch);
+    place_block(program, shards, block, layout, scratch);
     return scratch.end();
   };
   Shape block;
@@ -112,7 +112,7 @@ void choose_block(const tdl::Bound& bound, StageProgram& program, const Parts& p
     peak = best_peak;
   }
   program.block = block;
-  const BlockLayout layout = block_layout(bound, program, parts, block);
+  const BlockLayout layout = block_layout(bound, program, shards, block);
   program.direct = layout.direct;
   program.accumulates = layout.accumulates;
 }
@@ -120,14 +120,14 @@ void choose_block(const tdl::Bound& bound, StageProgram& program, const Parts& p
 }  // namespace
 
 StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Shape& slices,
-                           const Parts& parts, DType real, int64_t budget_bytes) {
+                           const TensorShards& shards, DType real, int64_t budget_bytes) {
   const tdl::Stage& s = bound.stages[stage];
-  StageBuilder b{bound, s, ranges, parts, real, begin_program(bound, stage, ranges, slices), {}};
-  b.program.dtype = stage_dtype(bound, stage, parts, real);
+  StageBuilder b{bound, s, ranges, shards, real, begin_program(bound, stage, ranges, slices), {}};
+  b.program.dtype = stage_dtype(bound, stage, shards, real);
   if (s.body.kind == ExprKind::kReduce) compile_reduction(b, s.body);
   else compile_store(b);
   find_lifetimes(b.program);
-  choose_block(bound, b.program, parts, budget_bytes);
+  choose_block(bound, b.program, shards, budget_bytes);
   return std::move(b.program);
 }
 

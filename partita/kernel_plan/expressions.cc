@@ -62,7 +62,7 @@ int compile_binary(StageBuilder& b, const Expr& e) {
     default:
       break;
   }
-  const DType type = dtype(b, type_rank(e, b.parts));
+  const DType type = dtype(b, type_rank(e, b.shards));
   if (e.function == "^" && e.args[1].kind == ExprKind::kNumber && e.args[1].number == 2)
     return emit_binary(b, "*", emit_cast(b, x, type), emit_cast(b, x, type), type);
   return with(type, type);
@@ -110,7 +110,7 @@ namespace {
 struct Subscripts {
   std::vector<Affine> forms;
   std::vector<bool> from_data;  // it uses an index whose value is read from data
-  std::vector<bool> inside;     // it never leaves the part's box
+  std::vector<bool> inside;     // it never leaves the shard's box
   bool strided = true;          // plain indices alone: the elements have one stride a dimension
 };
 
@@ -130,23 +130,23 @@ Subscripts subscripts_of(const StageBuilder& b, const Expr& read, const Box& box
 
 // Reads elements at computed offsets; `otherwise` if a subscript leaves the box.
 int compile_gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherwise, DType type) {
-  const Part& part = *b.parts[read.tensor];
+  const TensorShard& shard = *b.shards[read.tensor];
   Affine offset;
   for (size_t a = 0; a < s.forms.size(); ++a)
-    offset = offset + tdl::scaled(s.forms[a] - tdl::affine_constant(part.box[a].lo), part.strides[a]);
+    offset = offset + tdl::scaled(s.forms[a] - tdl::affine_constant(shard.box[a].lo), shard.strides[a]);
   int place = emit_cast(b, compile(b, tdl::expr_of(offset)), DType::kInt64), valid = -1;
   for (size_t a = 0; a < s.forms.size(); ++a) {
     if (s.inside[a]) continue;
     const int form = compile(b, tdl::expr_of(s.forms[a]));
     // Subscripts from data may be anything.
     const Interval range = s.from_data[a] ? Interval{INT64_MIN, INT64_MAX} : tdl::range_of(s.forms[a], b.ranges);
-    if (range.lo < part.box[a].lo)
-      add_condition(b, valid, emit_binary(b, ">=", form, emit_integer(b, part.box[a].lo), DType::kBool));
-    if (range.hi > part.box[a].hi)
-      add_condition(b, valid, emit_binary(b, "<", form, emit_integer(b, part.box[a].hi), DType::kBool));
+    if (range.lo < shard.box[a].lo)
+      add_condition(b, valid, emit_binary(b, ">=", form, emit_integer(b, shard.box[a].lo), DType::kBool));
+    if (range.hi > shard.box[a].hi)
+      add_condition(b, valid, emit_binary(b, "<", form, emit_integer(b, shard.box[a].hi), DType::kBool));
   }
   if (valid >= 0) place = emit_select(b, valid, place, emit_integer(b, 0));
-  StageInstr i{Kind::kGather, part.dtype};
+  StageInstr i{Kind::kGather, shard.dtype};
   i.tensor = read.tensor;
   i.args = {place};
   const int value = emit_cast(b, emit_instruction(b, std::move(i)), type);
@@ -156,17 +156,17 @@ int compile_gather(StageBuilder& b, const Expr& read, const Subscripts& s, doubl
 }  // namespace
 
 int compile_read(StageBuilder& b, const Expr& read) {
-  const std::optional<Part>& part = b.parts[read.tensor];
-  ensure(part.has_value(), "stage {} reads {}, which the task does not hold", b.bound.tensors[b.stage.tensor].name,
+  const std::optional<TensorShard>& shard = b.shards[read.tensor];
+  ensure(shard.has_value(), "stage {} reads {}, which the task does not hold", b.bound.tensors[b.stage.tensor].name,
          b.bound.tensors[read.tensor].name);
   const double otherwise = read.has_else ? read.number : 0;
   // An `else` that the tensor's type can't hold widens it.
-  const bool holds = is_float(part->dtype) && rounded_to(part->dtype, otherwise) == otherwise;
-  const DType type = dtype_of_rank(type_rank(read, b.parts), holds ? part->dtype : b.real);
-  if (is_empty(part->box)) return emit_constant(b, otherwise, type);
-  Subscripts s = subscripts_of(b, read, part->box);
+  const bool holds = is_float(shard->dtype) && rounded_to(shard->dtype, otherwise) == otherwise;
+  const DType type = dtype_of_rank(type_rank(read, b.shards), holds ? shard->dtype : b.real);
+  if (is_empty(shard->box)) return emit_constant(b, otherwise, type);
+  Subscripts s = subscripts_of(b, read, shard->box);
   if (!s.strided) return compile_gather(b, read, s, otherwise, type);
-  StageInstr i{Kind::kRead, part->dtype};
+  StageInstr i{Kind::kRead, shard->dtype};
   i.tensor = read.tensor;
   i.padded = !std::all_of(s.inside.begin(), s.inside.end(), [](bool inside) { return inside; });
   if (i.padded) {

@@ -42,9 +42,9 @@ int shared_result(const KernelRequest& request, int stage, const Box& box, DType
     for (int t = 0; t < bound.operand_count; ++t)
       if (reads_tensor(result.body, t) && bound.tensors[t].factored == bound.tensors[made.tensor].factored) return -1;
     if (!request.held.written[result.tensor]) continue;
-    const Part& part = *request.held.parts[result.tensor];
+    const TensorShard& shard = *request.held.shards[result.tensor];
     if (result.body.kind == ExprKind::kReduce || !reads_tensor(result.body, made.tensor) || result.lhs != made.lhs ||
-        part.dtype != dtype || part.box != box || !reads_only_at(result.body, made.tensor, result.lhs))
+        shard.dtype != dtype || shard.box != box || !reads_only_at(result.body, made.tensor, result.lhs))
       continue;
     for (int later = r + 1; later < request.last_stage; ++later)
       if (reads_tensor(bound.stages[later].body, made.tensor)) return -1;
@@ -99,22 +99,22 @@ Shape slice_extents(const Making& m, int stage, const Box& box) {
 void place_slice(Making& m, int stage, const Box& box, DType dtype, bool in_loop) {
   const int tensor = m.stage(stage).tensor;
   const Shape memory = slice_extents(m, stage, box);
-  m.plan.parts[tensor] = Part{dtype, box, dense_strides(memory)};
+  m.plan.shards[tensor] = TensorShard{dtype, box, dense_strides(memory)};
   m.in_loop[tensor] = in_loop;
   if (const int64_t bytes = volume(memory) * bytes_of(dtype); bytes > 0) m.offsets[tensor] = m.scratch.allocate(bytes);
 }
 
-// Gives an internal tensor its part, and records whose memory that is.
+// Gives an internal tensor its shard, and records whose memory that is.
 void place_internal(Making& m, GenericStep& step, bool in_loop) {
   const KernelRequest& request = m.request;
-  const DType dtype = stage_dtype(request.bound, step.stage, m.plan.parts, request.held.real);
+  const DType dtype = stage_dtype(request.bound, step.stage, m.plan.shards, request.held.real);
   int shared = shared_result(request, step.stage, step.box, dtype);
   for (const GenericStep& before : m.plan.steps)
     if (before.shares >= 0 && before.shares == shared) shared = -1;
   step.shares = shared;
   step.internal = shared < 0;
   if (step.internal) place_slice(m, step.stage, step.box, dtype, in_loop);
-  else m.plan.parts[m.stage(step.stage).tensor] = m.plan.parts[shared];
+  else m.plan.shards[m.stage(step.stage).tensor] = m.plan.shards[shared];
 }
 
 // Tells whether a program can run on slices: the tensors that it looks up by a computed offset, or scatters to, are
@@ -146,10 +146,10 @@ void plan_step(Making& m, GenericStep& step) {
     step.what = GenericStep::What::kIdentity;
     return;
   }
-  step.program = compile_stage(bound, step.stage, request.ranges, m.slices, m.plan.parts, request.held.real,
+  step.program = compile_stage(bound, step.stage, request.ranges, m.slices, m.plan.shards, request.held.real,
                                m.budget_bytes.value_or(kGenericBudgetBytes));
   m.fits &= takes_slices(m, step.program) && (!step.accumulated || step.program.dtype == step.out.dtype);
-  place_blocks(bound, step.program, m.plan.parts, m.scratch);
+  place_blocks(bound, step.program, m.plan.shards, m.scratch);
 }
 
 // Ends internal tensors of one level that no later step reads.
@@ -171,7 +171,7 @@ void add_step(Making& m, int stage, bool in_loop) {
   step.accumulated = in_loop && is_accumulated(m, stage);
   if (!step.accumulated && !m.request.held.written[tensor]) place_internal(m, step, in_loop);
   if (step.internal || step.accumulated) step.memory = slice_extents(m, stage, step.box);
-  step.out = *m.plan.parts[tensor];
+  step.out = *m.plan.shards[tensor];
   if (m.budget_bytes) plan_step(m, step);
   m.plan.steps.push_back(std::move(step));
   drop_dead(m, in_loop, m.plan.steps.back().dead);
@@ -184,8 +184,8 @@ void begin_loop(Making& m) {
   for (int s : m.loops.inside) {
     if (!is_accumulated(m, s)) continue;
     const int tensor = m.stage(s).tensor;
-    const DType dtype = stage_dtype(request.bound, s, m.plan.parts, request.held.real);
-    m.fits &= is_float(dtype) && (!request.held.written[tensor] || is_float(request.held.parts[tensor]->dtype));
+    const DType dtype = stage_dtype(request.bound, s, m.plan.shards, request.held.real);
+    m.fits &= is_float(dtype) && (!request.held.written[tensor] || is_float(request.held.shards[tensor]->dtype));
     place_slice(m, s, stage_box(request.bound, s, request.ranges), dtype, false);
   }
 }
@@ -197,7 +197,7 @@ void end_loop(Making& m) {
     if (!m.request.held.written[tensor] || !is_accumulated(m, s)) continue;
     if (m.offsets[tensor] >= 0) m.scratch.free(m.offsets[tensor]);
     m.offsets[tensor] = -1;
-    m.plan.parts[tensor] = m.request.held.parts[tensor];
+    m.plan.shards[tensor] = m.request.held.shards[tensor];
   }
   drop_dead(m, false, m.plan.loop_dead);
 }
@@ -216,7 +216,7 @@ std::optional<GenericPlan> make_plan(const KernelRequest& request, const SliceLo
       tdl::for_each_read(m.stage(s).body, [&](const Expr& read) { m.last_reader[read.tensor] = step; });
       ++step;
     }
-  m.plan.parts = request.held.parts;
+  m.plan.shards = request.held.shards;
   m.plan.ranges = request.ranges;
   for (const auto& [indices, sliced] : {std::pair{&loops.outer, &m.plan.outer}, std::pair{&loops.inner, &m.plan.inner}})
     for (int i : *indices)

@@ -24,7 +24,7 @@ struct GenericStep {
   int stage = -1;
   Box box;  // of the result
   StageProgram program;
-  Part out;               // the written part: for a tensor in slices the whole box, and a slice's strides
+  TensorShard out;        // the written shard: for a tensor in slices the whole box, and a slice's strides
   Shape memory;           // internal or accumulated: the extents of a whole slice
   bool internal = false;  // its tensor is not written, and has memory of its own
   // The slices of the inner indices add up in memory of its own. After the loop a written tensor is copied.
@@ -38,7 +38,7 @@ struct GenericSlice {
   int64_t extent = 0;
 };
 struct GenericPlan {
-  Parts parts;  // includes internal tensors
+  TensorShards shards;  // includes internal tensors
   std::vector<Interval> ranges;
   std::vector<GenericStep> steps;
   // All steps run once a slice of the outer indices; steps [loop_begin, loop_end) once a slice of the inner ones in it.

@@ -7,7 +7,7 @@ namespace {
 
 bool are_integers(const KernelRequest& r, std::initializer_list<int> tensors) {
   for (int t : tensors)
-    if (!r.held.parts[t] || r.held.parts[t]->dtype != DType::kInt64) return false;
+    if (!r.held.shards[t] || r.held.shards[t]->dtype != DType::kInt64) return false;
   return true;
 }
 
@@ -33,7 +33,7 @@ std::optional<Places> Places::plan(const KernelRequest& r) {
   if (!are_integers(r, {plan.ids, plan.result})) return std::nullopt;
   plan.box = stage_box(r.bound, 0, r.ranges);
   plan.shape = r.bound.tensors[plan.ids].factored;
-  if (!contains(r.held.parts[plan.ids]->box, plan.box)) return std::nullopt;
+  if (!contains(r.held.shards[plan.ids]->box, plan.box)) return std::nullopt;
   for (int64_t k = 0; r.attributes.contains(fmt::format("extents.{}", k)); ++k)
     plan.extents.push_back(static_cast<int64_t>(r.attributes.at(fmt::format("extents.{}", k))));
   return plan.extents.empty() ? std::nullopt : std::optional(plan);

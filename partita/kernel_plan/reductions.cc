@@ -53,10 +53,10 @@ struct Equality {
   int index;
   const Expr* value;
 };
-std::optional<Equality> equality(const Expr& e, const Parts& parts) {
+std::optional<Equality> equality(const Expr& e, const TensorShards& shards) {
   if (e.kind != ExprKind::kBinary || e.function != "==") return std::nullopt;
   for (int side : {0, 1})
-    if (e.args[side].kind == ExprKind::kIndex && type_rank(e.args[1 - side], parts) == kIntegerRank)
+    if (e.args[side].kind == ExprKind::kIndex && type_rank(e.args[1 - side], shards) == kIntegerRank)
       return Equality{e.args[side].index, &e.args[1 - side]};
   return std::nullopt;
 }
@@ -68,7 +68,7 @@ std::vector<Equality> take_lookups(const StageBuilder& b, const Expr& reduce, st
   const Expr& body = reduce.args[0];
   std::vector<Equality> found;
   std::erase_if(conditions, [&](const Expr* c) {
-    const auto e = equality(*c, b.parts);
+    const auto e = equality(*c, b.shards);
     const bool reduced = e && std::find(reduce.reduced.begin(), reduce.reduced.end(), e->index) != reduce.reduced.end();
     if (!reduced || uses(*e->value, e->index) || !only_plain(body, e->index)) return false;
     for (const Equality& other : found)
@@ -126,7 +126,7 @@ std::vector<Place> scatter_places(const StageBuilder& b, const Expr& body, const
   const auto begin = program.dims.begin(), end = begin + program.lhs_count;
   std::vector<Place> places;
   for (size_t i = 0; i < conditions.size(); ++i) {
-    const auto e = equality(*conditions[i], b.parts);
+    const auto e = equality(*conditions[i], b.shards);
     if (!e) continue;
     const auto at = std::find(begin, end, e->index);
     if (at == end || uses(body.args[1], e->index) || uses(*e->value, e->index)) continue;
@@ -137,7 +137,7 @@ std::vector<Place> scatter_places(const StageBuilder& b, const Expr& body, const
   if (places.empty()) return places;
   StageInstr lhs;
   lhs.subscripts = b.stage.lhs;
-  const Shape strides = read_strides(lhs, program.dims, b.parts[b.stage.tensor]->strides);
+  const Shape strides = read_strides(lhs, program.dims, b.shards[b.stage.tensor]->strides);
   std::stable_sort(places.begin(), places.end(),
                    [&](const Place& p, const Place& q) { return strides[p.dim] > strides[q.dim]; });
   std::vector<int> dims;
@@ -152,7 +152,7 @@ std::vector<Place> scatter_places(const StageBuilder& b, const Expr& body, const
 // has one value of each.
 bool as_scatter(StageBuilder& b, const Expr& reduce) {
   StageProgram& program = b.program;
-  if (!is_guarded_sum(reduce) || program.dtype != b.real || !is_float(b.parts[b.stage.tensor]->dtype)) return false;
+  if (!is_guarded_sum(reduce) || program.dtype != b.real || !is_float(b.shards[b.stage.tensor]->dtype)) return false;
   for (const Affine& form : b.stage.lhs)
     if (form.terms.size() > 1 || (form.terms.size() == 1 && (form.plain_index() < 0))) return false;
   const Expr& body = reduce.args[0];

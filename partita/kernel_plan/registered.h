@@ -26,18 +26,18 @@ struct KernelMemory;  // the arguments of a running kernel (kernels/tensors.h)
 // element `out` if at = out * stride + k * dilation - before.
 struct WindowAxis {
   int64_t stride = 1, dilation = 1, before = 0;
-  Interval out, at, window;  // global; `at`: the held part, or the wanted one
+  Interval out, at, window;  // global; `at`: the held shard, or the wanted one
 
   // The elements of `out` whose element k of the window is in `at`, and the first of those there.
   Interval outs(int64_t k) const;
   int64_t input(int64_t o, int64_t k) const { return o * stride + k * dilation - before; }
 };
 
-// A tensor of the formula, and its held part over the kernels' axes: those as stored, with channels split into groups
+// A tensor of the formula, and its held shard over the kernels' axes: those as stored, with channels split into groups
 // if there are groups. Formulas factor them in other ways (TDL.md rule 4).
 struct WindowTensor {
   int tensor = -1;
-  Part part;
+  TensorShard shard;
 };
 
 struct WindowPlan {

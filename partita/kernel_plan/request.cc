@@ -1,4 +1,4 @@
-// Collects the parts that a kernel holds of each tensor, over the axes of its formula.
+// Collects the shards that a kernel holds of each tensor, over the axes of its formula.
 #include "partita/kernel_plan/request.h"
 
 #include <utility>
@@ -8,32 +8,32 @@
 
 namespace partita {
 
-Part over_axes(const Part& part, const Shape& from, const Shape& to) {
-  const auto result = try_over_axes(part, from, to);
-  ensure(result.has_value(), "the box {} over axes {} is no box over axes {}", to_string(part.box), from, to);
+TensorShard over_axes(const TensorShard& shard, const Shape& from, const Shape& to) {
+  const auto result = try_over_axes(shard, from, to);
+  ensure(result.has_value(), "the box {} over axes {} is no box over axes {}", to_string(shard.box), from, to);
   return *result;
 }
 
-std::optional<Part> try_over_axes(const Part& part, const Shape& from, const Shape& to) {
-  auto regrouped_part = regrouped(StridedBox{part.box, part.strides}, from, to);
-  if (!regrouped_part) return std::nullopt;
-  return Part{part.dtype, std::move(regrouped_part->box), std::move(regrouped_part->strides)};
+std::optional<TensorShard> try_over_axes(const TensorShard& shard, const Shape& from, const Shape& to) {
+  auto reshaped = reshape_box(StridedBox{shard.box, shard.strides}, from, to);
+  if (!reshaped) return std::nullopt;
+  return TensorShard{shard.dtype, std::move(reshaped->box), std::move(reshaped->strides)};
 }
 
-KernelParts kernel_parts(const tdl::Bound& bound, const std::vector<PlacedPart>& reads,
-                         const std::vector<PlacedPart>& writes) {
-  KernelParts held{Parts(bound.tensors.size()), std::vector<bool>(bound.tensors.size()), DType::kBool};
-  auto add = [&](const PlacedPart& placed) {
+KernelShards kernel_shards(const tdl::Bound& bound, const std::vector<PlacedShard>& reads,
+                           const std::vector<PlacedShard>& writes) {
+  KernelShards held{TensorShards(bound.tensors.size()), std::vector<bool>(bound.tensors.size()), DType::kBool};
+  auto add = [&](const PlacedShard& placed) {
     ensure(placed.tensor >= 0 && placed.tensor < static_cast<int>(bound.tensors.size()),
            "{}: a kernel's access without a tensor", bound.name);
-    std::optional<Part>& part = held.parts[placed.tensor];
-    ensure(!part, "{}: two accesses to {}", bound.name, bound.tensors[placed.tensor].name);
-    part = over_axes(placed.part, placed.axes, bound.tensors[placed.tensor].factored);
-    const DType real = computed_in(placed.part.dtype);
+    std::optional<TensorShard>& shard = held.shards[placed.tensor];
+    ensure(!shard, "{}: two accesses to {}", bound.name, bound.tensors[placed.tensor].name);
+    shard = over_axes(placed.shard, placed.axes, bound.tensors[placed.tensor].factored);
+    const DType real = compute_dtype(placed.shard.dtype);
     if (real == DType::kFloat64 || (real == DType::kFloat32 && held.real == DType::kBool)) held.real = real;
   };
-  for (const PlacedPart& p : reads) add(p);
-  for (const PlacedPart& p : writes) {
+  for (const PlacedShard& p : reads) add(p);
+  for (const PlacedShard& p : writes) {
     add(p);
     held.written[p.tensor] = true;
   }

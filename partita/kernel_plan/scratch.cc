@@ -40,9 +40,10 @@ bool can_be_direct(const StageProgram& program, const Shape& block, const BlockL
 
 }  // namespace
 
-BlockLayout block_layout(const tdl::Bound& bound, const StageProgram& program, const Parts& parts, const Shape& block) {
+BlockLayout block_layout(const tdl::Bound& bound, const StageProgram& program, const TensorShards& shards,
+                         const Shape& block) {
   const tdl::Stage& stage = bound.stages[program.stage];
-  const Part& out = *parts[stage.tensor];
+  const TensorShard& out = *shards[stage.tensor];
   const StageInstr lhs = left_side(program, stage);
   BlockLayout layout;
   layout.out_strides = read_strides(lhs, program.dims, out.strides);
@@ -61,7 +62,7 @@ namespace {
 // A block while it is placed.
 struct Placing {
   const StageProgram& program;
-  const Parts& parts;
+  const TensorShards& shards;
   const Shape& block;
   const BlockLayout& layout;
   FirstFit& scratch;
@@ -101,7 +102,7 @@ Shape dense_of(const Placing& p, uint64_t dims) {
 
 void place_read(Placing& p, size_t i) {
   const StageInstr& instr = p.program.code[i];
-  Shape axis_strides = p.parts[instr.tensor]->strides;
+  Shape axis_strides = p.shards[instr.tensor]->strides;
   if (instr.padded) {
     const Shape hull = extents(read_hull(instr, p.program.dims, p.at));
     p.offsets[i] = p.take(volume(hull) * bytes_of(instr.dtype));
@@ -216,10 +217,10 @@ void place_finish(Placing& p) {
 
 }  // namespace
 
-void place_block(const StageProgram& program, const Parts& parts, const Shape& block, const BlockLayout& layout,
+void place_block(const StageProgram& program, const TensorShards& shards, const Shape& block, const BlockLayout& layout,
                  FirstFit& scratch) {
   const size_t n = program.code.size();
-  Placing p{program, parts, block, layout, scratch, {}, std::vector<int64_t>(n, -1), std::vector<Shape>(n)};
+  Placing p{program, shards, block, layout, scratch, {}, std::vector<int64_t>(n, -1), std::vector<Shape>(n)};
   for (size_t d = 0; d < block.size(); ++d) p.at.push_back({program.ranges[d].lo, program.ranges[d].lo + block[d]});
   int64_t sum = -1;
   if (p.layout.accumulates) {
@@ -249,7 +250,7 @@ std::vector<int64_t> block_extents(const StageProgram& program, size_t d) {
 
 }  // namespace
 
-void place_blocks(const tdl::Bound& bound, const StageProgram& program, const Parts& parts, FirstFit& scratch) {
+void place_blocks(const tdl::Bound& bound, const StageProgram& program, const TensorShards& shards, FirstFit& scratch) {
   std::vector<Shape> blocks{program.block};
   for (size_t d = 0; d < program.block.size(); ++d) {
     const size_t n = blocks.size();
@@ -262,7 +263,7 @@ void place_blocks(const tdl::Bound& bound, const StageProgram& program, const Pa
     }
   }
   for (const Shape& block : blocks)
-    place_block(program, parts, block, block_layout(bound, program, parts, block), scratch);
+    place_block(program, shards, block, block_layout(bound, program, shards, block), scratch);
 }
 
 }  // namespace partita

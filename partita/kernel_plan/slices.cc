@@ -76,7 +76,7 @@ bool spares_operands(const KernelRequest& r, const Roles& roles, int index) {
     if (!r.held.written[stage.tensor] || roles[s - r.first_stage] != Role::kLeft) continue;
     for (size_t t = 0; t < r.bound.tensors.size(); ++t) {
       const int tensor = static_cast<int>(t);
-      if (r.held.written[t] || !r.held.parts[t] || r.bound.tensors[t].shape != r.bound.tensors[stage.tensor].shape ||
+      if (r.held.written[t] || !r.held.shards[t] || r.bound.tensors[t].shape != r.bound.tensors[stage.tensor].shape ||
           !reads(stage.body, tensor) || !reads_only_at(stage.body, tensor, stage.lhs))
         continue;
       if (!all_reads(r, tensor, axis_of(stage, index), index)) return false;

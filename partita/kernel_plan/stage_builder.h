@@ -11,7 +11,7 @@ struct StageBuilder {
   const tdl::Bound& bound;
   const tdl::Stage& stage;
   const std::vector<Interval>& ranges;
-  const Parts& parts;
+  const TensorShards& shards;
   DType real;
   StageProgram program;
   std::map<int, int> looked_up;  // indices whose values are read from data, and those values

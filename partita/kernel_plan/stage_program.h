@@ -66,9 +66,9 @@ struct StageProgram {
   // -1: nowhere.
   int hidden = -1, zero = -1;
   tdl::Reducer reducer = tdl::Reducer::kSum;
-  DType dtype = DType::kFloat32;  // of the result before it is converted to that of its part
-  bool direct = false;            // the last step writes into the result's part
-  // Several passes over the reduced dimensions add to a value of `dtype`, which is then written into the result's part
+  DType dtype = DType::kFloat32;  // of the result before it is converted to that of its shard
+  bool direct = false;            // the last step writes into the result's shard
+  // Several passes over the reduced dimensions add to a value of `dtype`, which is then written into the result's shard
   // of another floating dtype.
   bool accumulates = false;
   std::vector<Interval> ranges;  // per dimension
@@ -80,11 +80,11 @@ struct StageProgram {
 // of a minimum, stays larger than any real entry.
 constexpr double kLargestInt = 9223371487098961920.0;
 
-// Compiles a stage. parts: the held part of each tensor of the formula; the stage's own is where it is written. real:
+// Compiles a stage. shards: the held shard of each tensor of the formula; the stage's own is where it is written. real:
 // the type of real arithmetic. The block is the largest, halved as often as needed, whose temporaries fit into
 // `budget_bytes` (or which can't be halved further). slices: per index of the formula, the share of its range in one
 // run.
 StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Shape& slices,
-                           const Parts& parts, DType real, int64_t budget_bytes);
+                           const TensorShards& shards, DType real, int64_t budget_bytes);
 
 }  // namespace partita

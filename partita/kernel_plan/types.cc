@@ -35,9 +35,9 @@ FunctionType function_type(const Expr& e) {
 
 namespace {
 
-int rank_of_function(const Expr& e, const Parts& parts) {
+int rank_of_function(const Expr& e, const TensorShards& shards) {
   int widest = kBoolRank;
-  for (const Expr& a : e.args) widest = std::max(widest, type_rank(a, parts));
+  for (const Expr& a : e.args) widest = std::max(widest, type_rank(a, shards));
   switch (function_type(e)) {
     case FunctionType::kComparison:
     case FunctionType::kLogic:
@@ -58,23 +58,23 @@ int rank_of_function(const Expr& e, const Parts& parts) {
 
 }  // namespace
 
-int type_rank(const Expr& e, const Parts& parts) {
+int type_rank(const Expr& e, const TensorShards& shards) {
   switch (e.kind) {
     case ExprKind::kNumber:
       return tdl::is_integer(e.number) ? kIntegerRank : kRealRank;
     case ExprKind::kIndex:
       return kIntegerRank;
     case ExprKind::kRead: {
-      const int type = parts[e.tensor] ? type_rank(parts[e.tensor]->dtype) : kRealRank;
+      const int type = shards[e.tensor] ? type_rank(shards[e.tensor]->dtype) : kRealRank;
       return e.has_else && e.number != 0 ? std::max(type, tdl::is_integer(e.number) ? kIntegerRank : kRealRank) : type;
     }
     case ExprKind::kUnary:
     case ExprKind::kBinary:
-      return rank_of_function(e, parts);
+      return rank_of_function(e, shards);
     case ExprKind::kIf:
-      return std::max(type_rank(e.args[1], parts), type_rank(e.args[2], parts));
+      return std::max(type_rank(e.args[1], shards), type_rank(e.args[2], shards));
     case ExprKind::kReduce: {
-      const int type = type_rank(e.args[0], parts);
+      const int type = type_rank(e.args[0], shards);
       return e.reducer == tdl::Reducer::kSum || e.reducer == tdl::Reducer::kProd ? std::max(type, kIntegerRank) : type;
     }
     case ExprKind::kRng:
@@ -84,8 +84,8 @@ int type_rank(const Expr& e, const Parts& parts) {
   return kRealRank;
 }
 
-DType stage_dtype(const tdl::Bound& bound, int stage, const Parts& parts, DType real) {
-  return dtype_of_rank(type_rank(bound.stages[stage].body, parts), real);
+DType stage_dtype(const tdl::Bound& bound, int stage, const TensorShards& shards, DType real) {
+  return dtype_of_rank(type_rank(bound.stages[stage].body, shards), real);
 }
 
 }  // namespace partita

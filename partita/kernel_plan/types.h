@@ -8,8 +8,8 @@ namespace partita {
 constexpr int kBoolRank = 0, kIntegerRank = 1, kRealRank = 2;
 int type_rank(DType dtype);
 DType dtype_of_rank(int rank, DType real);
-// parts: the held part of each tensor, for the types of reads.
-int type_rank(const tdl::Expr& e, const Parts& parts);
+// shards: the held shard of each tensor, for the types of reads.
+int type_rank(const tdl::Expr& e, const TensorShards& shards);
 
 // The rule for the type of a function's value.
 enum class FunctionType {
@@ -24,6 +24,6 @@ enum class FunctionType {
 FunctionType function_type(const tdl::Expr& e);  // kUnary or kBinary
 
 // The type of a stage's values by its formula: bool for comparisons, int64 for integers, else `real`.
-DType stage_dtype(const tdl::Bound& bound, int stage, const Parts& parts, DType real);
+DType stage_dtype(const tdl::Bound& bound, int stage, const TensorShards& shards, DType real);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Plans the kernels of convolutions and pooling: the parts that they read and write, and the blocks that they copy.
+// Plans the kernels of convolutions and pooling: the shards that they read and write, and the blocks that they copy.
 #include <algorithm>
 
 #include "partita/kernel_plan/first_fit.h"
@@ -52,12 +52,12 @@ int64_t element_bytes(const KernelRequest& r) { return bytes_of(r.held.real); }
 
 // Tells whether a tensor has real numbers, stored as the kernel computes or in two bytes.
 bool is_real(const KernelRequest& r, const WindowTensor& t) {
-  return is_float(t.part.dtype) && computed_in(t.part.dtype) == r.held.real;
+  return is_float(t.shard.dtype) && compute_dtype(t.shard.dtype) == r.held.real;
 }
 
 // Scratch for `elements` of a tensor if it must be copied for computing.
 int64_t copy_bytes(const KernelRequest& r, const WindowTensor& t, int64_t elements) {
-  return t.part.dtype == r.held.real ? 0 : scratch_size(elements * element_bytes(r));
+  return t.shard.dtype == r.held.real ? 0 : scratch_size(elements * element_bytes(r));
 }
 
 // The axes of a tensor as stored, `channels` of them split into groups.
@@ -70,13 +70,13 @@ Shape window_axes(const KernelRequest& r, int tensor, bool grouped, size_t chann
   return axes;
 }
 
-// Finds the held part of a tensor of this rank. False if that is nothing, or no box over the kernel's axes.
+// Finds the held shard of a tensor of this rank. False if that is nothing, or no box over the kernel's axes.
 bool find_held(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
-  const std::optional<Part>& held = r.held.parts[tensor];
+  const std::optional<TensorShard>& held = r.held.shards[tensor];
   if (r.bound.tensors[tensor].shape.size() != rank || !held || is_empty(held->box)) return false;
-  auto part = try_over_axes(*held, r.bound.tensors[tensor].factored, window_axes(r, tensor, grouped, channels));
-  if (!part) return false;
-  to = {tensor, std::move(*part)};
+  auto shard = try_over_axes(*held, r.bound.tensors[tensor].factored, window_axes(r, tensor, grouped, channels));
+  if (!shard) return false;
+  to = {tensor, std::move(*shard)};
   return true;
 }
 bool find_real(const KernelRequest& r, int tensor, size_t rank, bool grouped, size_t channels, WindowTensor& to) {
@@ -91,8 +91,8 @@ bool find_operand(const KernelRequest& r, int operand, const WindowPlan& plan, s
 // found by their places here.
 std::optional<Box> along_result(const KernelRequest& r, const WindowPlan& plan, size_t channels) {
   const int t = r.bound.stages[r.last_stage - 1].tensor;
-  return regrouped(stage_box(r.bound, r.last_stage - 1, r.ranges), r.bound.tensors[t].factored,
-                   window_axes(r, t, plan.grouped, channels));
+  return reshape_box(stage_box(r.bound, r.last_stage - 1, r.ranges), r.bound.tensors[t].factored,
+                     window_axes(r, t, plan.grouped, channels));
 }
 std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const WindowTensor& operand, size_t channels) {
   Box box;
@@ -101,8 +101,8 @@ std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const W
     box.clear();
     for (const tdl::Affine& form : read.subscripts) box.push_back(tdl::range_of(form, r.ranges));
   });
-  return regrouped(box, r.bound.tensors[operand.tensor].factored,
-                   window_axes(r, operand.tensor, plan.grouped, channels));
+  return reshape_box(box, r.bound.tensors[operand.tensor].factored,
+                     window_axes(r, operand.tensor, plan.grouped, channels));
 }
 
 // Tells whether axes [from, to) of a tensor lie as one over the box, with adjacent elements along the innermost one.
@@ -110,7 +110,7 @@ std::optional<Box> along(const KernelRequest& r, const WindowPlan& plan, const W
 bool is_dense(const WindowTensor& t, const WindowPlan& plan, const Box& box, size_t from, size_t to) {
   int64_t stride = 1;
   for (size_t a = to; a-- > from;) {
-    if (box[a].size() != 1 && t.part.strides[a + plan.grouped] != stride) return false;
+    if (box[a].size() != 1 && t.shard.strides[a + plan.grouped] != stride) return false;
     stride *= box[a].size();
   }
   return true;
@@ -176,7 +176,7 @@ std::optional<Conv2d> Conv2d::plan(const KernelRequest& r) {
   if (!of_result || !of_w) return std::nullopt;  // [n, (q), o, y, z], [(q), o, c, r, t]
   plan.n = (*of_result)[0];
   take_channels(plan, *of_w);
-  const Box& x = plan.x.part.box;
+  const Box& x = plan.x.shard.box;
   plan.rows = row_axis(r, (*of_result)[row], x[row], (*of_w)[row]);
   plan.columns = column_axis(r, (*of_result)[column], x[column], (*of_w)[column]);
   if (plan.depthwise) {
@@ -208,7 +208,7 @@ std::optional<Conv2dDataGrad> Conv2dDataGrad::plan(const KernelRequest& r) {
   if (!of_result || !of_w) return std::nullopt;  // [n, (q), c, u, v], [(q), o, c, r, t]
   plan.n = (*of_result)[0];
   take_channels(plan, *of_w);
-  const Box& g = plan.g.part.box;
+  const Box& g = plan.g.shard.box;
   plan.rows = row_axis(r, g[row], (*of_result)[row], (*of_w)[row]);
   plan.columns = column_axis(r, g[column], (*of_result)[column], (*of_w)[column]);
   if (plan.depthwise) {
@@ -240,7 +240,7 @@ std::optional<Conv2dWeightGrad> Conv2dWeightGrad::plan(const KernelRequest& r) {
   if (!of_result || !of_g) return std::nullopt;  // [(q), o, c, r, t], [n, (q), o, y, z]
   plan.n = (*of_g)[0];
   take_channels(plan, *of_result);
-  const Box& x = plan.x.part.box;
+  const Box& x = plan.x.shard.box;
   plan.rows = row_axis(r, (*of_g)[row], x[row], (*of_result)[row]);
   plan.columns = column_axis(r, (*of_g)[column], x[column], (*of_result)[column]);
   if (plan.depthwise) {
@@ -269,12 +269,12 @@ std::optional<MaxPool> MaxPool::plan(const KernelRequest& r) {
   plan.grouped = false;
   const int result = r.bound.stages[0].tensor, index = r.bound.stages[1].tensor;
   if (!find_operand(r, 0, plan, 1, plan.x) || !find_real(r, result, 4, false, 1, plan.result) ||
-      plan.result.part.dtype != plan.x.part.dtype || !r.held.written[result] || !r.held.written[index] ||
-      !find_held(r, index, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64)
+      plan.result.shard.dtype != plan.x.shard.dtype || !r.held.written[result] || !r.held.written[index] ||
+      !find_held(r, index, 4, false, 1, plan.index) || plan.index.shard.dtype != DType::kInt64)
     return std::nullopt;
   plan.n = range(r, "n"), plan.c = range(r, "c");
-  plan.rows = row_axis(r, range(r, "y"), plan.x.part.box[2], range(r, "r"));
-  plan.columns = column_axis(r, range(r, "z"), plan.x.part.box[3], range(r, "t"));
+  plan.rows = row_axis(r, range(r, "y"), plan.x.shard.box[2], range(r, "r"));
+  plan.columns = column_axis(r, range(r, "z"), plan.x.shard.box[3], range(r, "t"));
   plan.window_columns = attribute(r, "kw");
   if (plan.rows.window != Interval{0, attribute(r, "kh")} || plan.columns.window != Interval{0, plan.window_columns})
     return std::nullopt;
@@ -289,10 +289,10 @@ std::optional<MaxPoolGrad> MaxPoolGrad::plan(const KernelRequest& r) {
   if (!begun) return std::nullopt;
   MaxPoolGrad& plan = *begun;
   plan.grouped = false;
-  if (!find_held(r, 0, 4, false, 1, plan.index) || plan.index.part.dtype != DType::kInt64 ||
+  if (!find_held(r, 0, 4, false, 1, plan.index) || plan.index.shard.dtype != DType::kInt64 ||
       !find_operand(r, 1, plan, 1, plan.g) || !find_real(r, r.bound.stages[0].tensor, 4, false, 1, plan.result))
     return std::nullopt;
-  const Box box = intersect(plan.g.part.box, plan.index.part.box);
+  const Box box = intersect(plan.g.shard.box, plan.index.shard.box);
   if (is_empty(box)) return std::nullopt;
   plan.n = range(r, "n"), plan.c = range(r, "c");
   plan.rows = row_axis(r, box[2], range(r, "u"), range(r, "r"));

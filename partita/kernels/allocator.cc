@@ -18,7 +18,7 @@ namespace {
 std::atomic<int64_t> live{0}, peak{0};
 thread_local ScratchScope* scope = nullptr;
 
-void count_bytes(int64_t change) { raise_to(peak, live.fetch_add(change) + change); }
+void count_bytes(int64_t change) { atomic_max(peak, live.fetch_add(change) + change); }
 
 // Outside scratch, the bytes before a block hold its size.
 void* allocate_outside(std::size_t bytes) {

@@ -18,23 +18,23 @@ namespace {
 struct Prepared final : PreparedCall {
   KernelPlan plan;
   std::vector<PreparedStage> stages;  // of the generic stage kernel
-  std::vector<Part> parts;            // per tensor of the formula: the call's part
+  std::vector<TensorShard> shards;    // per tensor of the formula: the call's shard
 };
 
 // Finds the memory of the call's tensors.
-std::vector<Held> held_by(const KernelCall& call, const Prepared& prepared) {
-  std::vector<Held> held(prepared.parts.size());
-  for (size_t t = 0; t < held.size(); ++t) held[t].part = prepared.parts[t];
+std::vector<ShardMemory> held_by(const KernelCall& call, const Prepared& prepared) {
+  std::vector<ShardMemory> held(prepared.shards.size());
+  for (size_t t = 0; t < held.size(); ++t) held[t].shard = prepared.shards[t];
   for (size_t i = 0; i < call.reads.size(); ++i) held[call.task->reads[i].tensor].data = call.reads[i].data;
   for (size_t i = 0; i < call.writes.size(); ++i) held[call.task->writes[i].tensor].data = call.writes[i].data;
   return held;
 }
 
-std::vector<PlacedPart> placed_parts(const std::vector<View>& views, const std::vector<Access>& accesses) {
-  std::vector<PlacedPart> parts;
+std::vector<PlacedShard> placed_shards(const std::vector<View>& views, const std::vector<Access>& accesses) {
+  std::vector<PlacedShard> shards;
   for (size_t i = 0; i < views.size(); ++i)
-    parts.push_back({accesses[i].tensor, {views[i].dtype, views[i].box, views[i].strides}, views[i].axes});
-  return parts;
+    shards.push_back({accesses[i].tensor, {views[i].dtype, views[i].box, views[i].strides}, views[i].axes});
+  return shards;
 }
 
 class AtenKernels final : public Kernels {
@@ -49,17 +49,18 @@ class AtenKernels final : public Kernels {
     });
   }
 
-  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override {
+  std::shared_ptr<const PreparedCall> prepare_call(const KernelCall& call) override {
     const KernelWork& work = *call.work;
     const std::vector<Interval>& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(call.firing)];
     ensure(call.reads.size() == call.task->reads.size() && call.writes.size() == call.task->writes.size(),
            "{}: {} reads and {} writes are given", call.task->name, call.reads.size(), call.writes.size());
-    const KernelRequest request = request_of(work, ranges, placed_parts(call.reads, call.task->reads),
-                                             placed_parts(call.writes, call.task->writes));
+    const KernelRequest request = request_of(work, ranges, placed_shards(call.reads, call.task->reads),
+                                             placed_shards(call.writes, call.task->writes));
     auto prepared = std::make_shared<Prepared>();
     prepared->plan = plan_kernel(request, options_);
     if (!prepared->plan.registered) prepared->stages = prepare_generic(request.bound, prepared->plan.generic);
-    for (const std::optional<Part>& part : request.held.parts) prepared->parts.push_back(part.value_or(Part()));
+    for (const std::optional<TensorShard>& shard : request.held.shards)
+      prepared->shards.push_back(shard.value_or(TensorShard()));
     return prepared;
   }
 
@@ -71,7 +72,7 @@ class AtenKernels final : public Kernels {
     const KernelMemory given{held_by(call, prepared), call};
     if (prepared.plan.registered) std::visit([&](const auto& kernel) { kernel.run(given); }, *prepared.plan.registered);
     else run_generic(prepared.plan.generic, prepared.stages, given);
-    raise_to(scratch_peak_, scratch.used_bytes());
+    atomic_max(scratch_peak_, scratch.used_bytes());
   }
 
   int64_t live_bytes() const override { return outside_bytes(); }

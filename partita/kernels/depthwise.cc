@@ -57,10 +57,10 @@ void each_row(const WindowPlan& plan, const Planes<Real>& result, Real* out, con
 struct Sample {
   at::Tensor stored, values;
 };
-Sample sample_of(const WindowPlan& plan, const WindowTensor& t, const std::vector<Held>& held, int64_t n, Interval q,
-                 Interval channels, Interval rows, Interval columns, at::Tensor& memory) {
+Sample sample_of(const WindowPlan& plan, const WindowTensor& t, const std::vector<ShardMemory>& held, int64_t n,
+                 Interval q, Interval channels, Interval rows, Interval columns, at::Tensor& memory) {
   const at::Tensor stored = held_of(t, held).tensor({{n, n + 1}, q, channels, rows, columns}).select(0, 0);
-  if (t.part.dtype == plan.real) return {stored, stored};
+  if (t.shard.dtype == plan.real) return {stored, stored};
   if (!memory.defined()) memory = new_tensor(plan.real, {plan.block * channels.size() * rows.size() * columns.size()});
   return {stored, memory.slice(0, 0, stored.numel()).view(stored.sizes())};
 }
@@ -80,10 +80,10 @@ void each_block(const WindowPlan& plan, F f) {
 }
 
 // The weight [q, o, c, r, t] in the computation dtype, as planes over the window.
-at::Tensor window_planes(const WindowPlan& plan, const Held& weight) {
+at::Tensor window_planes(const WindowPlan& plan, const ShardMemory& weight) {
   return weight.tensor({plan.q, plan.o, plan.c, plan.rows.window, plan.columns.window}).select(2, 0);
 }
-Held computed_weight(const WindowPlan& plan, const std::vector<Held>& held, at::Tensor& memory) {
+ShardMemory computed_weight(const WindowPlan& plan, const std::vector<ShardMemory>& held, at::Tensor& memory) {
   return in_compute_dtype(held_of(plan.w, held), {plan.q, plan.o, plan.c, plan.rows.window, plan.columns.window},
                           plan.real, memory);
 }
@@ -95,9 +95,9 @@ Real& element(const WindowPlan& plan, const Planes<Real>& weight, int64_t q, int
 }
 
 template <typename Real>
-void convolve(const WindowPlan& plan, const std::vector<Held>& held) {
+void convolve(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   at::Tensor w_copy, x_copy, b_copy, copy, bias;
-  const Held weight = computed_weight(plan, held, w_copy);
+  const ShardMemory weight = computed_weight(plan, held, w_copy);
   const Planes<Real> w(window_planes(plan, weight));
   if (plan.b.tensor >= 0)
     bias = in_compute_dtype(held_of(plan.b, held), {plan.q, plan.o}, plan.real, b_copy).tensor({plan.q, plan.o});
@@ -123,9 +123,9 @@ void convolve(const WindowPlan& plan, const std::vector<Held>& held) {
 }
 
 template <typename Real>
-void convolve_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void convolve_data_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   at::Tensor w_copy, g_copy, copy;
-  const Held weight = computed_weight(plan, held, w_copy);
+  const ShardMemory weight = computed_weight(plan, held, w_copy);
   const Planes<Real> w(window_planes(plan, weight));
   each_block(plan, [&](int64_t n, Interval groups) {
     const Sample result = sample_of(plan, plan.result, held, n, groups, plan.c, plan.rows.at, plan.columns.at, copy);
@@ -147,11 +147,11 @@ void convolve_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
 }
 
 template <typename Real>
-void convolve_weight_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void convolve_weight_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   at::Tensor g_copy, x_copy, copy;
   const at::Tensor row = new_tensor(plan.real, {plan.columns.out.size()});  // sums over rows, a column each
   const at::Tensor stored = window_planes(plan, held_of(plan.result, held));
-  if (plan.result.part.dtype != plan.real) copy = new_tensor(plan.real, stored.sizes().vec());
+  if (plan.result.shard.dtype != plan.real) copy = new_tensor(plan.real, stored.sizes().vec());
   at::Tensor values = copy.defined() ? copy : stored;
   values.fill_(0);
   const Planes<Real> out(values);
@@ -178,13 +178,13 @@ void convolve_weight_grad(const WindowPlan& plan, const std::vector<Held>& held)
 
 }  // namespace
 
-void run_depthwise(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_depthwise(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   plan.real == DType::kFloat64 ? convolve<double>(plan, held) : convolve<float>(plan, held);
 }
-void run_depthwise_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_depthwise_data_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   plan.real == DType::kFloat64 ? convolve_data_grad<double>(plan, held) : convolve_data_grad<float>(plan, held);
 }
-void run_depthwise_weight_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_depthwise_weight_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   plan.real == DType::kFloat64 ? convolve_weight_grad<double>(plan, held) : convolve_weight_grad<float>(plan, held);
 }
 

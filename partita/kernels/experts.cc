@@ -8,16 +8,16 @@
 namespace partita {
 namespace {
 
-// Elements [g, t, k] of a part.
+// Elements [g, t, k] of a shard.
 struct Cube {
   int64_t* first;
-  const Part& part;
+  const TensorShard& shard;
 
-  explicit Cube(const Held& held) : first(reinterpret_cast<int64_t*>(held.data)), part(held.part) {}
+  explicit Cube(const ShardMemory& held) : first(reinterpret_cast<int64_t*>(held.data)), shard(held.shard) {}
   int64_t& at(int64_t g, int64_t t, int64_t k) const {
-    const Box& box = part.box;
-    return first[(g - box[0].lo) * part.strides[0] + (t - box[1].lo) * part.strides[1] +
-                 (k - box[2].lo) * part.strides[2]];
+    const Box& box = shard.box;
+    return first[(g - box[0].lo) * shard.strides[0] + (t - box[1].lo) * shard.strides[1] +
+                 (k - box[2].lo) * shard.strides[2]];
   }
 };
 

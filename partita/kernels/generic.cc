@@ -13,13 +13,14 @@ using Kind = StageInstr::Kind;
 
 namespace {
 
-PreparedStage prepare_stage(const StageProgram& program, const tdl::Stage& stage, const Part& out, const Parts& parts) {
+PreparedStage prepare_stage(const StageProgram& program, const tdl::Stage& stage, const TensorShard& out,
+                            const TensorShards& shards) {
   PreparedStage prepared;
   for (const StageInstr& instr : program.code) {
     prepared.unary.push_back(instr.kind == Kind::kUnary ? unary_function(instr.function) : nullptr);
     prepared.binary.push_back(instr.kind == Kind::kBinary ? binary_function(instr.function) : nullptr);
     const bool as_it_lies = instr.kind == Kind::kRead && !instr.padded;
-    prepared.read_strides.push_back(as_it_lies ? read_strides(instr, program.dims, parts[instr.tensor]->strides)
+    prepared.read_strides.push_back(as_it_lies ? read_strides(instr, program.dims, shards[instr.tensor]->strides)
                                                : Shape());
   }
   prepared.lhs = left_side(program, stage);
@@ -79,13 +80,14 @@ at::Tensor out_tensor(const StageRun& run) { return run.sum.defined() ? run.sum 
 
 at::Tensor out_memory(const StageRun& run) {
   const PreparedStage& prepared = run.prepared;
-  const Part& part = run.out.part;
+  const TensorShard& shard = run.out.shard;
   Shape sizes(run.box.size(), 1);
   for (int d = 0; d < run.program.lhs_count; ++d) sizes[d] = run.box[d].size();
   int64_t offset = 0;
   for (size_t a = 0; a < prepared.lhs.subscripts.size(); ++a)
-    offset += (lowest_value(run, prepared.lhs.subscripts[a], prepared.out_strides) - part.box[a].lo) * part.strides[a];
-  return tensor_over(run.out.data + offset * bytes_of(part.dtype), part.dtype, sizes,
+    offset +=
+        (lowest_value(run, prepared.lhs.subscripts[a], prepared.out_strides) - shard.box[a].lo) * shard.strides[a];
+  return tensor_over(run.out.data + offset * bytes_of(shard.dtype), shard.dtype, sizes,
                      absolute_strides(prepared.out_strides));
 }
 
@@ -117,7 +119,7 @@ std::vector<PreparedStage> prepare_generic(const tdl::Bound& bound, const Generi
   std::vector<PreparedStage> prepared;
   for (const GenericStep& step : plan.steps)
     prepared.push_back(step.what == GenericStep::What::kProgram
-                           ? prepare_stage(step.program, bound.stages[step.stage], step.out, plan.parts)
+                           ? prepare_stage(step.program, bound.stages[step.stage], step.out, plan.shards)
                            : PreparedStage());
   return prepared;
 }
@@ -130,7 +132,7 @@ struct GenericRun {
   const std::vector<PreparedStage>& prepared;
   const tdl::Bound& bound;
   const KernelMemory& given;
-  std::vector<Held> held;
+  std::vector<ShardMemory> held;
   std::vector<at::Tensor> internal;  // includes sums over slices
   std::vector<Interval> ranges;      // of the slice, per index of the formula
 };
@@ -156,7 +158,7 @@ void allocate(GenericRun& run, const GenericStep& step) {
 void run_step(GenericRun& run, size_t s) {
   const GenericStep& step = run.plan.steps[s];
   const tdl::Stage& stage = run.bound.stages[step.stage];
-  Held& out = run.held[stage.tensor];
+  ShardMemory& out = run.held[stage.tensor];
   if (step.internal) allocate(run, step);
   if (step.shares >= 0) out = run.held[step.shares];
   switch (step.what) {

@@ -15,7 +15,7 @@ struct PreparedStage {
   std::vector<BinaryFunction> binary;  // so are these
   std::vector<Shape> read_strides;     // per instruction: of reads that are not padded
   StageInstr lhs;                      // left_side()
-  Shape out_strides;                   // of the result's part, per dimension
+  Shape out_strides;                   // of the result's shard, per dimension
   ProductDims product;                 // kProduct
 };
 // One per step.

@@ -7,9 +7,9 @@
 namespace partita {
 namespace {
 
-int64_t& element(const Held& held, std::span<const int64_t> at) {
+int64_t& element(const ShardMemory& held, std::span<const int64_t> at) {
   int64_t offset = 0;
-  for (size_t a = 0; a < at.size(); ++a) offset += (at[a] - held.part.box[a].lo) * held.part.strides[a];
+  for (size_t a = 0; a < at.size(); ++a) offset += (at[a] - held.shard.box[a].lo) * held.shard.strides[a];
   return reinterpret_cast<int64_t*>(held.data)[offset];
 }
 

@@ -52,7 +52,7 @@ void reduce(StageRun& run, bool first) {
     return reduce_into(out, program.reducer, value, dims);
   }
   value = reduce_value(program, std::move(value), sizes, dims);
-  if (program.dtype != DType::kInt64 && run.out.part.dtype == DType::kInt64) value.clamp_(-kLargestInt, kLargestInt);
+  if (program.dtype != DType::kInt64 && run.out.shard.dtype == DType::kInt64) value.clamp_(-kLargestInt, kLargestInt);
   store_result(run, value, first);
 }
 

@@ -9,8 +9,8 @@ namespace partita {
 struct StageRun {
   const StageProgram& program;
   const PreparedStage& prepared;
-  const std::vector<Held>& held;
-  const Held& out;  // the result
+  const std::vector<ShardMemory>& held;
+  const ShardMemory& out;  // the result
   const KernelCall& call;
   const std::vector<Interval>& slice;  // per dimension: the range of this run
 

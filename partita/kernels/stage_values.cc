@@ -33,11 +33,12 @@ at::Tensor grid(const StageRun& run, const StageInstr& instr) {
 
 // The elements of a padded read's hull, in memory of their own.
 at::Tensor padded_read(const StageRun& run, const StageInstr& instr, const Box& hull) {
-  const Held& source = run.held[instr.tensor];
+  const ShardMemory& source = run.held[instr.tensor];
   at::Tensor padding = new_tensor(instr.dtype, extents(hull));
   padding.fill_(instr.number);
-  const Box inside = intersect(hull, source.part.box);
-  const Held into{{instr.dtype, hull, dense_strides(extents(hull))}, static_cast<std::byte*>(padding.data_ptr())};
+  const Box inside = intersect(hull, source.shard.box);
+  const ShardMemory into{{instr.dtype, hull, dense_strides(extents(hull))},
+                         static_cast<std::byte*>(padding.data_ptr())};
   if (!is_empty(inside)) into.tensor(inside).copy_(source.tensor(inside));
   return padding;
 }
@@ -65,8 +66,8 @@ at::Tensor read_value(StageRun& run, size_t i) {
     value = padded_read(run, instr, hull)
                 .as_strided(sizes, absolute_strides(strides), first_element(run, instr, strides, hull, axis_strides));
   } else {
-    const Held& source = run.held[instr.tensor];
-    const int64_t offset = first_element(run, instr, strides, source.part.box, source.part.strides);
+    const ShardMemory& source = run.held[instr.tensor];
+    const int64_t offset = first_element(run, instr, strides, source.shard.box, source.shard.strides);
     value = tensor_over(source.data + offset * bytes_of(instr.dtype), instr.dtype, sizes, absolute_strides(strides));
   }
   run.flipped[i] = is_flipped(instr, strides);
@@ -74,10 +75,11 @@ at::Tensor read_value(StageRun& run, size_t i) {
 }
 
 at::Tensor gather_value(const StageRun& run, const StageInstr& instr) {
-  const Held& source = run.held[instr.tensor];
+  const ShardMemory& source = run.held[instr.tensor];
   int64_t span = 1;
-  for (size_t a = 0; a < source.part.box.size(); ++a) span += (source.part.box[a].size() - 1) * source.part.strides[a];
-  const at::Tensor memory = tensor_over(source.data, source.part.dtype, {span}, {1});
+  for (size_t a = 0; a < source.shard.box.size(); ++a)
+    span += (source.shard.box[a].size() - 1) * source.shard.strides[a];
+  const at::Tensor memory = tensor_over(source.data, source.shard.dtype, {span}, {1});
   return at::index_select(memory, 0, run.values[instr.args[0]].contiguous().view({-1}))
       .view(block_sizes(run, instr.dims));
 }

@@ -43,10 +43,10 @@ at::Tensor constant_tensor(DType dtype, double number) {
   return at::scalar_tensor(static_cast<int64_t>(number), options);
 }
 
-at::Tensor Held::tensor(const Box& box) const {
+at::Tensor ShardMemory::tensor(const Box& box) const {
   int64_t offset = 0;
-  for (size_t a = 0; a < box.size(); ++a) offset += (box[a].lo - part.box[a].lo) * part.strides[a];
-  return tensor_over(data + offset * bytes_of(part.dtype), part.dtype, extents(box), part.strides);
+  for (size_t a = 0; a < box.size(); ++a) offset += (box[a].lo - shard.box[a].lo) * shard.strides[a];
+  return tensor_over(data + offset * bytes_of(shard.dtype), shard.dtype, extents(box), shard.strides);
 }
 
 void multiply_into(at::Tensor& out, const at::Tensor& x, const at::Tensor& y) {

@@ -19,18 +19,18 @@ at::Tensor tensor_over(std::byte* data, DType dtype, const Shape& sizes, const S
 at::Tensor new_tensor(DType dtype, const Shape& sizes);
 at::Tensor constant_tensor(DType dtype, double number);  // without axes
 
-// A part of a tensor and the address of its elements.
-struct Held {
-  Part part;
+// A shard of a tensor and the address of its elements.
+struct ShardMemory {
+  TensorShard shard;
   std::byte* data = nullptr;
 
-  // The elements of `box`, which lies within part.box.
+  // The elements of `box`, which lies within shard.box.
   at::Tensor tensor(const Box& box) const;
 };
 
 // The arguments of a running kernel.
 struct KernelMemory {
-  std::vector<Held> held;  // per tensor of the formula
+  std::vector<ShardMemory> held;  // per tensor of the formula
   const KernelCall& call;
 };
 

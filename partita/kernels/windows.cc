@@ -12,8 +12,8 @@
 
 namespace partita {
 
-Held in_compute_dtype(const Held& held, const Box& box, DType real, at::Tensor& memory) {
-  if (held.part.dtype == real) return held;
+ShardMemory in_compute_dtype(const ShardMemory& held, const Box& box, DType real, at::Tensor& memory) {
+  if (held.shard.dtype == real) return held;
   memory = new_tensor(real, extents(box));
   memory.copy_(held.tensor(box));
   return {{real, box, dense_strides(extents(box))}, static_cast<std::byte*>(memory.data_ptr())};
@@ -21,8 +21,8 @@ Held in_compute_dtype(const Held& held, const Box& box, DType real, at::Tensor& 
 
 namespace {
 
-// The part of a tensor in a box, at group q and sample n if it has such axes.
-at::Tensor box_of_held(const Held& held, Box box, bool grouped, size_t group_axis, int64_t q) {
+// The shard of a tensor in a box, at group q and sample n if it has such axes.
+at::Tensor box_of_held(const ShardMemory& held, Box box, bool grouped, size_t group_axis, int64_t q) {
   if (grouped) box.insert(box.begin() + static_cast<std::ptrdiff_t>(group_axis), Interval{q, q + 1});
   at::Tensor t = held.tensor(box);
   return grouped ? t.select(static_cast<int64_t>(group_axis), 0) : t;
@@ -45,7 +45,7 @@ at::Tensor among_windows(const at::Tensor& result, Interval rows, Interval outs_
 }
 
 // Sample n of the input of a convolution, in group q: [c, rows, columns].
-at::Tensor input_of(const WindowPlan& plan, const std::vector<Held>& held, int64_t n, int64_t q) {
+at::Tensor input_of(const WindowPlan& plan, const std::vector<ShardMemory>& held, int64_t n, int64_t q) {
   const Box box{{n, n + 1}, plan.c, plan.rows.at, plan.columns.at};
   return box_of_held(held_of(plan.x, held), box, plan.grouped, 1, q).select(0, 0);
 }
@@ -79,16 +79,16 @@ at::Tensor matrix_view(const at::Tensor& t, int64_t rows, int64_t columns, int64
 
 // ---------------------------------------------------------------- convolutions
 
-void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_conv2d(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), w_copy, copy, b_copy;
-  const Held weights = in_compute_dtype(held_of(plan.w, held),
-                                        with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
-                                        plan.real, w_copy);
-  const bool wide = plan.result.part.dtype != plan.real;
+  const ShardMemory weights = in_compute_dtype(
+      held_of(plan.w, held), with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real,
+      w_copy);
+  const bool wide = plan.result.shard.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
-  if (plan.b.tensor >= 0 && plan.b.part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
+  if (plan.b.tensor >= 0 && plan.b.shard.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
       const at::Tensor x = input_of(plan, held, n, q);
@@ -114,15 +114,15 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
     }
 }
 
-void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   const int64_t pixels = plan.rows.out.size() * plan.columns.out.size(), window = window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {plan.block * window * pixels}), w_copy, g_copy, copy;
-  const Held weights = in_compute_dtype(held_of(plan.w, held),
-                                        with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0),
-                                        plan.real, w_copy);
-  if (plan.g.part.dtype != plan.real)
+  const ShardMemory weights = in_compute_dtype(
+      held_of(plan.w, held), with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real,
+      w_copy);
+  if (plan.g.shard.dtype != plan.real)
     g_copy = new_tensor(plan.real, {plan.o.size(), plan.rows.out.size(), plan.columns.out.size()});
-  const bool wide = plan.result.part.dtype != plan.real;
+  const bool wide = plan.result.shard.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.block * plan.rows.at.size() * plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
@@ -156,12 +156,12 @@ void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held)
     }
 }
 
-void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), g_copy, copy;
-  if (plan.g.part.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
-  const bool wide = plan.result.part.dtype != plan.real;
+  if (plan.g.shard.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
+  const bool wide = plan.result.shard.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size(), depth});
   for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
     const at::Tensor whole = box_of_held(held_of(plan.result, held),
@@ -193,7 +193,7 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
 
 // ---------------------------------------------------------------- pooling
 
-void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_max_pool(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   at::Tensor memory = new_tensor(DType::kBool, {plan.c.size() * plan.rows.out.size() * plan.columns.out.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
@@ -215,11 +215,11 @@ void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
   }
 }
 
-void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+void run_max_pool_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held) {
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
   at::Tensor masks = new_tensor(DType::kBool, {elements}), gradients = new_tensor(plan.real, {elements}), copy;
   const at::Tensor zero = constant_tensor(plan.real, 0);
-  const bool copied = plan.g.part.dtype != plan.real, wide = plan.result.part.dtype != plan.real;
+  const bool copied = plan.g.shard.dtype != plan.real, wide = plan.result.shard.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.c.size(), plan.rows.at.size(), plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};

@@ -8,10 +8,12 @@
 namespace partita {
 
 // A tensor of the plan over the axes that the kernels know.
-inline Held held_of(const WindowTensor& t, const std::vector<Held>& held) { return {t.part, held[t.tensor].data}; }
+inline ShardMemory held_of(const WindowTensor& t, const std::vector<ShardMemory>& held) {
+  return {t.shard, held[t.tensor].data};
+}
 
-// The part of a tensor in a box, in the computation dtype: its own memory, or a copy.
-Held in_compute_dtype(const Held& held, const Box& box, DType real, at::Tensor& memory);
+// The shard of a tensor in a box, in the computation dtype: its own memory, or a copy.
+ShardMemory in_compute_dtype(const ShardMemory& held, const Box& box, DType real, at::Tensor& memory);
 
 // Calls f(r, t, the windows that have this element), for the windows in these rows of the result.
 template <typename F>
@@ -23,8 +25,8 @@ void each_element(const WindowPlan& plan, Interval rows, F f) {
 }
 
 // Convolutions whose groups have one input channel (depthwise.cc).
-void run_depthwise(const WindowPlan& plan, const std::vector<Held>& held);
-void run_depthwise_data_grad(const WindowPlan& plan, const std::vector<Held>& held);
-void run_depthwise_weight_grad(const WindowPlan& plan, const std::vector<Held>& held);
+void run_depthwise(const WindowPlan& plan, const std::vector<ShardMemory>& held);
+void run_depthwise_data_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held);
+void run_depthwise_weight_grad(const WindowPlan& plan, const std::vector<ShardMemory>& held);
 
 }  // namespace partita

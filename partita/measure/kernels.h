@@ -17,7 +17,7 @@ namespace partita {
 struct KernelToTime {
   MeasuredKernel kernel;  // without its time
   KernelWork work;        // of one firing
-  std::vector<PlacedPart> reads, writes;
+  std::vector<PlacedShard> reads, writes;
 };
 using KernelsToTime = std::map<std::string, KernelToTime>;  // by KernelId::key()
 

@@ -122,7 +122,7 @@ void measure_probes(const std::vector<Probe>& probes, Profile& profile, Keeper& 
     Curve& curve = profile.curves[probe.id];
     std::vector<Curve::Point> points = curve.points;
     if (!has_point(curve, probe.bytes)) points.push_back({probe.bytes, time, 0});  // another program may have had it
-    curve = fitted(std::move(points));
+    curve = fit_curve(std::move(points));
     ++report.points;
     keeper.did(probe.id.devices > 0 ? fmt::format("{} of {} devices", probe.id.of, probe.id.devices) : probe.id.of);
   }

@@ -59,12 +59,12 @@ class Instance {
     task_.name = kernel.kernel.id.text();
     task_.work = kernel.work;
     for (const bool written : {false, true})
-      for (const PlacedPart& part : written ? kernel.writes : kernel.reads) {
+      for (const PlacedShard& shard : written ? kernel.writes : kernel.reads) {
         Access access;
-        access.tensor = part.tensor;
+        access.tensor = shard.tensor;
         (written ? task_.writes : task_.reads).push_back(access);
-        (written ? call_.writes : call_.reads).push_back(view_of(part));
-        if (!written) fill(call_.reads.back(), numbers_.emplace_back(numbers_of(kernel, part.tensor)), rng_);
+        (written ? call_.writes : call_.reads).push_back(view_of(shard));
+        if (!written) fill(call_.reads.back(), numbers_.emplace_back(numbers_of(kernel, shard.tensor)), rng_);
       }
     call_.task = &task_;
     call_.work = std::get_if<KernelWork>(&task_.work);
@@ -72,7 +72,7 @@ class Instance {
     call_.scratch_bytes = static_cast<size_t>(plan_kernel(request).workspace_bytes());
     if (call_.scratch_bytes > 0) call_.scratch = allocate(call_.scratch_bytes);
     call_.outside = &outside_;
-    call_.prepared = kernels.prepare(call_);
+    call_.prepared = kernels.prepare_call(call_);
   }
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -89,9 +89,9 @@ class Instance {
     const auto at = reinterpret_cast<uintptr_t>(buffers_.back().data());
     return buffers_.back().data() + (kAlignBytes - at % kAlignBytes) % kAlignBytes;
   }
-  View view_of(const PlacedPart& part) {
-    const auto bytes = static_cast<size_t>(volume(part.part.box) * bytes_of(part.part.dtype));
-    return {allocate(bytes), part.part.dtype, part.part.box, part.part.strides, part.axes};
+  View view_of(const PlacedShard& placed) {
+    const auto bytes = static_cast<size_t>(volume(placed.shard.box) * bytes_of(placed.shard.dtype));
+    return {allocate(bytes), placed.shard.dtype, placed.shard.box, placed.shard.strides, placed.axes};
   }
   static void fill(const View& view, const Interval& numbers, Rng& rng) {
     const auto below = static_cast<uint64_t>(std::max<int64_t>(1, numbers.size()));

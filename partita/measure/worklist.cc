@@ -88,10 +88,10 @@ Json box_json(const Box& box) {
   return json;
 }
 
-Json parts_json(const std::vector<PlacedPart>& parts) {
+Json parts_json(const std::vector<PlacedShard>& shards) {
   Json json = Json::array();
-  for (const PlacedPart& placed : parts)
-    json.push_back({placed.tensor, std::string(name_of(placed.part.dtype)), box_json(placed.part.box)});
+  for (const PlacedShard& placed : shards)
+    json.push_back({placed.tensor, std::string(name_of(placed.shard.dtype)), box_json(placed.shard.box)});
   return json;
 }
 

@@ -18,11 +18,11 @@ TEST(Worklist, HasRangesBoxesAndStagesOfAKernel) {
                 {{7}, {2}}));
   KernelToTime kernel;
   kernel.work = {"f", {{"p", 1}}, bound, 0, 2, {{{2, 4}, {0, 2}}}, 0};
-  const auto part = [](int tensor, DType dtype, const Box& box) {
-    return PlacedPart{tensor, {dtype, box, {1}}, {box[0].hi}};
+  const auto shard = [](int tensor, DType dtype, const Box& box) {
+    return PlacedShard{tensor, {dtype, box, {1}}, {box[0].hi}};
   };
-  kernel.reads = {part(0, DType::kFloat16, {{3, 7}}), part(1, DType::kInt64, {{0, 2}})};
-  kernel.writes = {part(3, DType::kFloat32, {{2, 4}})};
+  kernel.reads = {shard(0, DType::kFloat16, {{3, 7}}), shard(1, DType::kInt64, {{0, 2}})};
+  kernel.writes = {shard(3, DType::kFloat32, {{2, 4}})};
   kernel.kernel.id =
       kernel_id("f", kernel.work.attributes, *bound, "0123456789abcdef", 0, 2, kernel.work.ranges[0],
                 {{0, DType::kFloat16, 4, false}, {1, DType::kInt64, 2, false}, {3, DType::kFloat32, 2, true}});

@@ -46,12 +46,12 @@ TensorId latent_attention(Network& net, const DeepSeek& m, TensorId x, const std
   const std::vector<TensorId> kv = net.split(net.layers.split_heads(wide, self + ".kv", m.heads), 3,
                                              {m.plain_size, m.value_size}, self + ".kv.split");
   TensorId shared = b.op("unsqueeze", {parts[1]}, {{"axes.0", 1}}, self + ".k.shared");
-  shared = net.turned(shared, rotary, self + ".k.rotary");
+  shared = net.apply_rotary(shared, rotary, self + ".k.rotary");
   tdl::Attributes shape;
   const Shape all{m.batch, m.heads, m.steps, m.turned_size};
   for (std::size_t a = 0; a < all.size(); ++a) shape[fmt::format("shape.{}", a)] = static_cast<double>(all[a]);
   shared = b.op("expand", {shared}, shape, self + ".k.expand");
-  const TensorId turned = net.turned(q[1], rotary, self + ".q.rotary");
+  const TensorId turned = net.apply_rotary(q[1], rotary, self + ".q.rotary");
   const TensorId whole_q = net.layers.concat({q[0], turned}, self + ".q.concat", 3);
   const TensorId whole_k = net.layers.concat({kv[0], shared}, self + ".k.concat", 3);
   const TensorId a = net.attention(whole_q, whole_k, kv[1], self,

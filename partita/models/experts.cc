@@ -25,7 +25,7 @@ TensorId within_parts(GraphBuilder& b, TensorId p, const std::string& name, cons
   const Shape all = b.shape(p);
   const DType dtype = b.graph().tensor(p).dtype;
   const TensorId parted =
-      b.op("reshape", {p}, listed("shape", {all[0], all[1], o.parts, o.count / o.parts}), name + ".parts");
+      b.op("reshape", {p}, list_attributes("shape", {all[0], all[1], o.parts, o.count / o.parts}), name + ".parts");
   const TensorId best = b.ops("top_k", {parted}, {{"k", static_cast<double>(o.part_best)}}, name + ".parts.best")[0];
   const TensorId good = b.op("reduce_sum", {best}, {{"axes.0", -1}, {"keepdims", 0}}, name + ".parts.good");
   const TensorId part = b.ops("top_k", {good}, {{"k", static_cast<double>(o.chosen_parts)}}, name + ".parts.choice")[1];
@@ -40,7 +40,7 @@ TensorId within_parts(GraphBuilder& b, TensorId p, const std::string& name, cons
   const TensorId one = b.op("unsqueeze", {hits}, {{"axes.0", 3}}, name + ".parts.chosen");
   const TensorId kept =
       b.op("where", {one, parted, b.scalar(name + ".parts.otherwise", otherwise, dtype)}, {}, name + ".parts.kept");
-  return b.op("reshape", {kept}, listed("shape", all), name + ".parts.scores");
+  return b.op("reshape", {kept}, list_attributes("shape", all), name + ".parts.scores");
 }
 
 // The numbers of each token's experts, and their weights.
@@ -146,7 +146,7 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   const int64_t tokens = all / o.groups;
   const Shape grouped{o.groups, tokens, hidden};
   const bool as_it_is = grouped == shape;
-  if (!as_it_is) x = b.op("reshape", {x}, listed("shape", grouped), name + ".groups");
+  if (!as_it_is) x = b.op("reshape", {x}, list_attributes("shape", grouped), name + ".groups");
 
   const TensorId logits = layers.linear(x, name + ".gate", o.count, o.router_bias);
   const TensorId p = o.sigmoid ? b.op("sigmoid", {logits}, {}, name + ".scores")
@@ -163,7 +163,7 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   TensorId y = inside(layers, o.scored_inputs ? scored(b, sent, w, ix, place, name, o) : sent, name, o);
   if (o.scored_inputs) w = ones_like(b, ix, name, layers.dtype);
   y = b.op("expert_combine", {y, ix, place, w}, {}, name + ".combine");
-  if (!as_it_is) y = b.op("reshape", {y}, listed("shape", shape), name);
+  if (!as_it_is) y = b.op("reshape", {y}, list_attributes("shape", shape), name);
   return {y, balance, p, ix};
 }
 

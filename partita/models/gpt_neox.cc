@@ -11,7 +11,8 @@ TensorId attention(Network& net, const GptNeoX& m, TensorId x, const std::string
   const TensorId all = net.layers.linear(x, name + ".query_key_value", 3 * m.hidden, m.attention_bias);
   const std::vector<TensorId> qkv =
       net.split(net.layers.split_heads(all, name + ".qkv", m.heads), 3, {size, size, size}, name + ".split");
-  const TensorId q = net.turned(qkv[0], rotary, name + ".q.rotary"), k = net.turned(qkv[1], rotary, name + ".k.rotary");
+  const TensorId q = net.apply_rotary(qkv[0], rotary, name + ".q.rotary"),
+                 k = net.apply_rotary(qkv[1], rotary, name + ".k.rotary");
   const TensorId a = net.attention(q, k, qkv[2], name, {.causal = true, .dropout = m.attention_dropout});
   return net.layers.dropout(net.layers.linear(a, name + ".dense", m.hidden, m.attention_bias), name + ".post_dropout",
                             m.dropout);

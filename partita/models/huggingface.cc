@@ -205,7 +205,7 @@ bool is_huggingface_config(std::string_view text) {
 Model build_huggingface(const std::string& path, std::string_view text,
                         const std::map<std::string, std::string>& bindings,
                         std::shared_ptr<const OpRegistry> registry) {
-  expect_shallow_json(text, path);
+  validate_json_depth(text, path);
   json config = json::parse(text, nullptr, false);
   if (config.is_discarded()) fail("{}: not JSON", path);
   if (!config.is_object()) fail("{}: not a model's configuration: a JSON object is needed", path);

@@ -66,12 +66,12 @@ void read_parts(Mixtral& m, Reading& in, int64_t parts, int64_t chosen) {
 }
 
 Model finish(const DeepSeek& m, Reading& in) {
-  const int64_t more = read_further_layers(in);
+  const int64_t more = read_mtp_layers(in);
   in.stop();
   Model model = build_deepseek(m, in.registry);
   name_llama_weights(m, model.weight_names);
   name_experts(m, model.weight_names, "mlp", kExpertParts);
-  name_further_layers(m, more, model.weight_names);
+  name_mtp_layers(m, more, model.weight_names);
   return model;
 }
 
@@ -126,9 +126,9 @@ void read_first_dense_layers(Mixtral& m, Reading& in, int64_t usual) {
   for (int64_t i = 0; i < m.layers; ++i) m.dense.push_back(i < dense);
 }
 
-int64_t read_further_layers(Reading& in) { return in.f.count("num_nextn_predict_layers", 1); }
+int64_t read_mtp_layers(Reading& in) { return in.f.count("num_nextn_predict_layers", 1); }
 
-void name_further_layers(const Mixtral& m, int64_t more, WeightNames& names) {
+void name_mtp_layers(const Mixtral& m, int64_t more, WeightNames& names) {
   for (int64_t i = 0; i < more; ++i) names.heads.push_back(fmt::format("model.layers.{}.", m.layers + i));
 }
 

@@ -33,7 +33,7 @@ void read_experts(Mixtral& m, Reading& in, const char* count_field, int64_t coun
     f.problem("num_experts_per_tok={} is more than {}={}", m.experts.choices, count_field, m.experts.count);
 }
 
-void read_balance(Mixtral& m, Reading& in) {
+void read_balance_loss(Mixtral& m, Reading& in) {
   const double balance = in.f.number("router_aux_loss_coef", 0.001, 0, 1e300);
   if (in.f.flag("output_router_logits", false)) m.balance = balance;
   m.balance_together = true;
@@ -47,7 +47,7 @@ void read_qwen_experts(Mixtral& m, Reading& in, const char* count_field, int64_t
   Fields& f = in.f;
   read_experts(m, in, count_field, count, choices, f.integer("moe_intermediate_size", inner));
   m.experts.unnormalized = !f.flag("norm_topk_prob", false);
-  read_balance(m, in);
+  read_balance_loss(m, in);
   const int64_t step = f.integer("decoder_sparse_step", 1);
   std::set<int64_t> plain;
   if (const json* listed = f.find("mlp_only_layers")) {
@@ -82,7 +82,7 @@ Model read_mixtral(Reading& in) {
   // Either name is taken.
   read_experts(m, in, in.f.has("num_experts") ? "num_experts" : "num_local_experts", 8, 2, m.inner);
   in.f.only("router_jitter_noise", 0.0, "noise on what the router sees");
-  read_balance(m, in);
+  read_balance_loss(m, in);
   return finish_experts(m, in, "block_sparse_moe", {{"gate_proj", "w1"}, {"down_proj", "w2"}, {"up_proj", "w3"}});
 }
 

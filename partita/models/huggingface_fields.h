@@ -235,10 +235,10 @@ void read_experts(Mixtral& m, Reading& in, const char* count_field, int64_t coun
 // The first layers have no experts: `first_k_dense_replace` of them.
 void read_first_dense_layers(Mixtral& m, Reading& in, int64_t usual);
 // Reads layers that predict further tokens, which transformers leaves out as well, and their weights.
-int64_t read_further_layers(Reading& in);
-void name_further_layers(const Mixtral& m, int64_t more, WeightNames& names);
+int64_t read_mtp_layers(Reading& in);
+void name_mtp_layers(const Mixtral& m, int64_t more, WeightNames& names);
 // transformers adds the load-balancing loss if the router's logits are requested.
-void read_balance(Mixtral& m, Reading& in);
+void read_balance_loss(Mixtral& m, Reading& in);
 // Reads V3's routing, after read_experts: sigmoids, the corrected ones of which choose, among groups of experts.
 void read_v3_routing(Mixtral& m, Reading& in, int64_t parts, int64_t chosen_parts);
 void name_experts(const Mixtral& m, WeightNames& names, const std::string& own,

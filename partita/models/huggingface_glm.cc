@@ -19,12 +19,12 @@ Model read_glm4_moe(Reading& in) {
   m.shared = m.experts.inner * f.integer("n_shared_experts", 1);
   m.shared_name = "shared_experts";
   f.only("output_router_logits", false, "a load-balancing loss");
-  const int64_t more = read_further_layers(in);
+  const int64_t more = read_mtp_layers(in);
   in.stop();
   Model model = build_mixtral(m, in.registry);
   name_llama_weights(m, model.weight_names);
   name_experts(m, model.weight_names, "mlp", kExpertParts);
-  name_further_layers(m, more, model.weight_names);
+  name_mtp_layers(m, more, model.weight_names);
   return model;
 }
 

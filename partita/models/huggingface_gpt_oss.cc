@@ -31,7 +31,7 @@ Model read_gpt_oss(Reading& in) {
   m.experts.fused = m.experts.interleaved = m.experts.bias = m.experts.router_bias = true;
   m.experts.limit = f.positive("swiglu_limit", 7);
   m.experts.alpha = f.positive("swiglu_alpha", 1.702);
-  read_balance(m, in);
+  read_balance_loss(m, in);
   in.stop();
   Model model = build_mixtral(m, in.registry);
   name_llama_weights(m, model.weight_names);

@@ -91,14 +91,14 @@ TensorId Layers::split_heads(TensorId x, const std::string& name, int64_t heads)
   const Shape shape = b.shape(x);
   if (shape.at(2) % heads) fail("'{}': {} columns are not {} equal heads", name, shape[2], heads);
   const TensorId parts =
-      b.op("reshape", {x}, listed("shape", {shape[0], shape[1], heads, shape[2] / heads}), name + ".heads");
-  return b.op("transpose", {parts}, listed("perm", {0, 2, 1, 3}), name + ".transpose");
+      b.op("reshape", {x}, list_attributes("shape", {shape[0], shape[1], heads, shape[2] / heads}), name + ".heads");
+  return b.op("transpose", {parts}, list_attributes("perm", {0, 2, 1, 3}), name + ".transpose");
 }
 
 TensorId Layers::merge_heads(TensorId x, const std::string& name) {
   const Shape shape = b.shape(x);
-  const TensorId parts = b.op("transpose", {x}, listed("perm", {0, 2, 1, 3}), name + ".transpose");
-  return b.op("reshape", {parts}, listed("shape", {shape[0], shape[2], shape[1] * shape[3]}), name + ".merge");
+  const TensorId parts = b.op("transpose", {x}, list_attributes("perm", {0, 2, 1, 3}), name + ".transpose");
+  return b.op("reshape", {parts}, list_attributes("shape", {shape[0], shape[2], shape[1] * shape[3]}), name + ".merge");
 }
 
 TensorId Layers::concat(std::vector<TensorId> parts, const std::string& name, int64_t axis) {

@@ -42,7 +42,7 @@ TensorId placed(const Layer& l, TensorId x, const std::string& name, bool is_que
     Values scales{.dtype = m.dtype, .shape = {m.steps, 1}, .real = m.query_scales, .integer = {}};
     return b.op("mul", {x, b.constant(name + ".scales", std::move(scales))}, {}, name + ".scaled");
   }
-  x = l.net.turned(x, l.rotary, name + ".rotary");
+  x = l.net.apply_rotary(x, l.rotary, name + ".rotary");
   if (m.query_norm != Llama::QueryNorm::kTurned) return x;
   return b.op("rms_norm", {x}, {{"eps", m.eps}}, name + ".norm");
 }

@@ -30,7 +30,7 @@ RotaryTable Network::rotary_table(const Rotary& rotary, int64_t steps, const std
   return {c, b.constant(name + ".sines", std::move(sines)), rotary.interleaved};
 }
 
-TensorId Network::turned(TensorId x, const RotaryTable& table, const std::string& name) {
+TensorId Network::apply_rotary(TensorId x, const RotaryTable& table, const std::string& name) {
   const int64_t size = b.shape(x).back(), part = 2 * b.shape(table.cosines).back();
   tdl::Attributes attributes;
   if (table.interleaved) attributes["interleaved"] = 1;
@@ -105,10 +105,11 @@ TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const
   auto repeated = [&](TensorId x, const std::string& part) {
     if (keys[1] == queries[1]) return x;
     const Shape shape = b.shape(x);
-    x = b.op("reshape", {x}, listed("shape", {shape[0], shape[1], 1, shape[2], shape[3]}), part + ".shared");
-    x = b.op("expand", {x}, listed("shape", {shape[0], shape[1], queries[1] / keys[1], shape[2], shape[3]}),
+    x = b.op("reshape", {x}, list_attributes("shape", {shape[0], shape[1], 1, shape[2], shape[3]}), part + ".shared");
+    x = b.op("expand", {x}, list_attributes("shape", {shape[0], shape[1], queries[1] / keys[1], shape[2], shape[3]}),
              part + ".expand");
-    return b.op("reshape", {x}, listed("shape", {shape[0], queries[1], shape[2], shape[3]}), part + ".repeated");
+    return b.op("reshape", {x}, list_attributes("shape", {shape[0], queries[1], shape[2], shape[3]}),
+                part + ".repeated");
   };
   const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(queries[3]));
   TensorId scores = b.op("matmul_nt", {q, repeated(k, name + ".k")}, {}, name + ".product");

@@ -59,7 +59,7 @@ class Network {
   TensorId head(TensorId x, TensorId table, const std::string& name, int64_t words);
   // x [batch, heads, steps, size] turned by its positions; numbers beyond the turned pairs stay.
   RotaryTable rotary_table(const Rotary& rotary, int64_t steps, const std::string& name);
-  TensorId turned(TensorId x, const RotaryTable& table, const std::string& name);
+  TensorId apply_rotary(TensorId x, const RotaryTable& table, const std::string& name);
   // down(activation(gate(x)) up(x)) with `inner` columns inside; weights NAME.gate_proj, .up_proj and .down_proj.
   TensorId gated(TensorId x, const std::string& name, int64_t inner, const std::string& activation, bool bias);
   // cap tanh(x / cap)

@@ -54,7 +54,7 @@ std::optional<Wide> leaf_bound(const CheckedNetwork& j, const Certificate::Leaf&
 
 // Throws unless each allowed value of v is in exactly one of the lists.
 template <typename Lists>
-void expect_partition(const Network& n, int v, const Lists& lists, size_t depth, const std::vector<char>& allowed) {
+void check_partition(const Network& n, int v, const Lists& lists, size_t depth, const std::vector<char>& allowed) {
   std::vector<int> times_kept(n.domain(v), 0);
   for (const auto& [values, leaves] : lists)
     for (int x : values) {
@@ -77,8 +77,8 @@ void expect_partition(const Network& n, int v, const Lists& lists, size_t depth,
 }
 
 // Checks that the leaves cover all that their first `depth` decisions, which they share, leave. Throws if not.
-void expect_cover(const Network& n, const std::vector<const Certificate::Leaf*>& leaves, size_t depth,
-                  const Allowed& allowed) {
+void check_cover(const Network& n, const std::vector<const Certificate::Leaf*>& leaves, size_t depth,
+                 const Allowed& allowed) {
   if (leaves.size() == 1 && leaves[0]->decisions.size() == depth) return;
   const int v = leaves[0]->decisions.size() > depth ? leaves[0]->decisions[depth].variable : -1;
   if (v < 0 || v >= n.variables())
@@ -95,13 +95,13 @@ void expect_cover(const Network& n, const std::vector<const Certificate::Leaf*>&
           v, depth);
     parts[leaf->decisions[depth].values].push_back(leaf);
   }
-  expect_partition(n, v, parts, depth, allowed[v]);
+  check_partition(n, v, parts, depth, allowed[v]);
   for (const auto& [values, part] : parts) {
     Allowed inner = allowed;
     std::vector<char> kept(n.domain(v), 0);
     for (int x : values) kept[x] = inner[v][x];
     inner[v] = kept;
-    expect_cover(n, part, depth + 1, inner);
+    check_cover(n, part, depth + 1, inner);
   }
 }
 
@@ -136,7 +136,7 @@ std::optional<Wide> check_at_depth(const Network& n, const Certificate& c, int d
   if (c.leaves.empty()) fail("the certificate has no leaves");
   if (!c.steps.empty() && !c.bound) fail("the certificate has steps, but no bound that they could be taken for");
   for (const Certificate::Step& step : c.steps) apply_step(j, step, *c.bound);
-  expect_cover(n, leaves_of(c), 0, j.left);
+  check_cover(n, leaves_of(c), 0, j.left);
   std::optional<Wide> least;
   for (const Certificate::Leaf& leaf : c.leaves)
     if (const auto bound = leaf_bound(j, leaf); bound && (!least || *bound < *least)) least = bound;

@@ -113,7 +113,7 @@ class Reader {
   explicit Reader(const std::string& file) : file_(file) {}
 
   Certificate certificate(const std::string& text) const {
-    expect_shallow_json(text, file_);
+    validate_json_depth(text, file_);
     Json json;
     try {
       json = Json::parse(text);

@@ -121,7 +121,7 @@ bool are_same(const Network& a, const Network& b) {
                     [](const auto& x, const auto& y) { return x.variables == y.variables && x.table == y.table; });
 }
 
-void expect_form(const Certificate& c, int depth) {
+void check_form(const Certificate& c, int depth) {
   if (depth > Certificate::kDeepest)
     fail("the certificate's parts are proved in parts more than {} times over", Certificate::kDeepest);
   if (!c.leaves.empty() || !c.steps.empty()) fail("the certificate has parts beside steps or leaves");
@@ -133,7 +133,7 @@ void expect_form(const Certificate& c, int depth) {
 }  // namespace
 
 Wide bound_of_parts(const CheckedNetwork& j, const Certificate& c, int depth) {
-  expect_form(c, depth);
+  check_form(c, depth);
   const int64_t scale = c.cut.scale;
   const Places at = places_of(j.network, c.parts);
   const Reparametrised now = reparametrise(j, c.cut, j.left, Singles::kLeft);  // they are edges of the part

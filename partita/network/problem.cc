@@ -37,9 +37,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
       if (!found.seen) fail("{}: the key {} is missing", file_, path);
     Rows &intervals = rows_[kIntervals].rows, &costs = rows_[kCosts].rows, &usages = rows_[kUsages].rows;
     Rows &nodes = rows_[kEdgeNodes].rows, &tables = rows_[kEdgeCosts].rows;
-    expect_length(kIntervals, intervals.size(), costs.size(), "nodes");
-    expect_length(kUsages, usages.size(), costs.size(), "nodes");
-    expect_length(kEdgeCosts, tables.size(), nodes.size(), "edges");
+    validate_length(kIntervals, intervals.size(), costs.size(), "nodes");
+    validate_length(kUsages, usages.size(), costs.size(), "nodes");
+    validate_length(kEdgeCosts, tables.size(), nodes.size(), "edges");
     Network n;
     n.limit = limit_;
     for (size_t v = 0; v < costs.size(); ++v) {
@@ -149,7 +149,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
            at_limit() || arrays_ >= 2 ? "an integer" : "a list");
     return true;
   }
-  void expect_length(const char* path, size_t length, size_t expected, const char* what) const {
+  void validate_length(const char* path, size_t length, size_t expected, const char* what) const {
     if (length != expected) fail("{}: {} has {} rows for {} {}", file_, path, length, expected, what);
   }
   void add_edge(Network& n, size_t e, const std::vector<int64_t>& nodes, Table table) {
@@ -350,8 +350,8 @@ void write_text(const std::string& path, const std::string& text) {
   std::vector<std::string> members;
   if (path.ends_with(".gz")) {
     members.resize(std::max<size_t>(1, (text.size() + kPiece - 1) / kPiece));
-    shared_out(kFewThreads, members.size(),
-               [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
+    parallel_for(kFewThreads, members.size(),
+                 [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
   }
   const std::vector<std::string_view> pieces(members.begin(), members.end());
   if (pieces.empty()) write_file(path, text);

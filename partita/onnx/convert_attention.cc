@@ -17,17 +17,19 @@ TensorId with_heads(NodeContext& n, TensorId x, int64_t heads, const char* attri
   if (s.size() == 4) return x;
   if (s.size() != 3 || heads < 1 || s[2] % heads != 0)
     fail("an operand is {}, with {}={}", shape_text(s), attribute, heads);
-  return n.before("transpose", {n.reshaped_before(x, {s[0], s[1], heads, s[2] / heads})}, listed("perm", {0, 2, 1, 3}));
+  return n.before("transpose", {n.reshaped_before(x, {s[0], s[1], heads, s[2] / heads})},
+                  list_attributes("perm", {0, 2, 1, 3}));
 }
 
 // [b, h, s, d] -> [b, s, h d].
 TensorId without_heads(NodeContext& n, TensorId x) {
   const Shape s = n.build.shape(x);
-  return n.reshaped_before(n.before("transpose", {x}, listed("perm", {0, 2, 1, 3})), {s[0], s[2], s[1] * s[3]});
+  return n.reshaped_before(n.before("transpose", {x}, list_attributes("perm", {0, 2, 1, 3})),
+                           {s[0], s[2], s[1] * s[3]});
 }
 Value last_without_heads(NodeContext& n, TensorId x) {
   const Shape s = n.build.shape(x);
-  return n.reshaped(n.before("transpose", {x}, listed("perm", {0, 2, 1, 3})), {s[0], s[2], s[1] * s[3]});
+  return n.reshaped(n.before("transpose", {x}, list_attributes("perm", {0, 2, 1, 3})), {s[0], s[2], s[1] * s[3]});
 }
 
 // Every key and value head serves several query heads: [b, h, s, d] -> [b, h r, s, d].
@@ -36,7 +38,7 @@ TensorId repeated_heads(NodeContext& n, TensorId x, int64_t heads) {
   if (s[1] == heads) return x;
   if (s[1] < 1 || heads % s[1] != 0) fail("{} heads of queries for {} of keys", heads, s[1]);
   const TensorId wide = n.before("expand", {n.reshaped_before(x, {s[0], s[1], 1, s[2], s[3]})},
-                                 listed("shape", {s[0], s[1], heads / s[1], s[2], s[3]}));
+                                 list_attributes("shape", {s[0], s[1], heads / s[1], s[2], s[3]}));
   return n.reshaped_before(wide, {s[0], heads, s[2], s[3]});
 }
 
@@ -46,8 +48,8 @@ TensorId part_of(NodeContext& n, TensorId from, std::size_t axis, int64_t start,
   if (start == 0 && size == sizes[axis]) return from;
   std::vector<int64_t> starts(sizes.size());
   starts[axis] = start, sizes[axis] = size;
-  tdl::Attributes attributes = listed("starts", starts);
-  attributes.merge(listed("sizes", sizes));
+  tdl::Attributes attributes = list_attributes("starts", starts);
+  attributes.merge(list_attributes("sizes", sizes));
   return n.before("slice", {from}, std::move(attributes));
 }
 
@@ -69,7 +71,7 @@ TensorId attend_capped(NodeContext& n, TensorId q, TensorId k, TensorId v, const
   const double scale = s.scale != 0 ? s.scale : 1 / std::sqrt(d(qs[3])),
                never = -std::numeric_limits<double>::infinity();
   TensorId scores = n.before("matmul", {n.before("mul", {q, n.scalar(scale, dtype)}),
-                                        n.before("transpose", {k}, listed("perm", {0, 1, 3, 2}))});
+                                        n.before("transpose", {k}, list_attributes("perm", {0, 1, 3, 2}))});
   scores =
       n.before("mul", {n.before("tanh", {n.before("div", {scores, n.scalar(s.cap, dtype)})}), n.scalar(s.cap, dtype)});
   if (s.mask.valid())
@@ -178,7 +180,7 @@ TensorId places_from(NodeContext& n, std::size_t operand, int64_t count, int64_t
   }
   const TensorId sum =
       n.before("add", {n.constant_tensor(std::move(counted), "places"), n.reshaped_before(n.tensor(operand), {1, 1})});
-  return n.before("places", {sum}, listed("extents", {extent}));
+  return n.before("places", {sum}, list_attributes("extents", {extent}));
 }
 
 // ONNX Runtime's: x, the places [1] or [b, s], and tables by place.
@@ -244,7 +246,7 @@ std::vector<TensorId> unpacked(NodeContext& n, int64_t heads) {
     for (int64_t p = 0; p < parts; ++p)
       result.push_back(n.before("transpose",
                                 {n.reshaped_before(part_of(n, n.tensor(operand), 3, p, 1), {s[0], s[1], s[2], s[4]})},
-                                listed("perm", {0, 2, 1, 3})));
+                                list_attributes("perm", {0, 2, 1, 3})));
     return result;
   };
   if (!n.present(1) && !n.present(2)) return apart(0, 3);

@@ -65,7 +65,7 @@ std::vector<TensorId> summed_operands(NodeContext& n, Equation& e) {
       if (has(e.result, c) || (e.letters.size() == 2 && has(e.letters[1 - i], c))) left += c;
       else gone.push_back(static_cast<int64_t>(a));
     }
-    if (!gone.empty()) x[i] = n.before("reduce_sum", {x[i]}, listed("axes", gone));
+    if (!gone.empty()) x[i] = n.before("reduce_sum", {x[i]}, list_attributes("axes", gone));
     e.letters[i] = left;
   }
   return x;

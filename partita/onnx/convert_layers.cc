@@ -22,7 +22,7 @@ Results gemm(NodeContext& n) {
   if (n.rank(0) != 2 || n.rank(1) != 2) fail("operands {} and {}", shape_text(n.shape(0)), shape_text(n.shape(1)));
   const bool bias = n.present(2) && beta != 0 && !n.is_filled_with(2, 0), transposed = n.integer("transB", 0) != 0;
   TensorId x = n.tensor(0);
-  if (n.integer("transA", 0)) x = n.before("transpose", {x}, listed("perm", {1, 0}));
+  if (n.integer("transA", 0)) x = n.before("transpose", {x}, list_attributes("perm", {1, 0}));
   const tdl::Attributes attributes{{"transposed", transposed ? 1.0 : 0.0}};
   const int64_t outputs = n.shape(1)[transposed ? 0 : 1];
   if (alpha == 1 && !bias) return {n.op("linear", {x, n.tensor(1)}, attributes)};
@@ -201,7 +201,7 @@ std::vector<int64_t> spatial_axes(NodeContext& n) {
   return axes;
 }
 Results global_pool(NodeContext& n, const char* definition) {
-  tdl::Attributes attributes = listed("axes", spatial_axes(n));
+  tdl::Attributes attributes = list_attributes("axes", spatial_axes(n));
   if (n.rank(0) == 4 && std::string_view(definition) == "reduce_mean")
     return {n.op("global_average_pool", {n.tensor(0)})};
   attributes["keepdims"] = 1;
@@ -310,7 +310,7 @@ TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last) 
   if (n.shape(operand) == last) return n.tensor(operand);
   if (broadcast(n.shape(operand), last) != last)
     fail("operand {} is {}, the normalized axes are {}", operand, shape_text(n.shape(operand)), shape_text(last));
-  return n.before("expand", {n.tensor(operand)}, listed("shape", last));
+  return n.before("expand", {n.tensor(operand)}, list_attributes("shape", last));
 }
 
 namespace {
@@ -347,7 +347,7 @@ TensorId by_channel(NodeContext& n, std::size_t operand, int64_t channels, int64
   if (n.shape(operand) != Shape{groups})
     fail("operand {} is {} for {} channels in {} groups", operand, shape_text(n.shape(operand)), channels, groups);
   const TensorId wide = n.before("expand", {n.reshaped_before(n.tensor(operand), {groups, 1})},
-                                 listed("shape", {groups, channels / groups}));
+                                 list_attributes("shape", {groups, channels / groups}));
   return n.reshaped_before(wide, {channels});
 }
 
@@ -362,7 +362,7 @@ Results group_norm(NodeContext& n, int64_t groups) {
 Results mean_variance_norm(NodeContext& n) {
   std::vector<int64_t> axes = n.integers("axes");
   if (axes.empty()) axes = {0, 2, 3};
-  tdl::Attributes over = listed("axes", axes);
+  tdl::Attributes over = list_attributes("axes", axes);
   over["keepdims"] = 1;
   const TensorId centred = n.before("sub", {n.tensor(0), n.before("reduce_mean", {n.tensor(0)}, over)});
   const TensorId deviation = n.before("norm_root", {n.before("reduce_mean", {n.before("square", {centred})}, over)});
@@ -371,7 +371,7 @@ Results mean_variance_norm(NodeContext& n) {
 
 Results lp_norm(NodeContext& n) {
   const int64_t p = n.integer("p", 2);
-  tdl::Attributes over = listed("axes", {axis_of(n.integer("axis", -1), n.rank(0))});
+  tdl::Attributes over = list_attributes("axes", {axis_of(n.integer("axis", -1), n.rank(0))});
   over["keepdims"] = 1;
   if (p != 1 && p != 2) fail("p={}", p);
   const TensorId x = n.tensor(0), sum = n.before("reduce_sum", {n.before(p == 1 ? "abs" : "square", {x})}, over);

@@ -82,8 +82,8 @@ class Recurrence {
   TensorId gates_of(TensorId packed, int64_t direction, int64_t first, int64_t columns) {
     TensorId one = selected(packed, 0, direction);
     if (columns == 0) {
-      tdl::Attributes part = listed("starts", {first * kind_.gates * hidden_});
-      part.merge(listed("sizes", {kind_.gates * hidden_}));
+      tdl::Attributes part = list_attributes("starts", {first * kind_.gates * hidden_});
+      part.merge(list_attributes("sizes", {kind_.gates * hidden_}));
       one = n_.reshaped_before(n_.before("slice", {one}, part), {kind_.gates, hidden_});
     } else {
       one = n_.reshaped_before(one, {kind_.gates, hidden_, columns});
@@ -98,7 +98,7 @@ class Recurrence {
   TensorId start(std::size_t operand, int64_t direction) {
     if (n_.present(operand)) return selected(n_.tensor(operand), batch_first_ ? 1 : 0, direction);
     const DType dtype = n_.dtype(0);
-    return n_.before("expand", {n_.scalar(0, dtype)}, listed("shape", {batch_, hidden_}));
+    return n_.before("expand", {n_.scalar(0, dtype)}, list_attributes("shape", {batch_, hidden_}));
   }
 
   void run_direction(int64_t k, bool backwards) {
@@ -145,8 +145,8 @@ class Recurrence {
       if (!id.valid()) return id;
       Shape starts(n_.build.shape(id).size(), 0), sizes = n_.build.shape(id);
       starts[0] = first, sizes[0] = count;
-      tdl::Attributes attributes = listed("starts", starts);
-      attributes.merge(listed("sizes", sizes));
+      tdl::Attributes attributes = list_attributes("starts", starts);
+      attributes.merge(list_attributes("sizes", sizes));
       return n_.before("slice", {id}, attributes);
     };
     return {rows(g.weight), rows(g.bias)};
@@ -174,7 +174,7 @@ class Recurrence {
       for (const auto& of_direction : outputs)
         directions.push_back(
             n_.before("unsqueeze", {of_direction[t]},
-                      listed("axes", batch_first_ ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 1})));
+                      list_attributes("axes", batch_first_ ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 1})));
       steps.push_back(concatenated(std::move(directions), batch_first_ ? 2 : 1));
     }
     const tdl::Attributes axis{{"axis", batch_first_ ? 1.0 : 0.0}};

@@ -16,7 +16,7 @@ struct Over {
   std::vector<int64_t> axes;  // empty: all
   bool nothing = false;       // each element is alone
   tdl::Attributes attributes(bool keepdims) const {
-    tdl::Attributes attributes = listed("axes", axes);
+    tdl::Attributes attributes = list_attributes("axes", axes);
     attributes["keepdims"] = keepdims;
     return attributes;
   }
@@ -107,9 +107,9 @@ TensorId largest_at(NodeContext& n, std::size_t axis, bool largest, bool last) {
     const Shape sizes = n.build.shape(y);
     std::vector<int64_t> starts(sizes.size()), steps(sizes.size(), 1);
     starts.back() = sizes.back() - 1, steps.back() = -1;
-    tdl::Attributes attributes = listed("starts", starts);
-    attributes.merge(listed("sizes", sizes));
-    attributes.merge(listed("steps", steps));
+    tdl::Attributes attributes = list_attributes("starts", starts);
+    attributes.merge(list_attributes("sizes", sizes));
+    attributes.merge(list_attributes("steps", steps));
     y = n.before("slice", {y}, std::move(attributes));
   }
   if (!largest) y = n.before("neg", {y});

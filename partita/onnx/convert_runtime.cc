@@ -17,7 +17,7 @@ double d(int64_t v) { return static_cast<double>(v); }
 TensorId reciprocal_root(NodeContext& n, TensorId x, std::size_t axis, double eps) {
   std::vector<int64_t> axes(n.build.shape(x).size() - axis);
   std::iota(axes.begin(), axes.end(), static_cast<int64_t>(axis));
-  tdl::Attributes over = listed("axes", axes);
+  tdl::Attributes over = list_attributes("axes", axes);
   over["keepdims"] = 1;
   const TensorId mean = n.before("reduce_mean", {n.before("square", {x})}, over);
   return n.before("rsqrt", {n.before("add", {mean, n.scalar(eps, n.dtype_of(x))})});

@@ -20,9 +20,9 @@ bool all_are(const std::vector<int64_t>& values, int64_t value) {
 
 tdl::Attributes slice_attributes(const std::vector<int64_t>& starts, const std::vector<int64_t>& sizes,
                                  const std::vector<int64_t>& steps) {
-  tdl::Attributes attributes = listed("starts", starts);
-  attributes.merge(listed("sizes", sizes));
-  if (!all_are(steps, 1)) attributes.merge(listed("steps", steps));
+  tdl::Attributes attributes = list_attributes("starts", starts);
+  attributes.merge(list_attributes("sizes", sizes));
+  if (!all_are(steps, 1)) attributes.merge(list_attributes("steps", steps));
   return attributes;
 }
 
@@ -42,7 +42,7 @@ Results expand(NodeContext& n) {
   const Values* shape = n.constant(1, "shape");
   if (!shape) fail("its shape is missing");
   const Shape to = broadcast(n.shape(0), shape->integer);
-  return {to == n.shape(0) ? n.same(0) : n.op("expand", {n.tensor(0)}, listed("shape", to))};
+  return {to == n.shape(0) ? n.same(0) : n.op("expand", {n.tensor(0)}, list_attributes("shape", to))};
 }
 
 Results transpose(NodeContext& n) {
@@ -50,7 +50,7 @@ Results transpose(NodeContext& n) {
   if (order.empty())
     for (std::size_t a = n.rank(0); a-- > 0;) order.push_back(static_cast<int64_t>(a));
   if (order == from_to(0, n.rank(0))) return {n.same(0)};
-  return {n.op("transpose", {n.tensor(0)}, listed("perm", order))};
+  return {n.op("transpose", {n.tensor(0)}, list_attributes("perm", order))};
 }
 
 Results concat(NodeContext& n) {
@@ -85,7 +85,7 @@ std::vector<int64_t> part_sizes(std::vector<int64_t> sizes, int64_t extent, int6
 
 Results split_into(NodeContext& n, std::size_t axis, const std::vector<int64_t>& sizes) {
   if (sizes.size() == 1) return {n.same(0)};
-  tdl::Attributes attributes = listed("sizes", sizes);
+  tdl::Attributes attributes = list_attributes("sizes", sizes);
   attributes["axis"] = static_cast<double>(axis);
   return n.ops("split", {n.tensor(0)}, std::move(attributes));
 }
@@ -195,8 +195,8 @@ Results pad(NodeContext& n) {
   }
   if (all_are(before, 0) && all_are(after, 0)) return {n.same(0)};
   if (mode == "constant") {
-    tdl::Attributes attributes = listed("before", before);
-    attributes.merge(listed("after", after));
+    tdl::Attributes attributes = list_attributes("before", before);
+    attributes.merge(list_attributes("after", after));
     attributes["value"] = n.number(2, "value").value_or(0);
     return {n.op("pad", {n.tensor(0)}, std::move(attributes))};
   }
@@ -231,7 +231,7 @@ Results tile(NodeContext& n) {
     apart.push_back(x[a]), wide.push_back(x[a]);
     result.push_back(times * x[a]);
   }
-  const TensorId y = n.before("expand", {n.reshaped_before(n.tensor(0), apart)}, listed("shape", wide));
+  const TensorId y = n.before("expand", {n.reshaped_before(n.tensor(0), apart)}, list_attributes("shape", wide));
   return {n.reshaped(y, result)};
 }
 
@@ -262,7 +262,7 @@ TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent) {
   const Value& ids = n.value(operand);
   if (is_float(ids.dtype)) fail("ids of {}", name_of(ids.dtype));
   if (!ids.constant && are_places(n, n.tensor(operand), extent)) return n.tensor(operand);
-  if (!ids.constant) return n.before("places", {n.tensor(operand)}, listed("extents", {extent}));
+  if (!ids.constant) return n.before("places", {n.tensor(operand)}, list_attributes("extents", {extent}));
   Values counted = *ids.constant;
   for (std::size_t i = 0; i < counted.integer.size(); ++i)
     counted.integer[i] = constant_place(n, operand, *ids.constant, i, extent);
@@ -342,7 +342,7 @@ TensorId tuple_numbers(NodeContext& n, std::size_t operand, const Shape& x, std:
   }
   const std::vector<int64_t> extents(x.begin() + static_cast<std::ptrdiff_t>(first),
                                      x.begin() + static_cast<std::ptrdiff_t>(first + depth));
-  const TensorId counted = n.before("places", {n.tensor(operand)}, listed("extents", extents));
+  const TensorId counted = n.before("places", {n.tensor(operand)}, list_attributes("extents", extents));
   TensorId number;
   int64_t place = 1;
   for (std::size_t d = depth; d-- > 0; place *= x[first + d]) {
@@ -421,7 +421,7 @@ Results scatter_nd(NodeContext& n) {
   const int64_t width = volume(Shape(x.begin() + depth, x.end()));
   if (n.value(1).constant && reduction == "none") return scatter_constant_rows(n, rows, tuples);
   const TensorId numbers = n.reshaped_before(tuple_numbers(n, 1, x, 0), {tuples, 1});
-  const TensorId at = width == 1 ? numbers : n.before("expand", {numbers}, listed("shape", {tuples, width}));
+  const TensorId at = width == 1 ? numbers : n.before("expand", {numbers}, list_attributes("shape", {tuples, width}));
   const char* definition = reduction == "add" ? "scatter_add_elements" : "scatter_elements";
   const TensorId y = n.before(
       definition, {n.reshaped_before(n.tensor(0), {rows, width}), at, n.reshaped_before(n.tensor(2), {tuples, width})},

@@ -101,11 +101,12 @@ std::vector<TensorId> NodeContext::several_before(std::string_view definition, s
 }
 
 TensorId NodeContext::reshaped_before(TensorId tensor, const Shape& shape) {
-  return build.shape(tensor) == shape ? tensor : before("reshape", {tensor}, listed("shape", shape));
+  return build.shape(tensor) == shape ? tensor : before("reshape", {tensor}, list_attributes("shape", shape));
 }
 
 TensorId NodeContext::transposed_before(TensorId tensor, const std::vector<int64_t>& order) {
-  return std::is_sorted(order.begin(), order.end()) ? tensor : before("transpose", {tensor}, listed("perm", order));
+  return std::is_sorted(order.begin(), order.end()) ? tensor
+                                                    : before("transpose", {tensor}, list_attributes("perm", order));
 }
 
 TensorId NodeContext::constant_tensor(Values values, const std::string& suffix) {
@@ -115,7 +116,7 @@ TensorId NodeContext::constant_tensor(Values values, const std::string& suffix) 
 }
 
 Value NodeContext::reshaped(TensorId tensor, const Shape& shape) {
-  return build.shape(tensor) == shape ? made(tensor) : op("reshape", {tensor}, listed("shape", shape));
+  return build.shape(tensor) == shape ? made(tensor) : op("reshape", {tensor}, list_attributes("shape", shape));
 }
 
 }  // namespace partita::onnx_model

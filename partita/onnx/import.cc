@@ -318,7 +318,7 @@ class Importer {
     } else {
       build_.set_source(node.source);
       wrapped_name = chosen_name(node, names, output_names_, state_.reserved);
-      const bool wraps = wrapping_type(node, result_type(node, 0, known), known).has_value();
+      const bool wraps = wrapping_type(node, result_integer_type(node, 0, known), known).has_value();
       NodeContext site = context(node, names, wraps ? wrapped_name + ".exact" : wrapped_name);
       site.transposed_weight = reads_.reads_transposed(node);
       results = (*converter)(site);
@@ -349,7 +349,7 @@ class Importer {
 
   // Bad input: a result with another shape than the file declares. With bound dimensions that is a doubt: exporters and
   // tools leave shapes of their example behind.
-  void expect_declared(const Node& node, const std::string& name, const Value& value) {
+  void validate_declared_shape(const Node& node, const std::string& name, const Value& value) {
     if (value.sequence || !state_.readers.contains(name)) return;
     const std::string other = other_shape(name, value.shape);
     if (other.empty()) return;
@@ -365,7 +365,7 @@ class Importer {
       const std::string& name = node.outputs[r];
       if (name.empty()) continue;
       if (r < results.size()) {
-        expect_declared(node, name, results[r]);
+        validate_declared_shape(node, name, results[r]);
         state_.values[name] = results[r];
       } else if (state_.readers.contains(name)) {
         fail("its result {} ('{}') is read, and is not supported", r, name);
@@ -398,7 +398,7 @@ class Importer {
         return;
       }
       const Value copy = value->second;
-      expect_declared(node, node.outputs[r], copy);
+      validate_declared_shape(node, node.outputs[r], copy);
       state_.values[node.outputs[r]] = copy;
     }
     report.fate = Fate::kFolded;

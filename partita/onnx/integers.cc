@@ -83,7 +83,7 @@ bool holds(IntegerType to, IntegerType from) {
 
 }  // namespace
 
-int64_t result_type(const Node& node, std::size_t result, const std::vector<const Value*>& operands) {
+int64_t result_integer_type(const Node& node, std::size_t result, const std::vector<const Value*>& operands) {
   const std::string& o = node.operation;
   const auto of_operand = [&](std::size_t i) {
     return i < operands.size() && operands[i] ? operands[i]->type : kOnnxInt64;
@@ -129,7 +129,7 @@ Values wrapped(Values values, IntegerType type) {
 void give_type(GraphBuilder& build, const Node& node, std::size_t r, Value& result,
                const std::vector<const Value*>& operands, const std::string& name) {
   if (!result.sequence && result.dtype != DType::kInt64) return;
-  result.type = result_type(node, r, operands);
+  result.type = result_integer_type(node, r, operands);
   const auto into = result.sequence ? std::nullopt : wrapping_type(node, result.type, operands);
   const auto is_operand = [&](const Value* v) { return v && v->tensor == result.tensor && v->type == result.type; };
   if (!into || (!result.constant && std::any_of(operands.begin(), operands.end(), is_operand))) return;

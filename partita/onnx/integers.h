@@ -10,7 +10,7 @@ namespace partita::onnx_model {
 
 // Returns the type, by ONNX's number, that the standard gives result `result` of a node if it is an integer; `operands`
 // are null if absent.
-int64_t result_type(const Node& node, std::size_t result, const std::vector<const Value*>& operands);
+int64_t result_integer_type(const Node& node, std::size_t result, const std::vector<const Value*>& operands);
 // Returns the type that a result must be wrapped into, if its int64 value may lie outside its type in the file. Empty:
 // it cannot, or the type is int64.
 std::optional<IntegerType> wrapping_type(const Node& node, int64_t type, const std::vector<const Value*>& operands);

@@ -283,7 +283,7 @@ OfOtherBatch with_batch(const Graph& forward, int64_t batch, const std::string& 
       if (auto apart = in_groups(asked, all, from)) f = std::move(apart), left.clear();
     if (!f) continue;
     if (!left.empty() && from > 1) refuse_left(asked, from, *f, left);
-    count_values(f->graph);
+    set_variance_corrections(f->graph);
     std::vector<std::string> notes = notes_of(asked, *f);
     return {std::move(f->graph), std::move(notes)};
   }

@@ -70,8 +70,9 @@ class SaidRestorer {
     for (const std::string& value : initializer.folded_from)
       if (value != source) functions.insert(function_of(value));
     const bool looked_up = functions.contains("embedding") || functions.contains("index");
-    if (!only_moves(last) ||
-        !(looked_up ? computes_places(functions) : std::all_of(functions.begin(), functions.end(), only_moves)))
+    if (!only_moves_elements(last) ||
+        !(looked_up ? computes_places(functions)
+                    : std::all_of(functions.begin(), functions.end(), only_moves_elements)))
       return false;
     if (last != "val") return true;
     const auto readers = r_.readers.find(name);

@@ -11,7 +11,7 @@ std::string function_of(const std::string& value) {
                                                                                           : value;
 }
 
-bool only_moves(const std::string& function) {
+bool only_moves_elements(const std::string& function) {
   static const std::set<std::string> names{"_reshape_alias",
                                            "_to_copy",
                                            "_unsafe_view",
@@ -82,7 +82,7 @@ bool computes_places(const std::set<std::string>& functions) {
       products{"div", "log", "mul", "where"};
   const bool compared = functions.contains("log") || functions.contains("where");
   return std::all_of(functions.begin(), functions.end(), [&](const std::string& f) {
-    return only_moves(f) || sums.contains(f) || (compared && products.contains(f));
+    return only_moves_elements(f) || sums.contains(f) || (compared && products.contains(f));
   });
 }
 

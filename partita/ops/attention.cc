@@ -195,8 +195,8 @@ std::string attention_grad(const OpInstance& op) {
 }
 
 std::vector<DType> result_and_rows(const OpInstance& op) {
-  const DType o = promoted({op.dtypes.begin(), op.dtypes.begin() + 3});
-  return {o, computed_in(o)};
+  const DType o = promoted_dtype({op.dtypes.begin(), op.dtypes.begin() + 3});
+  return {o, compute_dtype(o)};
 }
 
 // Tells whether the tensor depends on a parameter.
@@ -314,7 +314,7 @@ void declare_attention(OpRegistry& registry) {
   with_attributes(declare(registry, "attention_grad", "gradients of attention from its result and log-sum-exp"))
       .formula(attention_grad)
       .dtypes([](const OpInstance& op) {
-        std::vector<DType> dtypes(3, promoted({op.dtypes.begin(), op.dtypes.begin() + 3}));
+        std::vector<DType> dtypes(3, promoted_dtype({op.dtypes.begin(), op.dtypes.begin() + 3}));
         if (op.integer("mask_grad")) dtypes.push_back(op.dtypes.at(3));
         return dtypes;
       })

@@ -58,7 +58,7 @@ std::vector<TensorId> batch_norm_evaluation(GraphBuilder& build, const Graph& gr
 
 // The dtypes: x's, and statistics in float32 at least.
 std::vector<DType> forward_dtypes(const OpInstance& op) {
-  const DType statistics = computed_in(promoted({op.dtypes.at(0), op.dtypes.at(1)}));
+  const DType statistics = compute_dtype(promoted_dtype({op.dtypes.at(0), op.dtypes.at(1)}));
   return {op.dtypes.at(0), statistics, statistics};
 }
 
@@ -253,7 +253,7 @@ TensorId elementary_batch_norm(GraphBuilder& build, TensorId x, TensorId scale, 
     others[fmt::format("axes.{}", a - 1)] = static_cast<double>(a);
     column.push_back(1);
   }
-  const tdl::Attributes as_column = listed("shape", {column.begin(), column.end()});
+  const tdl::Attributes as_column = list_attributes("shape", {column.begin(), column.end()});
   auto statistic = [&](TensorId values, TensorId average, double of_batch, const std::string& what) {
     const TensorId mean = build.op("reduce_mean", {values}, others, name + ".batch_" + what);
     const TensorId used = build.op("batch_statistic", {mean}, {}, name + "." + what);
@@ -276,7 +276,7 @@ TensorId elementary_batch_norm(GraphBuilder& build, TensorId x, TensorId scale, 
   return build.op("add", {build.op("mul", {z, w}, {}, name + ".scaled"), b}, {}, name);
 }
 
-void count_values(Graph& graph) {
+void set_variance_corrections(Graph& graph) {
   for (Op& average : graph.ops) {
     if (average.definition != "running_average") continue;
     const OpId producer = graph.tensor(average.operands[1]).producer;
@@ -333,7 +333,7 @@ class InGroups {
     tdl::Attributes attributes = op.attributes;
     std::string definition = op.definition;
     if (definition == "batch_norm") {
-      expect_groups(op);
+      validate_groups(op);
       definition = "batch_norm_in_groups";
       attributes["groups"] = static_cast<double>(groups_);
     } else if (const Op* norm = averaged_norm(op)) {
@@ -350,7 +350,7 @@ class InGroups {
   }
 
   // Groups of samples are groups of rows if samples are outermost along axis 0.
-  void expect_groups(const Op& op) const {
+  void validate_groups(const Op& op) const {
     const Tensor& x = old_.tensor(op.operands[0]);
     const std::optional<int64_t> batch = find_batch(old_);
     if (x.sample_axis != 0 || !batch || x.shape[0] % *batch)

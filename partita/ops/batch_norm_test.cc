@@ -168,7 +168,7 @@ TEST(BatchNormGroups, StayInOnePart) {
     const Graph graph = in_micro_batches(four, parts);
     EXPECT_EQ(graph.micro_batch_samples, runs);  // of two samples each
     EXPECT_EQ(runs_of_batch(graph), 4);
-    EXPECT_EQ(graph.tensor(graph.find_tensor("x")).time_inner, 2);
+    EXPECT_EQ(graph.tensor(graph.find_tensor("x")).micro_batch_inner, 2);
     EXPECT_EQ(graph.tensor(graph.find_tensor("x")).shape[0], 2 * runs[0]);
     const Tensor& terms = graph.tensor(graph.find_tensor("norm.running_mean.groups"));
     EXPECT_EQ(terms.scope, MicroBatchScope::kSum);

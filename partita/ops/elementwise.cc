@@ -428,7 +428,7 @@ void declare_where(OpRegistry& registry) {
       .formula("select(c, a, b)[..i] = if(c[..i] != 0, a[..i], b[..i])")
       .dtypes([](const OpInstance& op) {
         const DType a = op.dtypes.at(1), b = op.dtypes.at(2);
-        return std::vector<DType>{a == b ? a : promoted({a, b}, {op.shapes[1], op.shapes[2]})};
+        return std::vector<DType>{a == b ? a : promoted_dtype({a, b}, {op.shapes[1], op.shapes[2]})};
       })
       .example({{5, 7}, {5, 7}, {5, 7}}, {}, {DType::kBool, DType::kFloat32, DType::kFloat32})
       .example({{4, 3, 1}, {1, 5}, {3, 1}}, {}, {DType::kBool, DType::kFloat32, DType::kFloat32});

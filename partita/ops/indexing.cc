@@ -11,7 +11,7 @@ namespace {
 // The result has the wider dtype of x and u; the ids between them do not count.
 std::vector<DType> widest_value(const OpInstance& op) {
   const DType x = op.dtypes.at(0), u = op.dtypes.at(2);
-  return {x == u ? x : promoted({x, u}, {op.shapes[0], op.shapes[2]})};
+  return {x == u ? x : promoted_dtype({x, u}, {op.shapes[0], op.shapes[2]})};
 }
 
 // Subscripts of operand 0 with `name` at the axis: "i0, j, i2".

@@ -28,13 +28,13 @@ TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, Te
 // not know it.
 TensorId elementary_batch_norm(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
                                TensorId running_variance, double eps, double momentum, std::string name);
-// batch_norm_training for a graph that is rebatched later. Its running variances are right only once count_values has
-// been called on the new graph.
+// batch_norm_training for a graph that is rebatched later. Its running variances are right only once
+// set_variance_corrections has been called on the new graph.
 TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
                                  TensorId running_variance, double eps, double momentum, std::string name);
 // Makes each batch_norm's running average count the variance of the op's present number of values. Bad input for one
 // value.
-void count_values(Graph& graph);
+void set_variance_corrections(Graph& graph);
 // Makes every batch_norm of a forward graph take its statistics over each of `groups` groups of consecutive samples.
 // PyTorch does so if it works on the groups one after another. Running statistics take the groups in order, by one op a
 // step. One group gives the graph itself. Bad input, naming the op, if the batch does not divide into such groups, or

@@ -148,10 +148,10 @@ TEST(Optimizers, ValuesOutOfRangeAreNamed) {
 // PyTorch takes it.
 TEST(Optimizers, AMomentumThatNeverFadesIsDoubted) {
   const auto registry = standard_ops();
-  EXPECT_EQ(doubt_of({.momentum = 0.99}, *registry), "");
-  EXPECT_EQ(doubt_of({.kind = "adam"}, *registry), "");
+  EXPECT_EQ(optimizer_warning({.momentum = 0.99}, *registry), "");
+  EXPECT_EQ(optimizer_warning({.kind = "adam"}, *registry), "");
   for (const Optimizer& optimizer : {Optimizer{.momentum = 1}, Optimizer{.kind = "sgd?momentum=1"}})
-    EXPECT_NE(doubt_of(optimizer, *registry).find("a momentum of 1 "), std::string::npos);
+    EXPECT_NE(optimizer_warning(optimizer, *registry).find("a momentum of 1 "), std::string::npos);
 }
 
 // Both parameters share functions of the number of steps alone: the next number of steps, and for each correction two

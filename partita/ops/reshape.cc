@@ -169,14 +169,14 @@ void declare_reshape(OpRegistry& registry) {
       .list("shape")
       .dtypes(dtype_of_first)
       .match([](const tdl::Attributes&, const Shape& result) {
-        return listed("shape", {result.begin(), result.end()});
+        return list_attributes("shape", {result.begin(), result.end()});
       })
-      .example({{3, 5, 4}}, listed("shape", {3, 20}))
-      .example({{3, 20}}, listed("shape", {3, 5, 4}))
-      .example({{4, 6}}, listed("shape", {8, 3}))
-      .example({{6, 4}}, listed("shape", {4, 6}))
-      .example({{4, 6}}, listed("shape", {3, 8}))
-      .example({{5, 1, 4}}, listed("shape", {1, 5, 2, 2, 1}));
+      .example({{3, 5, 4}}, list_attributes("shape", {3, 20}))
+      .example({{3, 20}}, list_attributes("shape", {3, 5, 4}))
+      .example({{4, 6}}, list_attributes("shape", {8, 3}))
+      .example({{6, 4}}, list_attributes("shape", {4, 6}))
+      .example({{4, 6}}, list_attributes("shape", {3, 8}))
+      .example({{5, 1, 4}}, list_attributes("shape", {1, 5, 2, 2, 1}));
   declare(registry, "flatten", "[the axes before `axis`, the others]")
       .formula(flatten)
       .attribute("axis", 1)

@@ -213,22 +213,23 @@ void declare_views(OpRegistry& registry) {
       .formula(transpose)
       .list("perm")
       .dtypes(dtype_of_first)
-      .example({{3, 5, 4}}, listed("perm", {1, 0, 2}))
+      .example({{3, 5, 4}}, list_attributes("perm", {1, 0, 2}))
       .example({{3, 5}});
   declare(registry, "expand", "broadcast to `shape`")
       .formula(expand)
       .list("shape")
       .dtypes(dtype_of_first)
-      .example({{3, 1}}, listed("shape", {2, 3, 5}));
+      .example({{3, 1}}, list_attributes("shape", {2, 3, 5}));
   declare(registry, "pad", "`before` and `after` values of `value` around each axis")
       .formula(pad)
       .list("before")
       .list("after")
       .attribute("value", 0)
       .dtypes(dtype_of_first)
-      .example({{7, 3}}, merge_attributes(listed("before", {2, 0}), listed("after", {3, 0})))
+      .example({{7, 3}}, merge_attributes(list_attributes("before", {2, 0}), list_attributes("after", {3, 0})))
       .example({{7, 3}},
-               merge_attributes(merge_attributes(listed("before", {2, 1}), listed("after", {3, 0})), {{"value", 1.5}}));
+               merge_attributes(merge_attributes(list_attributes("before", {2, 1}), list_attributes("after", {3, 0})),
+                                {{"value", 1.5}}));
   declare(registry, "every", "each `step`th value of the last axis, from `start` on")
       .formula(every)
       .attribute("start", 0)
@@ -242,10 +243,12 @@ void declare_views(OpRegistry& registry) {
       .list("sizes")
       .list("steps")
       .dtypes(dtype_of_first)
-      .example({{3, 11, 4}}, merge_attributes(merge_attributes(listed("starts", {0, 1, 0}), listed("sizes", {3, 5, 4})),
-                                              listed("steps", {1, 2, 1})))
-      .example({{7, 3}}, merge_attributes(merge_attributes(listed("starts", {6, 0}), listed("sizes", {7, 2})),
-                                          listed("steps", {-1, 1})));
+      .example({{3, 11, 4}}, merge_attributes(merge_attributes(list_attributes("starts", {0, 1, 0}),
+                                                               list_attributes("sizes", {3, 5, 4})),
+                                              list_attributes("steps", {1, 2, 1})))
+      .example({{7, 3}},
+               merge_attributes(merge_attributes(list_attributes("starts", {6, 0}), list_attributes("sizes", {7, 2})),
+                                list_attributes("steps", {-1, 1})));
   declare(registry, "select", "element `index` along `axis`, which goes")
       .formula(select)
       .required("axis")
@@ -269,9 +272,9 @@ void declare_joins(OpRegistry& registry) {
       .attribute("together", 0)
       .list("sizes")
       .dtypes([](const OpInstance& op) { return std::vector<DType>(op.list("sizes").size(), op.dtypes.at(0)); })
-      .example({{7, 3}}, listed("sizes", {3, 4}))
-      .example({{3, 6}}, merge_attributes(listed("sizes", {1, 3, 2}), {{"axis", 1}}))
-      .example({{3, 15}}, merge_attributes(listed("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
+      .example({{7, 3}}, list_attributes("sizes", {3, 4}))
+      .example({{3, 6}}, merge_attributes(list_attributes("sizes", {1, 3, 2}), {{"axis", 1}}))
+      .example({{3, 15}}, merge_attributes(list_attributes("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
   declare(registry, "gather", "x at the numbers in ids along `axis`")
       .formula(gather)
       .attribute("axis", 0)

@@ -158,6 +158,6 @@ class Reader {
 
 }  // namespace
 
-Instance parse(std::string_view text, const std::string& file) { return Reader(file).read(text); }
+Instance parse_instance(std::string_view text, const std::string& file) { return Reader(file).read(text); }
 
 }  // namespace partita::partitioning

@@ -38,6 +38,6 @@ struct Instance {
 // that is negative or not finite, an id that is there twice or that no node has, edges out of one node whose costs
 // differ by more than 1e-6, a cycle, an edge from a backward to a forward node, no device. A node without colorClass is
 // a class of its own, one without size has size 0; other fields (name, layerId, an edge's size) are skipped.
-Instance parse(std::string_view text, const std::string& file);
+Instance parse_instance(std::string_view text, const std::string& file);
 
 }  // namespace partita::partitioning

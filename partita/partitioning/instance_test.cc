@@ -25,7 +25,7 @@ std::string graph(const std::vector<std::string>& nodes, const std::vector<std::
 
 void expect_refused(const std::string& text, const std::string& message) {
   try {
-    parse(text, "g.json");
+    parse_instance(text, "g.json");
     ADD_FAILURE() << "not refused: " << message;
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kBadInput);
@@ -71,9 +71,9 @@ TEST(PartitioningParse, Refusals) {
 
 TEST(PartitioningParse, WhatIsThere) {
   const Instance g =
-      parse(graph({node(5, R"(, "colorClass": -3, "name": "x")"), node(6), node(2, R"(, "colorClass": -3)")},
-                  {edge(6, 5, 2), edge(6, 5, 2), edge(2, 6, 4)}),
-            "g.json");
+      parse_instance(graph({node(5, R"(, "colorClass": -3, "name": "x")"), node(6), node(2, R"(, "colorClass": -3)")},
+                           {edge(6, 5, 2), edge(6, 5, 2), edge(2, 6, 4)}),
+                     "g.json");
   EXPECT_EQ(g.colors, 2);
   EXPECT_EQ(g.nodes[0].color, g.nodes[2].color);
   EXPECT_NE(g.nodes[0].color, g.nodes[1].color);
@@ -85,8 +85,8 @@ TEST(PartitioningParse, WhatIsThere) {
 
 // 1 -> 2, 1 -> 3, 2 -> 4: outputs of 1 and 2 cost 5 and 3; accelerators compute 1 each, CPUs 10.
 Instance fork(const std::string& more = "") {
-  return parse(graph({node(1, more), node(2), node(3), node(4, more)}, {edge(1, 2, 5), edge(1, 3, 5), edge(2, 4, 3)}),
-               "g.json");
+  return parse_instance(
+      graph({node(1, more), node(2), node(3), node(4, more)}, {edge(1, 2, 5), edge(1, 3, 5), edge(2, 4, 3)}), "g.json");
 }
 
 TEST(PartitioningCost, LoadsPayEachOutputOnce) {
@@ -126,7 +126,7 @@ TEST(PartitioningCost, BackwardNodesFollow) {
   std::vector<std::string> nodes, edges = {edge(1, 2), edge(2, 3), edge(3, 13), edge(13, 12), edge(12, 11)};
   for (const int k : {1, 2, 3}) nodes.push_back(node(k, fmt::format(R"(, "colorClass": {})", k)));
   for (const int k : {1, 2, 3}) nodes.push_back(node(10 + k, fmt::format(R"(, "colorClass": {})", k), 10, 2, 1, true));
-  const Instance g = parse(graph(nodes, edges), "g.json");
+  const Instance g = parse_instance(graph(nodes, edges), "g.json");
   EXPECT_EQ(wrong_devices(g, {0, 0, 1, 0, 0, 1}, true), std::nullopt);
   const auto loads = loads_of(g, {0, 0, 1, 0, 0, 1});
   EXPECT_EQ(loads[0].sum(), 2 + 4 + 2);  // 2 leaves, 13 comes

@@ -226,7 +226,7 @@ TEST_P(PartitioningPublished, IsReached) {
   const Published& p = GetParam();
   const std::string file = std::string(PARTITA_SOURCE_DIR) + "/../shared/data/placement/" + p.file;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";
-  const Instance in = parse(read_file(file), p.file);
+  const Instance in = parse_instance(read_file(file), p.file);
   Options options;
   options.contiguous = p.contiguous;
   options.steps = p.steps;

@@ -94,11 +94,6 @@ std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch
   return std::nullopt;
 }
 
-void admit(const PhysicalGraph& graph, const Cluster& cluster) {
-  if (const auto why = refuse(graph)) fail("physical graph '{}' is refused: {}", graph.name, *why);
-  check_capacity(graph, cluster);
-}
-
 void check_capacity(const PhysicalGraph& graph, const Cluster& cluster) {
   if (static_cast<std::size_t>(graph.device_count) != cluster.devices.size())
     fail("physical graph '{}' is for {} devices, cluster '{}' has {}", graph.name, graph.device_count, cluster.name,

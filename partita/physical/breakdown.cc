@@ -177,7 +177,7 @@ TimeParts parts_of(const Times& times, const std::vector<Rank>& ranks, DeviceId 
   return out;
 }
 
-TimeParts extended(TimeParts last, const TimeParts& one_fewer, int64_t more) {
+TimeParts extrapolate_time_parts(TimeParts last, const TimeParts& one_fewer, int64_t more) {
   const int64_t computes = std::max<int64_t>(0, last.compute_ns - one_fewer.compute_ns);
   int64_t left = more * std::max<int64_t>(0, last.step_ns() - one_fewer.step_ns() - computes);
   std::vector<std::pair<int64_t*, int64_t>> grown;  // the other terms, and by how much
@@ -224,11 +224,11 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
   return out;
 }
 
-StepBreakdown extended(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more) {
+StepBreakdown extrapolate_breakdown(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more) {
   ensure(!last.stages.empty() && last.stages.size() == one_fewer.stages.size(), "stages of no kernels, or of others");
   for (size_t s = 0; s < last.stages.size(); ++s) {
     StageFigures& stage = last.stages[s];
-    stage.time = extended(std::move(stage.time), one_fewer.stages[s].time, more);
+    stage.time = extrapolate_time_parts(std::move(stage.time), one_fewer.stages[s].time, more);
     stage.in_flight += static_cast<int>(more) * std::max(0, stage.in_flight - one_fewer.stages[s].in_flight);
   }
   const auto longest = std::max_element(

@@ -41,6 +41,6 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph);
 // Extrapolates to `more` micro-batches beyond those of `last`. Each adds, stage by stage, what the last micro-batch of
 // `last` added to `one_fewer`. A term of communication, bubble or waiting that shrank with the last micro-batch stays
 // as it is. The others then add less, so that the step grows by as much as it did.
-StepBreakdown extended(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more);
+StepBreakdown extrapolate_breakdown(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more);
 
 }  // namespace partita

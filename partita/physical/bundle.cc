@@ -218,12 +218,12 @@ void leave_out(LocallyLowered& lowered, const std::vector<char>& dead_tasks, con
     now[r] = RegisterId(kept);
     if (kept != r) {
       graph.registers[kept] = std::move(graph.registers[r]);
-      lowered.time_axes[kept] = lowered.time_axes[r];
+      lowered.micro_batch_axes[kept] = lowered.micro_batch_axes[r];
     }
     ++kept;
   }
   graph.registers.resize(kept);
-  lowered.time_axes.resize(kept);
+  lowered.micro_batch_axes.resize(kept);
   kept = 0;
   std::map<CollectiveId, CollectiveId> collectives;
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {

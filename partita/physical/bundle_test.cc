@@ -16,11 +16,11 @@ namespace {
 constexpr int64_t kMB = int64_t{1} << 20;
 
 void bundle(PhysicalGraph& graph, int64_t bytes, const std::vector<OpId>& order = {}) {
-  std::vector<TimePlace> none(graph.registers.size());
+  std::vector<MicroBatchAxis> none(graph.registers.size());
   LocallyLowered lowered{std::move(graph), std::move(none)};
   bundle_collectives(lowered, bytes, order);
   graph = std::move(lowered.graph);
-  EXPECT_EQ(lowered.time_axes.size(), graph.registers.size());
+  EXPECT_EQ(lowered.micro_batch_axes.size(), graph.registers.size());
 }
 
 // Sums of gradients over two devices, each as soon as it is made, and their updates.
@@ -191,7 +191,7 @@ TEST(Bundle, JoinsGathersAheadOfTheirReaders) {
         task.op = OpId(kWeights - w);
       }
     }
-    std::vector<TimePlace> none(sums.b.graph.registers.size());
+    std::vector<MicroBatchAxis> none(sums.b.graph.registers.size());
     LocallyLowered lowered{std::move(sums.b.graph), std::move(none)};
     bundle_collectives(lowered, 1, {}, due_bytes);
     return collectives(lowered.graph);

@@ -176,7 +176,7 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       Task task = new_task(draft, named(draft, "{}.{}@{}", at.name, name_of(step.kind), device_name(draft, device)), at,
                            device, work);
       task.key.position = p;
-      task.queue = (at.of_samples ? draft.sample_queues : draft.parameter_queues)[device.index()];
+      task.queue = (at.on_sample_queue ? draft.sample_queues : draft.parameter_queues)[device.index()];
       if (draft.complete) task.route = draft.cluster.route(device, step.to.mesh.devices[after]);
       task.reads = {access(draft, from, p)};
       task.writes = {access(draft, to, p)};

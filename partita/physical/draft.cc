@@ -71,9 +71,9 @@ RegisterId add_register(Draft& draft, std::string name, const Context& at, Devic
     for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
     reg.boxes.push_back(std::move(box));
   }
-  TimePlace& along = draft.time_axes.emplace_back();
+  MicroBatchAxis& along = draft.micro_batch_axes.emplace_back();
   if (at.along.axis >= 0 && !radices.empty()) {
-    const auto place = factored_place(at.along, radices);
+    const auto place = factored_axis(at.along, radices);
     ensure(place.has_value(), "{}: samples are inside a factored axis", at.name);
     along = *place;
   }

@@ -29,12 +29,12 @@ struct Draft {
   DeviceMask device_mask;                                // devices whose tasks are made; null: all
   PhysicalGraph graph;                                   // tasks and registers so far
   std::vector<QueueId> compute_queues;                   // by DeviceId
-  std::vector<QueueId> sample_queues, parameter_queues;  // by DeviceId: of collectives, as Context::of_samples says
+  std::vector<QueueId> sample_queues, parameter_queues;  // by DeviceId: of collectives (Context::on_sample_queue)
   std::vector<QueueId> link_queues;                      // by LinkId
   int collectives = 0;
   std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> positions;  // by mesh: what positions_here() has found
   std::vector<int> stages;                                                  // by OpId; empty: one stage
-  std::vector<TimePlace> time_axes;                                         // by register: of its axes
+  std::vector<MicroBatchAxis> micro_batch_axes;                             // by register: of its axes
   std::deque<KnownRings> rings;                                             // what rings_of() has found
   // Tasks and registers get names, routes, and the boxes of registers that they access. A simulation that serves tasks
   // as they come needs none of these: keys, queues, devices, bytes and writers are enough.
@@ -85,10 +85,10 @@ struct Context {
   Task::Turn turn = Task::Turn::kLazy;
   TensorId tensor;  // none: an inner stage
   DType dtype = DType::kFloat32;
-  int firings = 1;         // of the tasks in a step, and uses of the registers
-  bool of_samples = true;  // or of parameters (graph/of_samples.h): on which queue its collectives are
-  TimePlace along = {};    // of the tensor (or stage) as stored: how its micro-batches follow each other
-  TaskKey key = {};        // of tasks, without positions
+  int firings = 1;              // of the tasks in a step, and uses of the registers
+  bool on_sample_queue = true;  // or of parameters (graph/sample_tensors.h): on which queue its collectives are
+  MicroBatchAxis along = {};    // of the tensor (or stage) as stored: how its micro-batches follow each other
+  TaskKey key = {};             // of tasks, without positions
 };
 
 // Returns the positions of a mesh whose tasks are made: all, or those of the devices in the mask.

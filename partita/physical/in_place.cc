@@ -16,7 +16,7 @@ InPlace::InPlace(const PhysicalGraph& graph)
     }
 }
 
-bool InPlace::allowed(RegisterId operand, RegisterId result) const {
+bool InPlace::can_alias(RegisterId operand, RegisterId result) const {
   const Register &a = graph_.reg(operand), &b = graph_.reg(result);
   const int writer = writer_[result.index()];
   if (kept_[operand.index()]) return false;
@@ -40,7 +40,7 @@ std::vector<RegisterId> InPlace::operands_of(RegisterId result) const {
   const int writer = writer_[result.index()];
   if (writer < 0 || !graph_.tasks[writer].elementwise) return operands;
   for (const Access& read : graph_.tasks[writer].reads)
-    if (allowed(read.reg, result) && std::find(operands.begin(), operands.end(), read.reg) == operands.end())
+    if (can_alias(read.reg, result) && std::find(operands.begin(), operands.end(), read.reg) == operands.end())
       operands.push_back(read.reg);
   return operands;
 }

@@ -16,7 +16,7 @@ class InPlace {
   explicit InPlace(const PhysicalGraph& graph);
   // Tells whether `result` may lie on `operand`, in every use. The caller must know whether anything reads the operand
   // later.
-  bool allowed(RegisterId operand, RegisterId result) const;
+  bool can_alias(RegisterId operand, RegisterId result) const;
   // Returns the operands on which the result may lie.
   std::vector<RegisterId> operands_of(RegisterId result) const;
 

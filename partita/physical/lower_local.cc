@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
-#include "partita/graph/of_samples.h"
+#include "partita/graph/sample_tensors.h"
 #include "partita/physical/convert.h"
 #include "partita/physical/lower_op.h"
 #include "partita/physical/workspace.h"
@@ -115,7 +115,7 @@ namespace {
 void add_scratch(PhysicalGraph& graph) {
   constexpr size_t kThreads = 2;  // one takes the forward half, whose kernels differ from the backward half's
   std::vector<int64_t> needed_bytes(graph.tasks.size());
-  shared_out(kThreads, kThreads, [&](size_t part, int) {
+  parallel_for(kThreads, kThreads, [&](size_t part, int) {
     Workspaces workspaces;
     for (size_t t = part * needed_bytes.size() / kThreads; t < (part + 1) * needed_bytes.size() / kThreads; ++t)
       needed_bytes[t] = workspaces.bytes_of(graph.tasks[t], graph);
@@ -156,7 +156,7 @@ LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const C
   LocalLowering local{graph,
                       resolved,
                       register_axes(graph, resolved),
-                      of_samples(graph),
+                      sample_tensor_mask(graph),
                       make_draft(graph.name, cluster, resolved.device_mask),
                       Converter(cluster, resolved.device_mask),
                       std::vector<std::optional<Placed>>(graph.tensors.size()),
@@ -177,8 +177,8 @@ LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const C
   for (TensorId output : graph.outputs) lower_output(local, output);
   add_scratch(local.draft.graph);
   local.draft.graph.micro_batches = graph.micro_batches();
-  local.draft.time_axes.resize(local.draft.graph.registers.size());
-  return {std::move(local.draft.graph), std::move(local.draft.time_axes)};
+  local.draft.micro_batch_axes.resize(local.draft.graph.registers.size());
+  return {std::move(local.draft.graph), std::move(local.draft.micro_batch_axes)};
 }
 
 }  // namespace partita

@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/graph/of_samples.h"
+#include "partita/graph/sample_tensors.h"
 #include "partita/kernel_plan/generic.h"
 #include "partita/physical/convert.h"
 #include "partita/tdl/affine.h"
@@ -31,7 +31,8 @@ Context context_of(const LocalLowering& local, OpId id, std::string name, Tensor
                    Task::Turn turn) {
   const Op& op = local.graph.op(id);
   Context at{std::move(name), id, op.phase, turn, tensor, dtype, local.graph.firings(op)};
-  at.of_samples = tensor.valid() ? local.of_samples[tensor.index()] != 0 : reads_samples(op, local.of_samples);
+  at.on_sample_queue =
+      tensor.valid() ? local.is_sample_tensor[tensor.index()] != 0 : reads_samples(op, local.is_sample_tensor);
   if (tensor.valid()) set_micro_batch_scope(at, local.graph, tensor);
   return at;
 }
@@ -39,12 +40,12 @@ Context context_of(const LocalLowering& local, OpId id, std::string name, Tensor
 // The same for a stage that is no result.
 Context context_of_stage(const LocalLowering& local, const Current& current, std::string name, int tensor) {
   Context at = context_of(local, current.id, std::move(name), TensorId(), current.inner, Task::Turn::kLazy);
-  if (current.op.time_index < 0) return at;
+  if (current.op.micro_batch_index < 0) return at;
   const tdl::BoundTensor& made = current.bound.tensors[tensor];
   const std::vector<tdl::Affine>& lhs = current.bound.stages[current.bound.stage_of(tensor)].lhs;
   for (size_t axis = 0; axis < lhs.size(); ++axis) {
-    if (lhs[axis].plain_index() != current.op.time_index) continue;
-    at.along = stored_place({static_cast<int>(axis), current.op.time_inner}, made.radices);
+    if (lhs[axis].plain_index() != current.op.micro_batch_index) continue;
+    at.along = stored_axis({static_cast<int>(axis), current.op.micro_batch_inner}, made.radices);
   }
   return at;
 }
@@ -133,7 +134,7 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   Context at = tensor.valid() ? context_of(local, current.id, std::move(name), tensor, dtype, Task::Turn::kLazy)
                               : context_of_stage(local, current, std::move(name), inner.tensor);
   at.dtype = dtype;
-  at.of_samples = reads_samples(current.op, local.of_samples);
+  at.on_sample_queue = reads_samples(current.op, local.is_sample_tensor);
   at.key = {.of = TaskKey::Of::kInner, .number = static_cast<int>(number)};
   for (int a : inner.axes) current.kinds[a][inner.tensor] = std::nullopt;
   const Conversion& all = current.inner_conversions[number];

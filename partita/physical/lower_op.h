@@ -28,7 +28,7 @@ struct LocalLowering {
   const Graph& graph;
   const Resolved& resolved;
   RegisterAxes axes;
-  const std::vector<char> of_samples;  // by TensorId (graph/of_samples.h)
+  const std::vector<char> is_sample_tensor;  // by TensorId (graph/sample_tensors.h)
   Draft draft;
   Converter converter;                           // of inner steps
   std::vector<std::optional<Placed>> placed;     // by TensorId: in its kept layout
@@ -65,7 +65,7 @@ void lower_output(LocalLowering& local, TensorId id);
 
 // Sets how the micro-batches of this tensor follow each other in the context's registers.
 inline void set_micro_batch_scope(Context& at, const Graph& graph, TensorId tensor) {
-  if (graph.tensor(tensor).scope == MicroBatchScope::kMicroBatch) at.along = time_place(graph, tensor);
+  if (graph.tensor(tensor).scope == MicroBatchScope::kMicroBatch) at.along = micro_batch_axis_of(graph, tensor);
 }
 
 }  // namespace partita

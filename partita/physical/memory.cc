@@ -553,7 +553,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
         devices[device.index()].over.emplace_back(r, first_of(before, operand));
   }
   std::vector<int> block_of(graph.registers.size());
-  shared_out(kFewThreads, devices.size(), [&](std::size_t d, int) { fill(devices[d], from, block_of); });
+  parallel_for(kFewThreads, devices.size(), [&](std::size_t d, int) { fill(devices[d], from, block_of); });
 
   // Devices with equal contents are planned once.
   std::vector<std::size_t> like(devices.size()), planned;
@@ -563,7 +563,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
     like[d] = same == planned.end() ? d : *same;
     if (like[d] == d) planned.push_back(d);
   }
-  shared_out(kFewThreads, planned.size(), [&](std::size_t p, int) {
+  parallel_for(kFewThreads, planned.size(), [&](std::size_t p, int) {
     const std::size_t d = planned[p];
     const bool limited = d < options.enough_bytes.size();
     place_blocks(devices[d], limited ? options.enough_bytes[d] : INT64_MAX, options.watch);

@@ -87,7 +87,7 @@ class FirstFitByHand {
             if (la.last != lb.first && lb.last != la.first) return false;
             touch = true;
           }
-        if (touch && (p != q || !(in_place_.allowed(a, b) || in_place_.allowed(b, a)))) return false;
+        if (touch && (p != q || !(in_place_.can_alias(a, b) || in_place_.can_alias(b, a)))) return false;
       }
     return true;
   }

@@ -55,7 +55,7 @@ void merge_registers(Merging& m) {
     const Box box = reg.boxes.empty() ? Box() : reg.boxes[0];
     if (fresh) {
       all.registers.push_back(reg);
-      m.large.time_axes.push_back(m.small.time_axes[s]);
+      m.large.micro_batch_axes.push_back(m.small.micro_batch_axes[s]);
       m.large_box.push_back(none_like(box));
       m.small_box.push_back(box);
       continue;
@@ -73,7 +73,7 @@ void place_registers(Merging& m) {
   const int64_t batch = m.first.back() + m.graph.micro_batch_samples.back();
   for (size_t r = 0; r < all.registers.size(); ++r) {
     Register& reg = all.registers[r];
-    const TimePlace& axis = m.large.time_axes[r];
+    const MicroBatchAxis& axis = m.large.micro_batch_axes[r];
     if (reg.boxes.empty()) continue;  // scratch
     if (axis.axis >= 0) reg.axes[static_cast<size_t>(axis.axis)] = batch * axis.inner;
     if (reg.uses == 1) {
@@ -100,12 +100,12 @@ Access merged(const Merging& m, const Task& task, const Access* large, const Acc
     return out;
   }
   if (whole && m.large.graph.reg(out.reg).uses > 1) return out;
-  if (whole && m.large.time_axes[r].axis < 0) return out;
+  if (whole && m.large.micro_batch_axes[r].axis < 0) return out;
   for (size_t micro_batch = 0; micro_batch < m.first.size(); ++micro_batch) {
     const Access* own = is_large(m, micro_batch) ? large : small;
     const Box& all = is_large(m, micro_batch) ? m.large_box[r] : m.small_box[r];
     const Box box = !own ? none_like(all) : own->boxes.empty() ? all : own->boxes[0];
-    out.boxes.push_back(in_batch(box, m.large.time_axes[r], m.first[micro_batch]));
+    out.boxes.push_back(in_batch(box, m.large.micro_batch_axes[r], m.first[micro_batch]));
   }
   return out;
 }
@@ -136,13 +136,13 @@ void merge_work(Merging& m, Task& task, const Task* large, const Task* small) {
   if (auto* kernel = std::get_if<KernelWork>(&task.work)) {
     if (!large || !small) refuse(m, task.name);
     const Op& op = m.graph.op(task.op);
-    if (op.time_index < 0) return;
+    if (op.micro_batch_index < 0) return;
     const auto &l = std::get<KernelWork>(large->work).ranges[0], &s = std::get<KernelWork>(small->work).ranges[0];
     kernel->bound = m.graph.whole->op(task.op).bound;
     kernel->ranges.clear();
     for (size_t micro_batch = 0; micro_batch < m.first.size(); ++micro_batch)
-      kernel->ranges.push_back(
-          in_batch(is_large(m, micro_batch) ? l : s, {op.time_index, op.time_inner}, m.first[micro_batch]));
+      kernel->ranges.push_back(in_batch(is_large(m, micro_batch) ? l : s, {op.micro_batch_index, op.micro_batch_inner},
+                                        m.first[micro_batch]));
   } else if (auto* participant = std::get_if<CollectiveWork>(&task.work)) {
     if (large && small) {
       const auto& other = std::get<CollectiveWork>(small->work);
@@ -213,7 +213,7 @@ void merge_micro_batches(LocallyLowered& large, LocallyLowered small, const Grap
   renumber(m);
   merge_tasks(m);
   place_registers(m);
-  large.time_axes.assign(large.graph.registers.size(), {});
+  large.micro_batch_axes.assign(large.graph.registers.size(), {});
 }
 
 }  // namespace partita

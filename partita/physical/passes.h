@@ -83,9 +83,7 @@ void make_edges(PhysicalGraph& graph, const Watch& watch = {});
 // Section 6: returns the reason to refuse the graph, naming the edge and the cycle; empty: admitted. It shares no code
 // with make_edges.
 std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch = {});
-// Asks refuse(), and checks the capacity of each device. Throws bad input, or infeasible with the memory deficit.
-void admit(const PhysicalGraph& graph, const Cluster& cluster);
-// Checks the capacity only: lower() (schedule/lower.h) has asked refuse() already.
+// Checks the capacity of each device: infeasible, with the memory deficit, if a graph does not fit.
 void check_capacity(const PhysicalGraph& graph, const Cluster& cluster);
 
 }  // namespace partita

@@ -55,7 +55,7 @@ struct Register {
   int uses = 1;              // U: uses a step
   bool carried = false;      // lives from step to step; its uses are `old` and `new` (section 1)
   bool constant = false;     // written before the first step, never after
-  bool accumulated = false;  // P on time: firings add to it
+  bool accumulated = false;  // a sum over micro-batches: firings add to it
   int term = -1;             // carried or constant, and kept as a sum: which of its terms; -1: the values themselves
   const Box& box(int use) const { return boxes[boxes.size() == 1 ? 0 : static_cast<std::size_t>(use)]; }
   int64_t stride_bytes() const { return align_up(bytes, kAlignBytes); }  // slot to slot

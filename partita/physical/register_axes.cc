@@ -47,7 +47,7 @@ bool is_boxes_over(const Layout& layout, size_t axis, const Shape& radices) {
   std::iota(along.begin(), along.end(), first);
   const std::vector<Box> boxes = layout.boxes.of(along).different();
   return std::all_of(boxes.begin(), boxes.end(),
-                     [&](const Box& box) { return regrouped(box, layout.radices[axis], radices).has_value(); });
+                     [&](const Box& box) { return reshape_box(box, layout.radices[axis], radices).has_value(); });
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void each_cell(KernelRun& run, const std::vector<int>& indices, F&& f, std::size
 // ---------------------------------------------------------------- random weights
 
 uint64_t drawn(const KernelRun& run, uint64_t what, uint64_t a, uint64_t b) {
-  return hashed({static_cast<uint64_t>(run.task.op.value), static_cast<uint64_t>(run.stage), what, a, b});
+  return hash_of({static_cast<uint64_t>(run.task.op.value), static_cast<uint64_t>(run.stage), what, a, b});
 }
 // A random measure on an index: 1 on all of it, even of an index without values.
 uint64_t measure(const KernelRun& run, int index, Interval part) {
@@ -78,7 +78,7 @@ uint64_t measure(const KernelRun& run, int index, Interval part) {
                ? 1
                : drawn(run, 0, static_cast<uint64_t>(index), static_cast<uint64_t>(x));
   };
-  return minus(below(part.hi), below(part.lo));
+  return subtract_mod_prime(below(part.hi), below(part.lo));
 }
 // The terms whose place on an index lies in `part`. Every place is some term's, or one in 64 of them.
 uint64_t terms_in(const KernelRun& run, int index, Interval part) {
@@ -96,7 +96,9 @@ uint64_t terms_in(const KernelRun& run, int index, Interval part) {
 Share mean(const KernelRun& run, uint64_t number, const Share& x, const Share& y, tdl::Kind kind) {
   const uint64_t part = drawn(run, 1, number, 0);
   if (is_extremal(kind)) return share_of((x.terms() & part) | (y.terms() & ~part), kind);
-  return share_of(plus(times(part, x.weight), times(minus(1, part), y.weight)), kind);
+  return share_of(
+      add_mod_prime(multiply_mod_prime(part, x.weight), multiply_mod_prime(subtract_mod_prime(1, part), y.weight)),
+      kind);
 }
 
 // ---------------------------------------------------------------- expressions
@@ -186,7 +188,7 @@ Share binary(KernelRun& run, const tdl::Expr& e) {
     if (is_extremal(y.kind) && x.whole()) return op == "+" ? y : share_of(y.weight, flipped(y.kind));
   }
   if (op == "*") {
-    if (kind == tdl::Reducer::kSum && alike) return share_of(times(x.weight, y.weight), kind);
+    if (kind == tdl::Reducer::kSum && alike) return share_of(multiply_mod_prime(x.weight, y.weight), kind);
     if (kind == tdl::Reducer::kProd && alike)
       return is_identity(ey, kind) ? x : is_identity(ex, kind) ? y : mean(run, number, x, y, kind);
     if (is_extremal(x.kind) && is_number(ey)) return share_of(x.weight, ey.number < 0 ? flipped(x.kind) : x.kind);
@@ -241,8 +243,8 @@ Share root(KernelRun& run) {
     known &= share.known;
     uint64_t part = extremal ? share.terms() : share.weight;
     for (int i : body.reduced)
-      part = extremal ? part & terms_in(run, i, run.cell[i]) : times(part, measure(run, i, run.cell[i]));
-    weight = extremal ? weight | part : plus(weight, part);
+      part = extremal ? part & terms_in(run, i, run.cell[i]) : multiply_mod_prime(part, measure(run, i, run.cell[i]));
+    weight = extremal ? weight | part : add_mod_prime(weight, part);
   });
   return known ? share_of(weight, body.reducer) : kUnknown;
 }

@@ -9,7 +9,7 @@
 namespace partita::shares {
 
 // splitmix64, one number after another.
-uint64_t hashed(std::initializer_list<uint64_t> numbers) {
+uint64_t hash_of(std::initializer_list<uint64_t> numbers) {
   uint64_t h = 0x9e3779b97f4a7c15;
   for (uint64_t n : numbers) {
     h += n + 0x9e3779b97f4a7c15;
@@ -28,7 +28,7 @@ Share share_of(uint64_t weight, tdl::Kind kind) {
 Share combined(const std::vector<Share>& terms, tdl::Reducer reducer) {
   if (std::any_of(terms.begin(), terms.end(), [](const Share& s) { return !s.known; })) return kUnknown;
   uint64_t weight = 0;
-  for (const Share& s : terms) weight = is_extremal(reducer) ? weight | s.terms() : plus(weight, s.weight);
+  for (const Share& s : terms) weight = is_extremal(reducer) ? weight | s.terms() : add_mod_prime(weight, s.weight);
   return share_of(weight, reducer);
 }
 

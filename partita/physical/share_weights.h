@@ -27,10 +27,12 @@ namespace partita::shares {
 
 __extension__ using Wide = unsigned __int128;
 constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
-inline uint64_t plus(uint64_t a, uint64_t b) { return (a + b) % kPrime; }
-inline uint64_t minus(uint64_t a, uint64_t b) { return (a + kPrime - b) % kPrime; }
-inline uint64_t times(uint64_t a, uint64_t b) { return static_cast<uint64_t>(static_cast<Wide>(a) * b % kPrime); }
-uint64_t hashed(std::initializer_list<uint64_t> numbers);  // of a few small numbers
+inline uint64_t add_mod_prime(uint64_t a, uint64_t b) { return (a + b) % kPrime; }
+inline uint64_t subtract_mod_prime(uint64_t a, uint64_t b) { return (a + kPrime - b) % kPrime; }
+inline uint64_t multiply_mod_prime(uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(static_cast<Wide>(a) * b % kPrime);
+}
+uint64_t hash_of(std::initializer_list<uint64_t> numbers);  // of a few small numbers
 
 constexpr uint64_t kAllTerms = ~uint64_t{0};
 inline bool is_extremal(tdl::Kind k) { return k == tdl::Reducer::kMax || k == tdl::Reducer::kMin; }

@@ -59,10 +59,10 @@ bool is_there_before(const PhysicalGraph& graph, const Access& read) {
 Share share_before(const Contents& c, const Register& reg) {
   if (reg.term < 0) return Share();
   const auto weight = [&](int term) {
-    return hashed({static_cast<uint64_t>(reg.tensor.value), static_cast<uint64_t>(term)}) % kPrime;
+    return hash_of({static_cast<uint64_t>(reg.tensor.value), static_cast<uint64_t>(term)}) % kPrime;
   };
   uint64_t first = 1;
-  for (int term = 1; term < c.terms.at(reg.tensor); ++term) first = minus(first, weight(term));
+  for (int term = 1; term < c.terms.at(reg.tensor); ++term) first = subtract_mod_prime(first, weight(term));
   return share_of(reg.term == 0 ? first : weight(reg.term), tdl::Reducer::kSum);
 }
 
@@ -96,7 +96,7 @@ std::string last_combined_by(const Contents& c, RegisterId id, const Task& from)
   return "";
 }
 
-void expect_whole(const Contents& c, const Task& task, RegisterId id, const Patches& patches, const char* does) {
+void verify_whole(const Contents& c, const Task& task, RegisterId id, const Patches& patches, const char* does) {
   for (const Patch& p : patches) {
     if (!p.share.known || p.share.whole()) continue;
     const std::string last = last_combined_by(c, id, task);
@@ -106,7 +106,7 @@ void expect_whole(const Contents& c, const Task& task, RegisterId id, const Patc
   }
 }
 
-void expect_reducer(const PhysicalGraph& graph, const Task& task, RegisterId from, const Patches& terms,
+void verify_reducer(const PhysicalGraph& graph, const Task& task, RegisterId from, const Patches& terms,
                     tdl::Reducer reducer) {
   for (const Patch& p : terms)
     if (p.share.kind && *p.share.kind != reducer)
@@ -153,7 +153,7 @@ void write(Contents& c, const Task& task, const Access& access, int firing, Patc
   const Box& box = part(c.graph, access, firing, use);
   if (is_empty(box)) return;
   if (is_uniform(made)) made = {{box, made.empty() ? kUnknown : made[0].share}};
-  if (reg.carried && reg.term < 0) expect_whole(c, task, access.reg, made, "writes");
+  if (reg.carried && reg.term < 0) verify_whole(c, task, access.reg, made, "writes");
   Patches& held = c.content[access.reg.index()][use];
   if (reg.accumulated && firing > 0) {
     held = combined(box, {held, made}, tdl::Reducer::kSum);
@@ -205,7 +205,7 @@ void run_kernel(Contents& c, const Task& task, const KernelWork& work, int firin
   if (all_whole && !makes_partial(work, firing)) return write_all(Share());
   const Refuse refuse = [&](int tensor) {
     for (const Access& access : task.reads)
-      if (access.tensor == tensor) expect_whole(c, task, access.reg, read(c, task, access, firing), "reads");
+      if (access.tensor == tensor) verify_whole(c, task, access.reg, read(c, task, access, firing), "reads");
     fail("task '{}': its stage '{}' is partial where the next needs it whole", task.name,
          work.bound->tensors[tensor].name);
   };
@@ -227,7 +227,7 @@ void run_collective(Contents& c, std::vector<TaskId> ring, int firing) {
     for (TaskId t : ring) {
       const Task& task = c.graph.task(t);
       held.push_back(read(c, task, task.reads[i], firing));
-      if (work.partial) expect_reducer(c.graph, task, task.reads[i].reg, held.back(), work.reducer);
+      if (work.partial) verify_reducer(c.graph, task, task.reads[i].reg, held.back(), work.reducer);
     }
     for (TaskId t : ring) {
       const Task& task = c.graph.task(t);
@@ -244,7 +244,7 @@ void run_task(Contents& c, const Task& task, int firing) {
     std::vector<Patches> terms;
     for (const Access& access : task.reads) terms.push_back(read(c, task, access, firing));
     for (std::size_t i = 0; i < terms.size(); ++i)
-      expect_reducer(c.graph, task, task.reads[i].reg, terms[i], combine->reducer);
+      verify_reducer(c.graph, task, task.reads[i].reg, terms[i], combine->reducer);
     const Access& to = task.writes[0];
     write(c, task, to, firing, combined(part_written(c.graph, task, to, firing), terms, combine->reducer));
   } else if (std::holds_alternative<CopyWork>(task.work)) {
@@ -255,7 +255,7 @@ void run_task(Contents& c, const Task& task, int firing) {
     const Access& to = task.writes[0];
     write(c, task, to, firing, {{part_written(c.graph, task, to, firing), Share()}});
   } else if (std::holds_alternative<OutputWork>(task.work)) {
-    expect_whole(c, task, task.reads[0].reg, read(c, task, task.reads[0], firing), "gives");
+    verify_whole(c, task, task.reads[0].reg, read(c, task, task.reads[0], firing), "gives");
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace partita {
 
-Box in_batch(Box one, const TimePlace& place, int64_t first) {
+Box in_batch(Box one, const MicroBatchAxis& place, int64_t first) {
   if (place.axis < 0 || is_empty(one)) return one;
   Interval& along = one[static_cast<size_t>(place.axis)];
   along.lo += first * place.inner;
@@ -35,14 +35,14 @@ MicroBatches micro_batches_of(const Graph& graph) {
 }
 
 // The box of a constant's register that is read micro-batch by micro-batch.
-Box whole_box(const Register& reg, const TimePlace& place, int64_t batch) {
+Box whole_box(const Register& reg, const MicroBatchAxis& place, int64_t batch) {
   Box whole = reg.boxes[0];
   whole[static_cast<size_t>(place.axis)] = {0, batch * place.inner};
   return whole;
 }
 
 // Constants that are read micro-batch by micro-batch are there whole. Every other register holds one micro-batch a use.
-void spread(Register& reg, const TimePlace& axis, const MicroBatches& micro_batches) {
+void spread(Register& reg, const MicroBatchAxis& axis, const MicroBatches& micro_batches) {
   if (axis.axis < 0) return;
   const size_t a = static_cast<size_t>(axis.axis);
   reg.axes[a] = micro_batches.batch * axis.inner;
@@ -57,7 +57,7 @@ void spread(Register& reg, const TimePlace& axis, const MicroBatches& micro_batc
 }
 
 // `whole`: the register's box of one micro-batch. An access without boxes takes all of it.
-void spread(Access& access, const Task& task, const Register& reg, const Box& whole, const TimePlace& axis,
+void spread(Access& access, const Task& task, const Register& reg, const Box& whole, const MicroBatchAxis& axis,
             const MicroBatches& micro_batches) {
   if (axis.axis < 0 || (access.boxes.empty() && reg.uses > 1)) return;
   ensure(task.rate > 1, "task '{}' reads '{}' once a step, which comes in parts", task.name, reg.name);
@@ -67,12 +67,12 @@ void spread(Access& access, const Task& task, const Register& reg, const Box& wh
 }
 
 void spread(KernelWork& work, const Op& op, const Op& whole, const MicroBatches& micro_batches) {
-  if (op.time_index < 0) return;
+  if (op.micro_batch_index < 0) return;
   const std::vector<Interval> one = work.ranges[0];
   work.bound = whole.bound;
   work.ranges.clear();
   for (const int64_t first : micro_batches.first)
-    work.ranges.push_back(in_batch(one, {op.time_index, op.time_inner}, first));
+    work.ranges.push_back(in_batch(one, {op.micro_batch_index, op.micro_batch_inner}, first));
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ void size_constants(LocallyLowered& lowered, const Graph& graph) {
   const int64_t batch = runs_of_batch(graph);
   for (size_t r = 0; r < lowered.graph.registers.size(); ++r) {
     Register& reg = lowered.graph.registers[r];
-    const TimePlace& place = lowered.time_axes[r];
+    const MicroBatchAxis& place = lowered.micro_batch_axes[r];
     if (place.axis >= 0 && reg.uses == 1) reg.bytes = volume(whole_box(reg, place, batch)) * bytes_of(reg.dtype);
   }
 }
@@ -90,7 +90,7 @@ void size_constants(LocallyLowered& lowered, const Graph& graph) {
 void spread_over_micro_batches(LocallyLowered& lowered, const Graph& graph) {
   if (!graph.whole || graph.micro_batch_samples.front() != graph.micro_batch_samples.back()) return;
   PhysicalGraph& physical = lowered.graph;
-  const std::vector<TimePlace>& axes = lowered.time_axes;
+  const std::vector<MicroBatchAxis>& axes = lowered.micro_batch_axes;
   const MicroBatches micro_batches = micro_batches_of(graph);
   std::vector<Box> one;
   for (size_t r = 0; r < physical.registers.size(); ++r) {

@@ -13,16 +13,17 @@
 namespace partita {
 
 // Local lowering's result: tasks and registers, with neither order, counts, offsets nor edges. If the batch is divided
-// into micro-batches, boxes are those of one micro-batch. `time_axes` are the axes along which micro-batches follow
-// each other.
+// into micro-batches, boxes are those of one micro-batch. `micro_batch_axes` are the axes along which micro-batches
+// follow each other.
 struct LocallyLowered {
   PhysicalGraph graph;
-  std::vector<TimePlace> time_axes;  // by register; none: all firings have the same boxes, or have their own already
+  // By register; none: all firings have the same boxes, or have their own already.
+  std::vector<MicroBatchAxis> micro_batch_axes;
 };
 
 // Moves a box of one micro-batch, or an op's ranges (its index in place of an axis), to its place in the whole batch.
 // `first`: the sample at which the micro-batch begins.
-Box in_batch(Box one, const TimePlace& place, int64_t first);
+Box in_batch(Box one, const MicroBatchAxis& place, int64_t first);
 // Returns each micro-batch's first sample.
 std::vector<int64_t> first_runs(const Graph& graph);
 

@@ -61,16 +61,4 @@ std::vector<int> transfer_places(const Graph& graph, const PhysicalGraph& physic
   return places;
 }
 
-std::vector<PlannedTransfer> transfers_of(const Graph& graph, const PhysicalGraph& physical) {
-  std::vector<PlannedTransfer> transfers;
-  std::set<PlannedTransfer> seen;
-  for (const Node& node : physical.order) {
-    const Task& task = physical.task(node.task);
-    if (!is_on_a_link(physical, task)) continue;
-    const PlannedTransfer transfer = transfer_of(graph, task);
-    if (seen.insert(transfer).second) transfers.push_back(transfer);
-  }
-  return transfers;
-}
-
 }  // namespace partita

@@ -19,7 +19,4 @@ PlannedTransfer transfer_of(const Graph& graph, const Task& task);
 std::vector<int> transfer_places(const Graph& graph, const PhysicalGraph& physical,
                                  const std::vector<PlannedTransfer>& transfers);
 
-// Lists all transfers of a lowered plan, in its order, as transfer_places() takes them.
-std::vector<PlannedTransfer> transfers_of(const Graph& graph, const PhysicalGraph& physical);
-
 }  // namespace partita

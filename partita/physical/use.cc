@@ -65,7 +65,7 @@ std::vector<int> labels_of(const Kernels& kernels) {
   return labels;
 }
 
-RowUse row_of(const NameGroup& group, const std::vector<int>& ops, const Kernels& kernels, size_t devices) {
+RowUse row_of(const OpNameGroup& group, const std::vector<int>& ops, const Kernels& kernels, size_t devices) {
   RowUse row;
   row.name = group.name;
   row.ops = static_cast<int>(group.members.size());
@@ -99,7 +99,7 @@ std::vector<RowUse> rows_of(const Graph& graph, const Kernels& kernels, size_t m
     names.push_back(graph.ops[o].name), weights.push_back(ns);
   }
   std::vector<RowUse> rows;
-  for (const NameGroup& group : name_groups(names, labels, weights, most))
+  for (const OpNameGroup& group : group_op_names(names, labels, weights, most))
     rows.push_back(row_of(group, ops, kernels, kernels.devices.size()));
   return rows;
 }

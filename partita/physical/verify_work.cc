@@ -19,7 +19,7 @@ void check_copy(const PhysicalGraph& graph, const Task& task) {
     const Box &read = part(graph, task.reads[0], task.rate, firing),
               &write = part(graph, task.writes[0], task.rate, firing);
     expect(task,
-           (from.axes == to.axes ? read == write : regrouped(read, from.axes, to.axes) == write) ||
+           (from.axes == to.axes ? read == write : reshape_box(read, from.axes, to.axes) == write) ||
                (is_empty(read) && is_empty(write)),
            "reads {} of '{}' and writes {} of '{}'", to_string(read), from.name, to_string(write), to.name);
   }
@@ -54,7 +54,7 @@ std::vector<std::vector<int64_t>> cuts_of(const Box& target, const std::vector<B
 
 // Checks that every element is made of as many terms as every other (partial values of so many members), or of at most
 // one (the identity elsewhere).
-void expect_even(const Task& task, const Box& target, const std::vector<Box>& terms) {
+void verify_even_split(const Task& task, const Box& target, const std::vector<Box>& terms) {
   if (is_empty(target)) return;
   const std::vector<std::vector<int64_t>> cuts = cuts_of(target, terms);
   int least = -1, most = 0;
@@ -99,7 +99,7 @@ void check_combine(const PhysicalGraph& graph, const Writers& writers, const Tas
              "reads {} of '{}', more than the {} that it writes", to_string(terms.back()), graph.reg(read.reg).name,
              to_string(target));
     }
-    if (evenly && !alike) expect_even(task, target, terms);
+    if (evenly && !alike) verify_even_split(task, target, terms);
     for (std::size_t i = 0; i < terms.size(); ++i)
       for (std::size_t j = 0; j < i; ++j) {
         if (is_empty(intersect(terms[i], terms[j]))) continue;

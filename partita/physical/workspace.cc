@@ -12,14 +12,14 @@
 namespace partita {
 
 KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ranges,
-                         const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes) {
+                         const std::vector<PlacedShard>& reads, const std::vector<PlacedShard>& writes) {
   return {work.definition,
           work.attributes,
           *work.bound,
           work.first_stage,
           work.last_stage,
           ranges,
-          kernel_parts(*work.bound, reads, writes)};
+          kernel_shards(*work.bound, reads, writes)};
 }
 
 std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int firing) {
@@ -55,14 +55,14 @@ class Call {
   std::string& text_;
 };
 
-std::vector<PlacedPart> placed_parts(const std::vector<Access>& accesses, const PhysicalGraph& graph, int firing) {
-  std::vector<PlacedPart> parts;
+std::vector<PlacedShard> placed_shards(const std::vector<Access>& accesses, const PhysicalGraph& graph, int firing) {
+  std::vector<PlacedShard> shards;
   for (const Access& access : accesses) {
     const Register& reg = graph.reg(access.reg);
     const auto [whole, box] = boxes_of(access, reg, firing);
-    parts.push_back({access.tensor, {reg.dtype, box, dense_strides(extents(whole))}, reg.axes});
+    shards.push_back({access.tensor, {reg.dtype, box, dense_strides(extents(whole))}, reg.axes});
   }
-  return parts;
+  return shards;
 }
 
 }  // namespace
@@ -87,8 +87,8 @@ int64_t Workspaces::bytes_of(const Task& task, const PhysicalGraph& graph) {
     }
     const auto [known, fresh] = known_.try_emplace(call_, 0);
     if (fresh)
-      known->second = plan_kernel(request_of(*work, ranges, placed_parts(task.reads, graph, firing),
-                                             placed_parts(task.writes, graph, firing)))
+      known->second = plan_kernel(request_of(*work, ranges, placed_shards(task.reads, graph, firing),
+                                             placed_shards(task.writes, graph, firing)))
                           .workspace_bytes();
     bytes = std::max(bytes, known->second);
     if (work->ranges.size() == 1) break;

@@ -16,7 +16,7 @@ std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register&
 
 // Makes the request to a kernel for one firing, which has these ranges. It refers to `work` and `ranges`.
 KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ranges,
-                         const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes);
+                         const std::vector<PlacedShard>& reads, const std::vector<PlacedShard>& writes);
 
 // Counts the bytes that each task of a graph needs besides its operands and results. Its kernel may use no more
 // (PHYSICAL.md section 1: everything is a register). Calls that are alike in all that this depends on are planned once.

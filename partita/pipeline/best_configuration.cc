@@ -90,12 +90,14 @@ class Finals {
     }
     table_.finalists.push_back(std::move(finalist));
   }
-  bool goes_on() const { return !best_ || (table_.finalists.size() < kMost && !patience_.ended()); }
+  bool goes_on() const {
+    return !best_ || ((budget_.deadline || table_.finalists.size() < kMost) && !patience_.ended());
+  }
   std::optional<Planned>& best() { return best_; }
 
  private:
-  static constexpr size_t kMost = 4;
-  static constexpr double kSeconds = 3;  // without a limit
+  static constexpr size_t kMost = 4;  // without a limit
+  static constexpr double kSeconds = 3;
   static Watch patience_of(const Watch& watch) {
     if (watch.deadline) return watch.share(0.5);
     return {Watch::Clock::now() +
@@ -115,7 +117,8 @@ class Finals {
 
 std::optional<Planned> plan_best_configuration(const Request& request, const LoadedModel& model, const Cluster& cluster,
                                                const Budget& budget, const PlanOne& plan, Runner& runner) {
-  constexpr double kNear = 1.05;  // slower ones are not simulated
+  constexpr double kNear = 1.05;       // slower ones are not simulated
+  constexpr double kEstimating = 0.4;  // of the time
   std::optional<Estimator> estimator;
   try {
     estimator.emplace(model.forward, model.loss, request.optimizer, cluster,
@@ -126,7 +129,7 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
   if (request.before_search) request.before_search();
   if (request.tell) request.tell("estimates all configurations");
   const EstimatedSpace space = runner.step(
-      "estimate", [&] { return estimate_space(*estimator, cluster, budget.watch()); },
+      "estimate", [&] { return estimate_space(*estimator, cluster, budget.watch().share(kEstimating)); },
       [](const EstimatedSpace& of) { return printed(of); });
   if (space.fitting == 0) none_fits(space);
   auto table = std::make_shared<ConfigurationTable>(table_of(space));

@@ -42,7 +42,7 @@ std::string assumed_loss(const Graph& forward, const std::string& loss) {
 
 // Throws bad input if the reference is neither a model of the zoo, whose name may lack "zoo:", nor a file of a known
 // kind.
-void expect_known_model(const std::string& model) {
+void validate_model_name(const std::string& model) {
   if (model.starts_with("zoo:")) return;
   std::vector<std::string> names;
   for (const ModelInfo& known : list_models()) names.push_back(known.name);
@@ -70,7 +70,7 @@ LoadedModel read_onnx(const Request& request, Registry registry) {
 
 LoadedModel build(const Request& request, Registry registry) {
   const Request with = with_config(request);
-  if (with.config.empty()) expect_known_model(request.model);
+  if (with.config.empty()) validate_model_name(request.model);
   Model built = with.config.empty()
                     ? build_model(request.model, request.bindings, std::move(registry))
                     : build_huggingface(config_path(request.model), with.config, request.bindings, std::move(registry));

@@ -72,7 +72,7 @@ bool groups_by_micro_batches(const Request& request) {
   return by_parts && !request.micro_batches && !request.inference_only;
 }
 
-void expect_known_groups(const Request& request, const MicroBatchChoice& choice) {
+void validate_batch_norm_groups(const Request& request, const MicroBatchChoice& choice) {
   if (groups_by_micro_batches(request) && choice.counts != std::vector{1})
     throw Error(ExitCode::kUsage,
                 fmt::format("--batch-norm-groups {} counts micro-batches; say how many there are with "

@@ -33,6 +33,6 @@ std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string&
 // does not say: `micro` and `replica`.
 bool groups_by_micro_batches(const Request& request);
 // Throws a usage error if they do, and there is a choice.
-void expect_known_groups(const Request& request, const MicroBatchChoice& choice);
+void validate_batch_norm_groups(const Request& request, const MicroBatchChoice& choice);
 
 }  // namespace partita

@@ -155,8 +155,8 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   p.training = std::move(fixed.graph);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.sha256, p.cluster);
   if (request.reads_for_all) request.reads_for_all(false);
-  if (has_device_types(p.training)) expect_places(choice);
-  in_file(request.pin_file, [&] { expect_stages(choice, fixed.constraints, p.training, p.cluster); });
+  if (has_device_types(p.training)) validate_device_placement(choice);
+  in_file(request.pin_file, [&] { validate_stages(choice, fixed.constraints, p.training, p.cluster); });
   const Problem problem{p.training,
                         p.cluster,
                         request.objective,
@@ -205,7 +205,7 @@ Planned plan_loaded(const LoadedModel& model, const Request& request, const Budg
   if (request.reads_for_all) request.reads_for_all(false);
   MicroBatchChoice choice = micro_batches_to_try(request, whole.graph, cluster);
   if (request.inference_only && !request.micro_batches) choice = {{1}, false, ""};
-  expect_known_groups(request, choice);
+  validate_batch_norm_groups(request, choice);
   const auto plan = [&](int count) {
     Request counted = request;
     counted.micro_batches = count;

@@ -35,7 +35,7 @@ struct Planned {
   PhysicalGraph physical;
   Trace predicted;
   // If all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this is of all
-  // (extended(), breakdown.h).
+  // (extrapolate_breakdown(), breakdown.h).
   std::optional<StepBreakdown> of_all_micro_batches;
   int lowered_micro_batches = 1;
   std::optional<size_t> order;              // the one that was chosen (schedule/choose_order.h)

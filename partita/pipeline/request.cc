@@ -97,7 +97,7 @@ int64_t batch_norm_groups_of(const Request& request) {
 
 namespace {
 
-void expect_parts(const SearchChoice& choice, const Request& request) {
+void validate_micro_batches(const SearchChoice& choice, const Request& request) {
   if (request.micro_batches.value_or(1) > 1 && choice.entry->whole_batch)
     throw Error(ExitCode::kUsage, fmt::format("search '{}' plans a step on the whole batch, not in {} micro-batches; "
                                               "leave micro-batches out, or take another search, such as auto",
@@ -126,13 +126,13 @@ Request with_search_options(Request request) {
   }
   if (choice.recompute) request.recompute = *choice.recompute;
   if (choice.bucket_bytes) request.bucket_bytes = choice.bucket_bytes;
-  expect_parts(choice, request);
+  validate_micro_batches(choice, request);
   return request;
 }
 
 namespace {
 
-void expect_can(const SearchChoice& choice, bool SearchEntry::*those, const char* what) {
+void validate_capability(const SearchChoice& choice, bool SearchEntry::*those, const char* what) {
   if (choice.entry->*those) return;
   std::vector<std::string> names;
   for (const SearchEntry& entry : searches())
@@ -145,18 +145,18 @@ void expect_can(const SearchChoice& choice, bool SearchEntry::*those, const char
 
 SearchChoice search_of(const Request& request) {
   SearchChoice choice = parse_search(request.search);
-  if (!request.from_file.empty()) expect_can(choice, &SearchEntry::warm, "cannot begin with a plan (--from)");
-  if (request.prove) expect_can(choice, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
+  if (!request.from_file.empty()) validate_capability(choice, &SearchEntry::warm, "cannot begin with a plan (--from)");
+  if (request.prove) validate_capability(choice, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
   return choice;
 }
 
-void expect_places(const SearchChoice& choice) {
-  expect_can(choice, &SearchEntry::places,
-             "has no way to keep device types and colocation groups (--pin), which are of ops that run whole");
+void validate_device_placement(const SearchChoice& choice) {
+  validate_capability(choice, &SearchEntry::places,
+                      "has no way to keep device types and colocation groups (--pin), which are of ops that run whole");
 }
 
-void expect_stages(const SearchChoice& choice, const Constraints& constraints, const Graph& graph,
-                   const Cluster& cluster) {
+void validate_stages(const SearchChoice& choice, const Constraints& constraints, const Graph& graph,
+                     const Cluster& cluster) {
   std::set<int> stages;
   for (const auto& [id, fixed] : constraints.ops) stages.insert(fixed.stage);
   if (stages.empty() || *stages.rbegin() == 0) return;

@@ -70,11 +70,11 @@ Request with_search_options(Request request);
 // Returns the search that `search` names. Usage error if there is none, or it cannot do what is asked of it.
 SearchChoice search_of(const Request& request);
 // Throws a usage error if the search does not keep device types and colocation groups of ops.
-void expect_places(const SearchChoice& choice);
+void validate_device_placement(const SearchChoice& choice);
 // Throws bad input if pins name stages of a pipeline that the search's plans do not have. Pins of all operations are a
 // plan's, and may have stages of their own, except in device placement.
-void expect_stages(const SearchChoice& choice, const Constraints& constraints, const Graph& graph,
-                   const Cluster& cluster);
+void validate_stages(const SearchChoice& choice, const Constraints& constraints, const Graph& graph,
+                     const Cluster& cluster);
 // Returns the standard operations, and those that the request describes.
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // Returns a request's bindings as options for an .onnx file.

@@ -15,22 +15,22 @@ namespace partita {
 // The split of a tensor over a group of devices. Two splits meet if they cut the same axis inside the same outer
 // digits: S(1) of 768 and S(1.0) of 12x64 do, though their cuts differ if 12 does not divide. S(1.1) of 3x256 is
 // another.
-struct Part {
+struct AxisLayout {
   enum class Kind { kWhole, kSplit, kPartial, kOther } kind = Kind::kWhole;
   int axis = 0;
   int64_t outer = 1;  // extent of the axis above the digit that is cut
-  bool operator==(const Part&) const = default;
+  bool operator==(const AxisLayout&) const = default;
 };
 // Returns how a layout lies on a mesh of one axis. An axis of which all positions read the same (one half of a rotary
 // embedding, say) counts as whole.
-Part part_of(Layout layout);
+AxisLayout axis_layout_of(Layout layout);
 // Returns the split of a tensor with these radices; empty if they have no such digit.
-std::optional<Sbp> sbp_of(const Part& part, const std::vector<Shape>& radices);
+std::optional<Sbp> sbp_of(const AxisLayout& part, const std::vector<Shape>& radices);
 
 // One strategy of an op over the group.
 struct AxisOption {
   tdl::AxisStrategy strategy;
-  std::vector<Part> operands, results;
+  std::vector<AxisLayout> operands, results;
   bool inner = false;  // it exchanges something inside
 };
 
@@ -49,6 +49,7 @@ class AxisOptions {
 };
 
 // Tells whether `tensor`, one of `tensors`, is `part` wherever it stands.
-bool fits(const std::vector<TensorId>& tensors, const std::vector<Part>& parts, TensorId tensor, const Part& part);
+bool fits(const std::vector<TensorId>& tensors, const std::vector<AxisLayout>& parts, TensorId tensor,
+          const AxisLayout& part);
 
 }  // namespace partita

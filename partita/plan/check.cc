@@ -47,16 +47,16 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   }
   for (size_t i = 0; i < place.size(); ++i)
     if (place[i] < 0) fail("plan: order: op '{}' is missing; the order names all ops or none", graph.ops[i].name);
-  auto expect_before = [&](OpId first, OpId then, const std::string& tensor, const char* why) {
+  auto check_before = [&](OpId first, OpId then, const std::string& tensor, const char* why) {
     if (first.valid() && first != then && place[first.index()] > place[then.index()])
       fail("plan: order: op '{}' stands before '{}', which {} '{}': a cycle", graph.op(then).name, graph.op(first).name,
            why, tensor);
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     for (TensorId t : graph.ops[i].operands) {
-      expect_before(graph.tensor(t).producer, OpId(i), graph.tensor(t).name, "makes its operand");
+      check_before(graph.tensor(t).producer, OpId(i), graph.tensor(t).name, "makes its operand");
       if (TensorId next = graph.replacement_of(t); next.valid())
-        expect_before(OpId(i), graph.tensor(next).producer, graph.tensor(t).name, "reads what it replaces,");
+        check_before(OpId(i), graph.tensor(next).producer, graph.tensor(t).name, "reads what it replaces,");
     }
   }
 }
@@ -109,7 +109,7 @@ void check_resharded(const Graph& graph, const Plan& plan) {
 }
 
 // Ensures that every op is on the plan's mesh, and every tensor that the plan keeps has the plan's layout.
-void expect_resolved(const Graph& graph, const Plan& plan, const Resolved& resolved) {
+void check_resolved(const Graph& graph, const Plan& plan, const Resolved& resolved) {
   ensure(resolved.ops.size() == plan.ops.size() && resolved.kept_layouts.size() == graph.tensors.size(),
          "'{}' was resolved with {} ops and {} tensors", graph.name, resolved.ops.size(), resolved.kept_layouts.size());
   for (size_t i = 0; i < plan.ops.size(); ++i)
@@ -175,7 +175,7 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
 }
 
 CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster) {
-  expect_resolved(graph, plan, resolved);
+  check_resolved(graph, plan, resolved);
   CheckReport report;
   for (const ResolvedConversion& c : resolved.conversions) {
     const int64_t element_bytes = bytes_of(graph.tensor(c.tensor).dtype);

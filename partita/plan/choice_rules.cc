@@ -151,11 +151,11 @@ void check_placement(const Subject& who, const Tensor& tensor, const Placement& 
 void check_samples_digit(const Subject& who, const Graph& graph, TensorId id, const Placement& placement) {
   const Tensor& tensor = graph.tensor(id);
   if (tensor.scope != MicroBatchScope::kMicroBatch) return;
-  const TimePlace place = time_place(graph, id);
+  const MicroBatchAxis place = micro_batch_axis_of(graph, id);
   const bool split = std::any_of(placement.sbp.begin(), placement.sbp.end(), [&](const Sbp& sbp) {
     return sbp.kind == Sbp::Kind::kSplit && sbp.axis == place.axis;
   });
-  if (!split || factored_place(place, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices)) return;
+  if (!split || factored_axis(place, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices)) return;
   const int64_t extent = tensor.shape[static_cast<size_t>(place.axis)];
   who.refuse(
       "axis {} has samples inside {} others, and is split across them; give it the radices [{}, {}], or use "

@@ -25,7 +25,7 @@ bool contains(const std::vector<int>& indices, int index) { return std::ranges::
 std::pair<int, int> cut_axis(const std::vector<AxisOption>& options, const std::string& index) {
   for (const AxisOption& option : options)
     for (size_t k = 0; option.strategy.names == std::vector{index} && k < option.operands.size(); ++k)
-      if (option.operands[k].kind == Part::Kind::kSplit) return {option.operands[k].axis, static_cast<int>(k)};
+      if (option.operands[k].kind == AxisLayout::Kind::kSplit) return {option.operands[k].axis, static_cast<int>(k)};
   return {-1, -1};
 }
 
@@ -46,7 +46,8 @@ std::optional<Queries> queries_of_fused(const Op& op, const std::vector<AxisOpti
       const tdl::Index& index = bound.indices[static_cast<size_t>(i)];
       const auto [axis, operand] = cut_axis(options, index.name);
       if (is_query(i) && axis >= 0 && axis == keys)
-        return Queries{op.name, op.operands[static_cast<size_t>(operand)], {Part::Kind::kSplit, axis, 1}, index.extent};
+        return Queries{
+            op.name, op.operands[static_cast<size_t>(operand)], {AxisLayout::Kind::kSplit, axis, 1}, index.extent};
     }
   }
   return std::nullopt;
@@ -65,7 +66,7 @@ std::vector<Queries> queries_of(const Graph& graph) {
     const Shape& scores = graph.tensor(op.operands[0]).shape;
     if (op.definition != "softmax" || scores.size() < 2) continue;
     const int axis = static_cast<int>(scores.size()) - 2;
-    all.push_back({op.name, op.operands[0], {Part::Kind::kSplit, axis, 1}, scores[static_cast<size_t>(axis)]});
+    all.push_back({op.name, op.operands[0], {AxisLayout::Kind::kSplit, axis, 1}, scores[static_cast<size_t>(axis)]});
   }
   return all;
 }

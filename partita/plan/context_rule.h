@@ -23,7 +23,7 @@ namespace partita {
 struct Queries {
   std::string op;
   TensorId tensor;  // the tensor that is split first
-  Part part;
+  AxisLayout part;
   int64_t length = 0;
 };
 std::vector<Queries> queries_of(const Graph& graph);

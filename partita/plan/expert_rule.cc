@@ -29,7 +29,7 @@ int expert_index(const Graph& graph, const std::vector<bool>& weight, const Op& 
 }  // namespace
 
 int64_t experts_of(const Graph& graph) {
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weight_tensor_mask(graph);
   for (const Op& op : graph.ops)
     if (const int index = expert_index(graph, weight, op); index >= 0)
       return op.bound->indices[static_cast<size_t>(index)].extent;
@@ -39,8 +39,8 @@ int64_t experts_of(const Graph& graph) {
 ExpertRule::ExpertRule(const Graph& graph, int degree)
     : graph_(graph),
       options_(graph, degree),
-      weight_(weights(graph)),
-      read_by_(readers(graph)),
+      weight_(weight_tensor_mask(graph)),
+      read_by_(readers_by_tensor(graph)),
       chosen_(graph.ops.size()),
       part_(graph.tensors.size()) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -53,7 +53,7 @@ ExpertRule::ExpertRule(const Graph& graph, int degree)
       if (option.inner || option.strategy.names != std::vector{experts.name}) continue;
       chosen_[i] = &option;
       for (size_t k = 0; k < op.operands.size(); ++k)
-        if (weight_[op.operands[k].index()] && option.operands[k].kind == Part::Kind::kSplit)
+        if (weight_[op.operands[k].index()] && option.operands[k].kind == AxisLayout::Kind::kSplit)
           take_weight(op.operands[k], option.operands[k]);
       follow(op.results[0], option.results[0]);
       break;
@@ -61,7 +61,7 @@ ExpertRule::ExpertRule(const Graph& graph, int degree)
   }
 }
 
-void ExpertRule::take_weight(TensorId t, const Part& part) {
+void ExpertRule::take_weight(TensorId t, const AxisLayout& part) {
   part_[t.index()] = part;
   const OpId producer = graph_.tensor(t).producer;
   if (!producer.valid() || chosen_[producer.index()]) return;
@@ -70,25 +70,25 @@ void ExpertRule::take_weight(TensorId t, const Part& part) {
     if (option.inner || !fits(op.results, option.results, t, part)) continue;
     chosen_[producer.index()] = &option;
     for (size_t k = 0; k < op.operands.size(); ++k)
-      if (option.operands[k].kind == Part::Kind::kSplit) take_weight(op.operands[k], option.operands[k]);
+      if (option.operands[k].kind == AxisLayout::Kind::kSplit) take_weight(op.operands[k], option.operands[k]);
     return;
   }
 }
 
 // Splits the ops that read the experts' results and keep them apart.
-void ExpertRule::follow(TensorId t, const Part& part) {
-  if (part.kind != Part::Kind::kSplit) return;
+void ExpertRule::follow(TensorId t, const AxisLayout& part) {
+  if (part.kind != AxisLayout::Kind::kSplit) return;
   for (const Reader& reader : read_by_[t.index()]) {
     const Op& op = graph_.op(reader.op);
     if (op.phase != Phase::kForward || chosen_[reader.op.index()] || expert_index(graph_, weight_, op) >= 0) continue;
     for (const AxisOption& option : options_.of(reader.op)) {
       const bool apart =
           !option.inner && fits(op.operands, option.operands, t, part) &&
-          std::ranges::all_of(option.results, [](const Part& p) { return p.kind == Part::Kind::kSplit; });
+          std::ranges::all_of(option.results, [](const AxisLayout& p) { return p.kind == AxisLayout::Kind::kSplit; });
       if (!apart) continue;
       chosen_[reader.op.index()] = &option;
       for (size_t k = 0; k < op.operands.size(); ++k)  // a bias of each expert
-        if (weight_[op.operands[k].index()] && option.operands[k].kind == Part::Kind::kSplit)
+        if (weight_[op.operands[k].index()] && option.operands[k].kind == AxisLayout::Kind::kSplit)
           take_weight(op.operands[k], option.operands[k]);
       for (size_t r = 0; r < op.results.size(); ++r) follow(op.results[r], option.results[r]);
       break;

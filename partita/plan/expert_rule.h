@@ -18,19 +18,19 @@ class ExpertRule {
   ExpertRule(const Graph& graph, int degree);
 
   const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }  // of a forward op; null: not by experts
-  const std::optional<Part>& part(TensorId t) const { return part_[t.index()]; }  // of a weight, or a cast of one
+  const std::optional<AxisLayout>& part(TensorId t) const { return part_[t.index()]; }  // of a weight, or a cast of one
   int64_t experts() const { return experts_; }  // of the first product; 0: there are none
 
  private:
-  void take_weight(TensorId t, const Part& part);
-  void follow(TensorId t, const Part& part);
+  void take_weight(TensorId t, const AxisLayout& part);
+  void follow(TensorId t, const AxisLayout& part);
 
   const Graph& graph_;
   AxisOptions options_;
   std::vector<bool> weight_;
   std::vector<std::vector<Reader>> read_by_;
-  std::vector<const AxisOption*> chosen_;  // by op
-  std::vector<std::optional<Part>> part_;  // by tensor
+  std::vector<const AxisOption*> chosen_;        // by op
+  std::vector<std::optional<AxisLayout>> part_;  // by tensor
   int64_t experts_ = 0;
 };
 

@@ -77,7 +77,7 @@ bool Moved::operator==(const Moved& other) const {
 }
 
 Explainer::Explainer(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster)
-    : graph_(graph), plan_(plan), resolved_(resolved), readers_(readers(graph)), converter_(cluster) {
+    : graph_(graph), plan_(plan), resolved_(resolved), readers_(readers_by_tensor(graph)), converter_(cluster) {
   for (const ResolvedOp& op : resolved_.ops) layouts_.push_back(&op.layouts);
 }
 

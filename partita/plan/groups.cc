@@ -82,8 +82,8 @@ class Groups {
     return mesh;
   }
 
-  std::vector<Part> parts_of_context() const {
-    std::vector<Part> parts(graph_.tensors.size());
+  std::vector<AxisLayout> parts_of_context() const {
+    std::vector<AxisLayout> parts(graph_.tensors.size());
     if (context_) context_->add_weight_parts(parts);
     return parts;
   }
@@ -93,7 +93,7 @@ class Groups {
     std::vector<int> axes;
     for (const int a : batch_axes_) {
       const bool is_split = (a == expert_axis_ && experts_->part(weight)) ||
-                            (a == context_axis_ && context_parts_[weight.index()].kind == Part::Kind::kSplit);
+                            (a == context_axis_ && context_parts_[weight.index()].kind == AxisLayout::Kind::kSplit);
       if (planner_.mesh().extents[static_cast<size_t>(a)] > 1 && !is_split) axes.push_back(a);
     }
     return axes;
@@ -101,10 +101,12 @@ class Groups {
 
   // Whether the tensor, the context or the expert groups split an axis of a parameter.
   StateSplits::IsTaken taken_axes() const {
-    std::vector<Part> parts = tensor_.weight_parts();
+    std::vector<AxisLayout> parts = tensor_.weight_parts();
     if (sequence_) sequence_->add_weight_parts(parts);
     return [this, parts = std::move(parts)](TensorId t, int axis) {
-      const auto splits = [&](const Part& part) { return part.kind == Part::Kind::kSplit && part.axis == axis; };
+      const auto splits = [&](const AxisLayout& part) {
+        return part.kind == AxisLayout::Kind::kSplit && part.axis == axis;
+      };
       return splits(parts[t.index()]) || splits(context_parts_[t.index()]) ||
              (experts_ && experts_->part(t) && experts_->part(t)->axis == axis);
     };
@@ -258,7 +260,7 @@ class Groups {
   RulePlanner planner_;
   std::unique_ptr<ExpertRule> experts_;
   std::unique_ptr<SequenceSplit> sequence_, context_;
-  std::vector<Part> context_parts_;  // by tensor: splits of parameters over the context axis
+  std::vector<AxisLayout> context_parts_;  // by tensor: splits of parameters over the context axis
   StateSplits states_;
   mutable std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> allowed_;
 };
@@ -299,7 +301,7 @@ void expect_queries(const std::string& rule, const Graph& graph, const GroupsOf&
   }
 }
 
-void expect_groups(const std::string& rule, const Graph& graph, int devices, const GroupsOf& of) {
+void validate_groups(const std::string& rule, const Graph& graph, int devices, const GroupsOf& of) {
   if (!divide(devices, {of.tensor, of.context, of.expert}))
     throw DoesNotApply(fmt::format("{}: {} devices are not a multiple of {}; choose degrees whose product divides {}",
                                    rule, devices, degrees_text(of), devices));
@@ -364,7 +366,7 @@ int tensor_degree(const Graph& graph, const Cluster& cluster) {
 
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
                  const Constraints& constraints, const Watch& watch) {
-  expect_groups(rule, graph, cluster.compute_count, of);
+  validate_groups(rule, graph, cluster.compute_count, of);
   Groups groups(graph, cluster, of, constraints, watch);
   if (of.tensor > 1 && groups.tensor().split_bytes() == 0)
     throw DoesNotApply(

@@ -45,8 +45,8 @@ Needs<L> needs_of_readers(const L* made, L kept_layout, const std::vector<Reader
   return out;
 }
 
-// `layouts`: the layouts that the ops read and leave, by OpId. `read_by`: as readers() returns it. Throws bad input if
-// a tensor has no kept layout.
+// `layouts`: the layouts that the ops read and leave, by OpId. `read_by`: as readers_by_tensor() returns it. Throws bad
+// input if a tensor has no kept layout.
 using TensorNeeds = Needs<Layout>;
 TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts,
                      const std::vector<std::vector<Reader>>& read_by, TensorId id);

@@ -54,7 +54,7 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Constraints& con
   RulePlanner planner(graph, cluster, constraints, all_devices(cluster), watch);
   const int p = planner.mesh().positions();
   require_samples("owt", graph, p);
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weight_tensor_mask(graph);
   const LateSums late(graph);
   std::vector<std::string> units(graph.ops.size());  // by forward op
   std::vector<bool> product(graph.ops.size(), false);

@@ -268,11 +268,4 @@ ModelReference parse_model_reference(std::string_view text) {
   return model;
 }
 
-std::string parse_cluster_text(std::string_view text) {
-  Json json = parse_json_object(text, "plan");
-  if (!json.contains("cluster")) fail("plan: the field 'cluster' is missing: this is not a plan file");
-  Fields in(json["cluster"], "plan: cluster");
-  return in.value<std::string>("text");
-}
-
 }  // namespace partita

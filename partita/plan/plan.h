@@ -101,6 +101,5 @@ std::string print(const Plan& plan, const Graph& graph);
 // Parses it. Bad input names the place: another model, an op that the graph lacks, an unknown field.
 Plan parse_plan(std::string_view json, const Graph& graph);
 ModelReference parse_model_reference(std::string_view json);  // of a plan, before its graph is built
-std::string parse_cluster_text(std::string_view json);
 
 }  // namespace partita

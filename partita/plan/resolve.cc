@@ -39,9 +39,9 @@ int64_t Resolved::conversion_bytes() const {
 
 DType inner_dtype(const Graph& graph, const Op& op) {
   for (TensorId t : op.results)
-    if (is_float(graph.tensor(t).dtype)) return computed_in(graph.tensor(t).dtype);
+    if (is_float(graph.tensor(t).dtype)) return compute_dtype(graph.tensor(t).dtype);
   for (TensorId t : op.operands)
-    if (is_float(graph.tensor(t).dtype)) return computed_in(graph.tensor(t).dtype);
+    if (is_float(graph.tensor(t).dtype)) return compute_dtype(graph.tensor(t).dtype);
   return graph.tensor(op.results[0]).dtype;
 }
 
@@ -158,7 +158,7 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   for (const Op& op : graph.ops) out.operand_conversion.emplace_back(op.operands.size(), -1);
 
   Converter converter(cluster, device_mask);
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  const std::vector<std::vector<Reader>> read_by = readers_by_tensor(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const int64_t element_bytes = bytes_of(graph.tensors[t].dtype);
     TensorNeeds tensor = needs_of(graph, plan, layouts, read_by, TensorId(t));
@@ -187,14 +187,15 @@ Plan for_micro_batches_of(const Graph& small, Plan plan, const Graph& large) {
   for (auto& [id, placement] : plan.kept) {
     const Tensor& tensor = small.tensor(id);
     if (tensor.scope != MicroBatchScope::kMicroBatch || placement.radices.empty()) continue;
-    Shape& radices = placement.radices[static_cast<size_t>(tensor.time_axis)];
-    int64_t& of_samples = radices[samples_digit(radices, time_place(small, id).outer)];
-    const int64_t others = volume(radices) / of_samples, extent = tensor.shape[static_cast<size_t>(tensor.time_axis)];
+    Shape& radices = placement.radices[static_cast<size_t>(tensor.micro_batch_axis)];
+    int64_t& samples = radices[samples_digit(radices, micro_batch_axis_of(small, id).outer)];
+    const int64_t others = volume(radices) / samples,
+                  extent = tensor.shape[static_cast<size_t>(tensor.micro_batch_axis)];
     if (extent % others)
       fail("micro-batches: parts of {} and {} samples are laid out differently ('{}' is kept in factors {}); {}",
            large.micro_batch_samples.front(), large.micro_batch_samples.back(), tensor.name, fmt::join(radices, "."),
            "use a number of parts that divides the batch");
-    of_samples = extent / others;
+    samples = extent / others;
   }
   return plan;
 }

@@ -103,7 +103,7 @@ void RulePlanner::keep_partial_result(TensorId id, int axis) {
 
 void RulePlanner::keep_whole(TensorId id) { keep(id, {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}}); }
 
-void RulePlanner::keep_along(TensorId id, int mesh_axis, const Part& part) {
+void RulePlanner::keep_along(TensorId id, int mesh_axis, const AxisLayout& part) {
   if (constraints_.kept_of(id) || !kept_layouts_[id.index()]) return;
   const Layout& kept_layout = *kept_layouts_[id.index()];
   std::optional<NdSbp> name = kept_layout.mesh == mesh_ ? name_of(kept_layout) : std::nullopt;

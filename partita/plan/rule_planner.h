@@ -52,7 +52,7 @@ class RulePlanner {
   void keep_whole(TensorId id);  // on every device
   // Keeps a result on one mesh axis as this part of its kept layout's radices, and on the others as it is. Does nothing
   // if it is pinned, or has no such part.
-  void keep_along(TensorId id, int mesh_axis, const Part& part);
+  void keep_along(TensorId id, int mesh_axis, const AxisLayout& part);
   void keep_whole(TensorId id, int mesh_axis);  // if it came out partial on this mesh axis
   // Keeps a result split so, and on the other mesh axes as it is.
   void keep_split(TensorId id, const SplitOver& split);
@@ -106,7 +106,7 @@ std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& o
 // are partial sums, the ops between them and the update may add them as they are. So they are reduced once.
 class LateSums {
  public:
-  explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers(graph)) {}
+  explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers_by_tensor(graph)) {}
   // Returns the allowed strategies that pass on the partial sums of some operands which no other op reads. None in the
   // forward pass. None either if the result is larger than these operands and nothing is added to it later: then it is
   // better reduced before. Contributions of micro-batches to a result are added to it later, unless its shards are

@@ -9,7 +9,7 @@ SequenceSplit sequence_split(const Graph& graph, const TensorRule& tensor, int d
     const AxisOption* row = graph.ops[i].phase == Phase::kForward ? tensor.chosen(OpId(i)) : nullptr;
     for (size_t r = 0; row && r < row->results.size(); ++r) {
       const TensorId seed = graph.ops[i].results[r];
-      if (row->results[r].kind == Part::Kind::kPartial && !split.is_weight(seed) && !split.part(seed))
+      if (row->results[r].kind == AxisLayout::Kind::kPartial && !split.is_weight(seed) && !split.part(seed))
         split.grow_from_sum(seed);
     }
   }

@@ -24,9 +24,9 @@ SequenceSplit::SequenceSplit(const Graph& graph, int degree, Options how)
     : graph_(graph),
       how_(std::move(how)),
       options_(graph, degree),
-      weight_(weights(graph)),
+      weight_(weight_tensor_mask(graph)),
       trained_(depends_on_weights(graph, weight_)),
-      read_by_(readers(graph)),
+      read_by_(readers_by_tensor(graph)),
       chosen_(graph.ops.size()),
       part_(graph.tensors.size()) {}
 
@@ -37,11 +37,11 @@ int64_t SequenceSplit::split_bytes() const {
   return bytes;
 }
 
-void SequenceSplit::add_weight_parts(std::vector<Part>& parts) const {
+void SequenceSplit::add_weight_parts(std::vector<AxisLayout>& parts) const {
   for (size_t i = 0; i < chosen_.size(); ++i)
     for (size_t k = 0; chosen_[i] && k < graph_.ops[i].operands.size(); ++k)
       if (const TensorId t = graph_.ops[i].operands[k];
-          graph_.tensor(t).role == Role::kParameter && chosen_[i]->operands[k].kind == Part::Kind::kSplit)
+          graph_.tensor(t).role == Role::kParameter && chosen_[i]->operands[k].kind == AxisLayout::Kind::kSplit)
         parts[t.index()] = chosen_[i]->operands[k];
 }
 
@@ -64,7 +64,7 @@ bool SequenceSplit::splits_weights() const {
   return std::ranges::any_of(taken_, [&](OpId id) {
     const std::vector<TensorId>& operands = graph_.op(id).operands;
     for (size_t k = 0; k < operands.size(); ++k)
-      if (weight_[operands[k].index()] && chosen(id)->operands[k].kind == Part::Kind::kSplit) return true;
+      if (weight_[operands[k].index()] && chosen(id)->operands[k].kind == AxisLayout::Kind::kSplit) return true;
     return false;
   });
 }
@@ -75,12 +75,12 @@ void SequenceSplit::grow_from_sum(TensorId seed, bool whole_weights) {
   int64_t most = split_bytes();
   for (int axis = 0; axis < static_cast<int>(t.shape.size()); ++axis) {
     if (axis == t.sample_axis || t.shape[static_cast<size_t>(axis)] < options_.degree()) continue;
-    grow({{seed, {Part::Kind::kSplit, axis, 1}}});
+    grow({{seed, {AxisLayout::Kind::kSplit, axis, 1}}});
     const int64_t bytes = whole_weights && splits_weights() ? 0 : split_bytes();
     if (bytes > most) most = bytes, best = axis;
     undo();
   }
-  if (best >= 0) grow({{seed, {Part::Kind::kSplit, best, 1}}});
+  if (best >= 0) grow({{seed, {AxisLayout::Kind::kSplit, best, 1}}});
 }
 
 void SequenceSplit::grow_from_sums() {
@@ -88,7 +88,7 @@ void SequenceSplit::grow_from_sums() {
     const Op& op = graph_.ops[i];
     if (op.phase != Phase::kForward || chosen_[i] || how_.left(OpId(i)) || op.results.size() != 1) continue;
     const auto sums = std::ranges::find_if(options_.of(OpId(i)), [&](const AxisOption& option) {
-      return option.results[0].kind == Part::Kind::kPartial && reads_as_kept(op, option);
+      return option.results[0].kind == AxisLayout::Kind::kPartial && reads_as_kept(op, option);
     });
     if (sums == options_.of(OpId(i)).end()) continue;
     chosen_[i] = &*sums;
@@ -103,7 +103,7 @@ void SequenceSplit::undo() {
   taken_.clear(), set_.clear();
 }
 
-void SequenceSplit::set(TensorId t, const Part& part) {
+void SequenceSplit::set(TensorId t, const AxisLayout& part) {
   if (part_[t.index()]) return;
   part_[t.index()] = part;
   set_.push_back(t);
@@ -114,7 +114,7 @@ void SequenceSplit::set(TensorId t, const Part& part) {
 bool SequenceSplit::reads_as_kept(const Op& op, const AxisOption& option) const {
   bool any = false;
   for (size_t k = 0; k < op.operands.size(); ++k) {
-    const std::optional<Part>& part = part_[op.operands[k].index()];
+    const std::optional<AxisLayout>& part = part_[op.operands[k].index()];
     if (part && *part != option.operands[k]) return false;
     any |= part.has_value();
   }
@@ -129,18 +129,18 @@ bool SequenceSplit::suits(const Op& op, const AxisOption& option) const {
   bool partial = false;
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const TensorId t = op.operands[k];
-    const Part& part = option.operands[k];
-    if (part.kind == Part::Kind::kOther && !how_.reads_ahead) return false;
-    if (part.kind == Part::Kind::kPartial && !weight_[t.index()]) return false;
-    if (part.kind == Part::Kind::kSplit && part_[t.index()] && *part_[t.index()] != part) return false;
-    if (part.kind == Part::Kind::kSplit) read += graph_.tensor(t).bytes();
+    const AxisLayout& part = option.operands[k];
+    if (part.kind == AxisLayout::Kind::kOther && !how_.reads_ahead) return false;
+    if (part.kind == AxisLayout::Kind::kPartial && !weight_[t.index()]) return false;
+    if (part.kind == AxisLayout::Kind::kSplit && part_[t.index()] && *part_[t.index()] != part) return false;
+    if (part.kind == AxisLayout::Kind::kSplit) read += graph_.tensor(t).bytes();
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     const TensorId t = op.results[r];
-    const Part& part = option.results[r];
-    if (part.kind != Part::Kind::kSplit && part.kind != Part::Kind::kPartial) return false;
-    if (part.kind == Part::Kind::kSplit && part_[t.index()] && *part_[t.index()] != part) return false;
-    partial |= part.kind == Part::Kind::kPartial;
+    const AxisLayout& part = option.results[r];
+    if (part.kind != AxisLayout::Kind::kSplit && part.kind != AxisLayout::Kind::kPartial) return false;
+    if (part.kind == AxisLayout::Kind::kSplit && part_[t.index()] && *part_[t.index()] != part) return false;
+    partial |= part.kind == AxisLayout::Kind::kPartial;
     left += graph_.tensor(t).bytes();
   }
   return !partial || left < read;
@@ -152,10 +152,10 @@ void SequenceSplit::take(OpId id, const AxisOption& option) {
   taken_.push_back(id);
   for (size_t k = 0; k < op.operands.size(); ++k)
     if (const TensorId t = op.operands[k];
-        option.operands[k].kind == Part::Kind::kSplit && trained_[t.index()] && !weight_[t.index()])
+        option.operands[k].kind == AxisLayout::Kind::kSplit && trained_[t.index()] && !weight_[t.index()])
       set(t, option.operands[k]);
   for (size_t r = 0; r < op.results.size(); ++r)
-    if (option.results[r].kind == Part::Kind::kSplit) set(op.results[r], option.results[r]);
+    if (option.results[r].kind == AxisLayout::Kind::kSplit) set(op.results[r], option.results[r]);
 }
 
 // Splits a reader of the tensor. An op that stays as it is, or that cannot run on this part, reads the tensor whole.

@@ -18,7 +18,7 @@ class SequenceSplit {
   // A tensor from which a split grows.
   struct Seed {
     TensorId tensor;
-    Part part;
+    AxisLayout part;
   };
   struct Options {
     std::function<bool(OpId)> left;  // forward ops that are not split so, and read their operands whole
@@ -43,17 +43,17 @@ class SequenceSplit {
   // The split of a forward op; null: none.
   const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }
   // The split in which an activation of the forward pass is kept; empty: as the rule around it has it.
-  const std::optional<Part>& part(TensorId t) const { return part_[t.index()]; }
+  const std::optional<AxisLayout>& part(TensorId t) const { return part_[t.index()]; }
   int64_t split_bytes() const;  // of activations
   // Adds the splits of weights that are read so, such as a table of positions.
-  void add_weight_parts(std::vector<Part>& parts) const;
+  void add_weight_parts(std::vector<AxisLayout>& parts) const;
   // Tells whether an op reads an activation from other devices that is kept split: keys and values.
   bool gathers(OpId op, TensorId t) const;
 
  private:
   bool splits_weights() const;  // in the last grow()
   void undo();                  // what the last grow() has split
-  void set(TensorId t, const Part& part);
+  void set(TensorId t, const AxisLayout& part);
   void try_reader(OpId id, TensorId t);
   void try_producer(TensorId t);
   bool reads_as_kept(const Op& op, const AxisOption& option) const;
@@ -66,8 +66,8 @@ class SequenceSplit {
   std::vector<bool> weight_;   // by tensor
   std::vector<bool> trained_;  // by tensor: depends on a parameter
   std::vector<std::vector<Reader>> read_by_;
-  std::vector<const AxisOption*> chosen_;  // by op
-  std::vector<std::optional<Part>> part_;  // by tensor
+  std::vector<const AxisOption*> chosen_;        // by op
+  std::vector<std::optional<AxisLayout>> part_;  // by tensor
   // Of the last grow().
   std::vector<OpId> taken_;
   std::vector<TensorId> set_;   // tensors with a part

@@ -41,7 +41,7 @@ StateSplits::StateSplits(const Graph& graph, const Mesh& mesh, int stage, const 
     : graph_(graph),
       stage_(stage),
       axes_of_(axes_of),
-      read_by_(readers(graph)),
+      read_by_(readers_by_tensor(graph)),
       split_(graph.tensors.size(), -1),
       update_(graph.ops.size(), -1) {
   if (stage == 0) return;
@@ -88,7 +88,7 @@ void StateSplits::keep_parameters(RulePlanner& planner) const {
 }
 
 // Returns the split in which an op reads one of its operands, and its strategy then.
-const StateSplit* StateSplits::reads(OpId id, tdl::AxisStrategy& strategy) const {
+const StateSplit* StateSplits::split_read_by(OpId id, tdl::AxisStrategy& strategy) const {
   const Op& op = graph_.op(id);
   for (TensorId t : op.operands) {
     const StateSplit* split = of(t);
@@ -113,7 +113,7 @@ std::vector<tdl::AxisStrategy> StateSplits::strategies(OpId id, int mesh_axis) c
     split = &splits_[static_cast<size_t>(update_[id.index()])];
     strategy = split->strategy;
   } else if (op.phase == Phase::kUpdate || (stage_ < 3 && is_shortened(id) && is_master(op.operands[0]))) {
-    split = reads(id, strategy);
+    split = split_read_by(id, strategy);
   }
   const bool here = split && std::ranges::find(split->mesh_axes, mesh_axis) != split->mesh_axes.end();
   return here ? std::vector{strategy} : std::vector<tdl::AxisStrategy>();
@@ -134,7 +134,7 @@ void StateSplits::keep_results(RulePlanner& planner, OpId id) const {
 std::set<TensorId> StateSplits::gathered_again(const RulePlanner& planner) const {
   std::set<TensorId> out;
   if (stage_ < 3) return out;
-  const std::vector<bool> weight = weights(graph_), of_micro_batches = weights_of_micro_batches(graph_);
+  const std::vector<bool> weight = weight_tensor_mask(graph_), of_micro_batches = weights_of_micro_batches(graph_);
   for (const Op& op : graph_.ops)
     for (TensorId t : op.operands) {
       const bool again = of_micro_batches[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);

@@ -53,7 +53,7 @@ class StateSplits {
   const StateSplit* of(TensorId t) const {
     return split_[t.index()] >= 0 ? &splits_[static_cast<size_t>(split_[t.index()])] : nullptr;
   }
-  const StateSplit* reads(OpId id, tdl::AxisStrategy& strategy) const;
+  const StateSplit* split_read_by(OpId id, tdl::AxisStrategy& strategy) const;
 
   const Graph& graph_;
   int stage_;

@@ -10,8 +10,8 @@ namespace partita {
 TensorRule::TensorRule(const Graph& graph, int degree)
     : graph_(graph),
       options_(graph, degree),
-      weight_(weights(graph)),
-      read_by_(readers(graph)),
+      weight_(weight_tensor_mask(graph)),
+      read_by_(readers_by_tensor(graph)),
       chosen_(graph.ops.size()),
       split_(graph.tensors.size()) {
   if (degree == 1) return;
@@ -24,21 +24,21 @@ TensorRule::TensorRule(const Graph& graph, int degree)
   for (size_t i = 0; i < graph.ops.size(); ++i) try_embedding(OpId(i));
 }
 
-std::vector<Part> TensorRule::weight_parts() const {
-  std::vector<Part> parts(graph_.tensors.size());
+std::vector<AxisLayout> TensorRule::weight_parts() const {
+  std::vector<AxisLayout> parts(graph_.tensors.size());
   for (size_t i = 0; i < graph_.ops.size(); ++i)
     for (size_t k = 0; chosen_[i] && k < graph_.ops[i].operands.size(); ++k)
       if (const TensorId t = graph_.ops[i].operands[k];
-          graph_.tensor(t).role == Role::kParameter && chosen_[i]->operands[k].kind == Part::Kind::kSplit)
+          graph_.tensor(t).role == Role::kParameter && chosen_[i]->operands[k].kind == AxisLayout::Kind::kSplit)
         parts[t.index()] = chosen_[i]->operands[k];
   return parts;
 }
 
 int64_t TensorRule::split_bytes() const {
-  const std::vector<Part> parts = weight_parts();
+  const std::vector<AxisLayout> parts = weight_parts();
   int64_t bytes = 0;
   for (size_t t = 0; t < parts.size(); ++t)
-    if (parts[t].kind == Part::Kind::kSplit) bytes += graph_.tensors[t].bytes();
+    if (parts[t].kind == AxisLayout::Kind::kSplit) bytes += graph_.tensors[t].bytes();
   return bytes;
 }
 
@@ -65,11 +65,11 @@ bool TensorRule::take(OpId id, const AxisOption& option) {
   bool sums = false;  // over a weight's split index
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const TensorId t = op.operands[k];
-    const Part& part = option.operands[k];
+    const AxisLayout& part = option.operands[k];
     const bool weight = weight_[t.index()];
-    if (part.kind == Part::Kind::kOther || (part.kind == Part::Kind::kPartial && !weight)) return false;
-    if (part.kind == Part::Kind::kWhole && !weight && split_[t.index()]) return false;
-    if (part.kind != Part::Kind::kSplit) continue;
+    if (part.kind == AxisLayout::Kind::kOther || (part.kind == AxisLayout::Kind::kPartial && !weight)) return false;
+    if (part.kind == AxisLayout::Kind::kWhole && !weight && split_[t.index()]) return false;
+    if (part.kind != AxisLayout::Kind::kSplit) continue;
     sums |= weight;
     if (weight) {
       take_weight(t, part);
@@ -78,17 +78,17 @@ bool TensorRule::take(OpId id, const AxisOption& option) {
     }
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
-    const Part& part = option.results[r];
-    if (part.kind == Part::Kind::kOther) return false;
-    if (part.kind == Part::Kind::kSplit && (option.inner || !split(op.results[r], part))) return false;
-    if (part.kind == Part::Kind::kPartial && !sums) return false;
-    ends_ |= part.kind == Part::Kind::kPartial || option.inner;
+    const AxisLayout& part = option.results[r];
+    if (part.kind == AxisLayout::Kind::kOther) return false;
+    if (part.kind == AxisLayout::Kind::kSplit && (option.inner || !split(op.results[r], part))) return false;
+    if (part.kind == AxisLayout::Kind::kPartial && !sums) return false;
+    ends_ |= part.kind == AxisLayout::Kind::kPartial || option.inner;
   }
   return true;
 }
 
 // A weight that another op makes (a cast, a transposition) is made split.
-void TensorRule::take_weight(TensorId t, const Part& part) {
+void TensorRule::take_weight(TensorId t, const AxisLayout& part) {
   const OpId producer = graph_.tensor(t).producer;
   if (!producer.valid() || chosen_[producer.index()]) return;
   const AxisOption* option = find(producer, graph_.op(producer).results, t, part, &AxisOption::results);
@@ -96,13 +96,13 @@ void TensorRule::take_weight(TensorId t, const Part& part) {
   chosen_[producer.index()] = option;
   taken_.push_back(producer);
   for (size_t k = 0; k < option->operands.size(); ++k)
-    if (option->operands[k].kind == Part::Kind::kSplit)
+    if (option->operands[k].kind == AxisLayout::Kind::kSplit)
       take_weight(graph_.op(producer).operands[k], option->operands[k]);
 }
 
 // Splits the tensor: its producer leaves it so, and every forward op that reads it takes it so.
-bool TensorRule::split(TensorId t, const Part& part) {
-  std::optional<Part>& known = split_[t.index()];
+bool TensorRule::split(TensorId t, const AxisLayout& part) {
+  std::optional<AxisLayout>& known = split_[t.index()];
   if (known) return *known == part;
   known = part;
   split_tensors_.push_back(t);
@@ -122,8 +122,8 @@ bool TensorRule::split(TensorId t, const Part& part) {
 
 // Returns the op's choice, or else its first option, under which `tensor`, one of `tensors`, is `part` wherever it
 // stands.
-const AxisOption* TensorRule::find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const Part& part,
-                                   std::vector<Part> AxisOption::*parts) {
+const AxisOption* TensorRule::find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor,
+                                   const AxisLayout& part, std::vector<AxisLayout> AxisOption::*parts) {
   const auto has = [&](const AxisOption& option) { return fits(tensors, option.*parts, tensor, part); };
   if (const AxisOption* known = chosen_[id.index()]) return has(*known) ? known : nullptr;
   for (const AxisOption& option : options_.of(id))
@@ -133,7 +133,7 @@ const AxisOption* TensorRule::find(OpId id, const std::vector<TensorId>& tensors
 
 bool TensorRule::activations_whole(const Op& op, const AxisOption& option) const {
   for (size_t k = 0; k < op.operands.size(); ++k)
-    if (!weight_[op.operands[k].index()] && option.operands[k].kind != Part::Kind::kWhole) return false;
+    if (!weight_[op.operands[k].index()] && option.operands[k].kind != AxisLayout::Kind::kWhole) return false;
   return true;
 }
 
@@ -143,8 +143,8 @@ void TensorRule::try_column(OpId id) {
   const auto product = weight_product(graph_, weight_, op);
   if (!product) return;
   for (const AxisOption& option : options_.of(id)) {
-    if (option.inner || option.operands[product->weight].kind != Part::Kind::kSplit ||
-        option.results[0].kind != Part::Kind::kSplit)
+    if (option.inner || option.operands[product->weight].kind != AxisLayout::Kind::kSplit ||
+        option.results[0].kind != AxisLayout::Kind::kSplit)
       continue;
     if (!activations_whole(op, option)) continue;
     ends_ = false, taken_.clear(), split_tensors_.clear();
@@ -166,8 +166,9 @@ void TensorRule::try_embedding(OpId id) {
     const bool by_data = std::any_of(op.operands.begin(), op.operands.end(),
                                      [&](TensorId t) { return graph_.tensor(t).sample_axis >= 0; });
     for (const AxisOption& option : options_.of(id)) {
-      const Part& rows = option.operands[k];
-      if (!by_data || option.inner || rows.kind != Part::Kind::kSplit || option.results[0].kind != Part::Kind::kPartial)
+      const AxisLayout& rows = option.operands[k];
+      if (!by_data || option.inner || rows.kind != AxisLayout::Kind::kSplit ||
+          option.results[0].kind != AxisLayout::Kind::kPartial)
         continue;
       if (!activations_whole(op, option) || table.shape[rows.axis] <= table.shape[1 - rows.axis]) continue;
       chosen_[id.index()] = &option;

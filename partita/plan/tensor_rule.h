@@ -32,14 +32,14 @@ class TensorRule {
     int64_t extent = 0;
   };
   std::optional<Uneven> uneven() const;
-  std::vector<Part> weight_parts() const;  // by tensor: the splits of parameters
+  std::vector<AxisLayout> weight_parts() const;  // by tensor: the splits of parameters
 
  private:
   bool take(OpId id, const AxisOption& option);
-  void take_weight(TensorId t, const Part& part);
-  bool split(TensorId t, const Part& part);
-  const AxisOption* find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const Part& part,
-                         std::vector<Part> AxisOption::*parts);
+  void take_weight(TensorId t, const AxisLayout& part);
+  bool split(TensorId t, const AxisLayout& part);
+  const AxisOption* find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const AxisLayout& part,
+                         std::vector<AxisLayout> AxisOption::*parts);
   bool activations_whole(const Op& op, const AxisOption& option) const;
   void try_column(OpId id);
   void try_embedding(OpId id);
@@ -49,8 +49,8 @@ class TensorRule {
   std::vector<bool> weight_;   // by tensor: a parameter, or made only of parameters
   std::vector<bool> trained_;  // by tensor: depends on a parameter
   std::vector<std::vector<Reader>> read_by_;
-  std::vector<const AxisOption*> chosen_;   // by op
-  std::vector<std::optional<Part>> split_;  // by tensor
+  std::vector<const AxisOption*> chosen_;         // by op
+  std::vector<std::optional<AxisLayout>> split_;  // by tensor
   // The current try.
   bool ends_ = false;
   std::vector<OpId> taken_;

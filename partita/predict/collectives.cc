@@ -15,7 +15,7 @@ namespace {
 std::vector<std::vector<DeviceId>> nodes_of(const Cluster& cluster) {
   std::vector<DeviceId> devices;
   for (int d = 0; d < cluster.compute_count; ++d) devices.emplace_back(size_t(d));
-  return by_node(cluster, std::move(devices));
+  return group_by_node(cluster, std::move(devices));
 }
 
 // The first devices of the first nodes that have so many; left out if the cluster has not so many nodes of them.

@@ -50,8 +50,8 @@ std::optional<double> measured_us(const Table& table, size_t row, double flops) 
   return std::nullopt;
 }
 
-Kernel kernel_of(DType dtype, double bytes, std::vector<Product> products = {}) {
-  Kernel kernel;
+KernelSize kernel_of(DType dtype, double bytes, std::vector<Product> products = {}) {
+  KernelSize kernel;
   kernel.rate = products.empty() ? DType::kFloat32 : dtype;
   kernel.bytes = bytes;
   for (const Product& p : products) kernel.flops += p.flops();
@@ -59,9 +59,9 @@ Kernel kernel_of(DType dtype, double bytes, std::vector<Product> products = {}) 
   return kernel;
 }
 
-double us(const Device& device, const Kernel& kernel) { return kernel_ns(device, kernel) / kNsPerUs; }
+double us(const Device& device, const KernelSize& kernel) { return kernel_ns(device, kernel) / kNsPerUs; }
 
-Kernel product_kernel(DType dtype, const Product& p) {
+KernelSize product_kernel(DType dtype, const Product& p) {
   return kernel_of(dtype, p.batch * (p.m * p.k + p.k * p.n + p.m * p.n) * static_cast<double>(bytes_of(dtype)), {p});
 }
 
@@ -81,13 +81,13 @@ struct Attention {
 };
 
 // The kernels that take part, in one: fused. Heads that share keys are rows of one product.
-Kernel fused_kernel(const Attention& a) {
+KernelSize fused_kernel(const Attention& a) {
   const double batch = a.batch * a.kv_heads, rows = a.heads / a.kv_heads * a.queries;
   const Product scores{batch, rows, a.keys, a.size}, values{batch, rows, a.size, a.keys};
   std::vector<Product> products = {scores, values};
   if (a.backward) products.insert(products.end(), {scores, values, {batch, a.keys, a.size, rows}});
   const double moved = 2 * (a.elements_of_q() + a.elements_of_kv()) * (a.backward ? 2 : 1);
-  Kernel kernel = kernel_of(a.dtype, moved * static_cast<double>(bytes_of(a.dtype)), std::move(products));
+  KernelSize kernel = kernel_of(a.dtype, moved * static_cast<double>(bytes_of(a.dtype)), std::move(products));
   kernel.fused_attention = true;
   if (a.causal)  // the last query sees all keys, one before it one less; those before the first key see none
     kernel.computed = a.queries <= a.keys ? (a.keys - (a.queries - 1) / 2) / a.keys : (a.keys + 1) / 2 / a.queries;
@@ -221,7 +221,7 @@ std::vector<Prediction> predict_attention(const Table& table, const Cluster& clu
   return by_row(table, [&](size_t row) { return attention_row(table, row, cluster.devices[0]); });
 }
 
-std::vector<Prediction> predict_memory(const Table& table, const Cluster& cluster) {
+std::vector<Prediction> predict_memory_bound(const Table& table, const Cluster& cluster) {
   return by_row(table, [&](size_t row) { return memory_of(table, row, cluster.devices[0]); });
 }
 

@@ -35,6 +35,6 @@ std::vector<Prediction> predict_collectives(const Table& table, const Cluster& c
 // Predicts on the cluster's first device.
 std::vector<Prediction> predict_products(const Table& table, const Cluster& cluster);
 std::vector<Prediction> predict_attention(const Table& table, const Cluster& cluster);
-std::vector<Prediction> predict_memory(const Table& table, const Cluster& cluster);
+std::vector<Prediction> predict_memory_bound(const Table& table, const Cluster& cluster);
 
 }  // namespace partita

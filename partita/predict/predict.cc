@@ -29,7 +29,7 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> kKinds = {{"collectives", {"collective", "bytes", "gpus"}, predict_collectives, false},
                                            {"products", {"m", "n", "k", "dtype"}, predict_products},
                                            {"attention", {"pass", "head_dim", "seq_q"}, predict_attention},
-                                           {"memory-bound kernels", {"kernel", "bytes"}, predict_memory}};
+                                           {"memory-bound kernels", {"kernel", "bytes"}, predict_memory_bound}};
   return kKinds;
 }
 

@@ -168,7 +168,7 @@ void smooth(std::vector<Curve::Point>& points) {
 
 }  // namespace
 
-Curve fitted(std::vector<Curve::Point> points) {
+Curve fit_curve(std::vector<Curve::Point> points) {
   std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   smooth(points);
   // Minimises the squares of (latency + slope b - t) / max(t, kLeastUs).
@@ -208,7 +208,7 @@ void merge(Profile& profile, const Profile& other) {
     std::vector<Curve::Point> points = mine.points;
     for (const Curve::Point& point : theirs.points)
       if (!has_point(mine, point.bytes)) points.push_back(point);
-    if (points.size() > mine.points.size()) mine = fitted(std::move(points));
+    if (points.size() > mine.points.size()) mine = fit_curve(std::move(points));
   }
   if (profile.machine.shared_cache_bytes == 0) profile.machine.shared_cache_bytes = other.machine.shared_cache_bytes;
   if (profile.machine.task_us > 0) return;

@@ -77,7 +77,7 @@ struct Curve {
   double us(double bytes) const;
   bool operator==(const Curve&) const = default;
 };
-Curve fitted(std::vector<Curve::Point> points);  // at least one
+Curve fit_curve(std::vector<Curve::Point> points);  // at least one
 bool has_point(const Curve& curve, double bytes);
 
 // The kind of a line: `of` is "all-reduce" and so on, for so many devices; "transfer", "copy", "load", "output" with

@@ -150,7 +150,7 @@ void read_curve(const Json& json, const std::string& where, Profile& profile) {
   }
   in.done();
   if (points.empty()) fail("{}: a curve has at least one point", where);
-  if (!profile.curves.emplace(id, fitted(std::move(points))).second)
+  if (!profile.curves.emplace(id, fit_curve(std::move(points))).second)
     fail("{}: '{}' for {} devices stands twice", where, id.of, id.devices);
 }
 

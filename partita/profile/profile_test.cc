@@ -40,7 +40,7 @@ Profile example() {
   other.how = "einsum";
   profile.add(other);
   profile.curves[{"all-reduce", 2}] =
-      fitted({{1024, {.us = 6, .spread_us = 1, .runs = 9}, 0}, {4096, {.us = 9, .spread_us = 1, .runs = 9}, 0}});
+      fit_curve({{1024, {.us = 6, .spread_us = 1, .runs = 9}, 0}, {4096, {.us = 9, .spread_us = 1, .runs = 9}, 0}});
   return profile;
 }
 
@@ -102,8 +102,8 @@ TEST(Profiles, TakeWhatOthersHaveAndTheyLack) {
   profile.machine.task_us = 0;
   other.add(product(32, 64, 64, 99));
   other.add(product(128, 64, 64, 80));
-  other.curves[{"all-reduce", 2}] = fitted({{4096, {.us = 99, .runs = 1}, 0}, {16384, {.us = 20, .runs = 1}, 0}});
-  other.curves[{"copy", 0}] = fitted({{1024, {.us = 2, .runs = 1}, 0}});
+  other.curves[{"all-reduce", 2}] = fit_curve({{4096, {.us = 99, .runs = 1}, 0}, {16384, {.us = 20, .runs = 1}, 0}});
+  other.curves[{"copy", 0}] = fit_curve({{1024, {.us = 2, .runs = 1}, 0}});
   merge(profile, other);
   EXPECT_EQ(profile.kernels().size(), 3u);
   EXPECT_EQ(profile.find(product(32, 64, 64, 0).id)->time.us, 21);  // its own
@@ -189,35 +189,35 @@ TEST(Profiles, KeepKindsApart) {
 TEST(Curves, GoThroughTheirPoints) {
   std::vector<Curve::Point> points;
   for (double bytes = 1024; bytes < 1e8; bytes *= 4) points.push_back({bytes, {.us = 5 + bytes / 2000, .runs = 5}, 0});
-  const Curve line = fitted(points);
+  const Curve line = fit_curve(points);
   EXPECT_NEAR(line.latency_us, 5, 1e-6);
   EXPECT_NEAR(line.us_per_byte, 1.0 / 2000, 1e-9);
   EXPECT_NEAR(line.r2, 1, 1e-9);
   EXPECT_NEAR(line.us(10000), 10, 1e-6);
   EXPECT_NEAR(line.us(1e9), 5 + 1e9 / 2000, 1);
   points.back().time.us *= 2;  // a cache's end
-  const Curve bent = fitted(points);
+  const Curve bent = fit_curve(points);
   EXPECT_LT(bent.r2, 1);
   EXPECT_NEAR(bent.us(points.back().bytes), points.back().time.us, 1e-3);
 }
 
 TEST(Curves, AreLinesThroughShortTimesToo) {
   const auto point = [](double bytes) { return Curve::Point{bytes, {.us = 0.01 + bytes / 1e4, .runs = 5}, 0}; };
-  const Curve line = fitted({point(10), point(100), point(1000), point(100000)});
+  const Curve line = fit_curve({point(10), point(100), point(1000), point(100000)});
   EXPECT_NEAR(line.latency_us, 0.01, 1e-9);
   EXPECT_NEAR(line.us_per_byte, 1e-4, 1e-12);
 }
 
 TEST(Curves, DoNotFall) {
   const auto point = [](double bytes, double us) { return Curve::Point{bytes, {.us = us, .runs = 5}, 0}; };
-  const Curve curve = fitted({point(1000, 30), point(2000, 10), point(4000, 20), point(8000, 60)});
+  const Curve curve = fit_curve({point(1000, 30), point(2000, 10), point(4000, 20), point(8000, 60)});
   EXPECT_NEAR(curve.us(1000), 20, 1e-9);
   EXPECT_NEAR(curve.us(4000), 20, 1e-9);
   EXPECT_NEAR(curve.us(8000), 60, 1e-9);
 }
 
 TEST(Curves, OfOnePointAreInProportionOrConstant) {
-  const Curve line = fitted({{1000, {.us = 10, .runs = 3}, 0}});
+  const Curve line = fit_curve({{1000, {.us = 10, .runs = 3}, 0}});
   EXPECT_NEAR(line.us(1000), 10, 1e-9);
   EXPECT_GE(line.latency_us, 0);
   EXPECT_GE(line.us_per_byte, 0);

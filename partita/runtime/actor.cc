@@ -138,7 +138,7 @@ void Worker::begin(TaskId task) {
     return work(task);
   }
   const auto& participants = table_.collectives[collective].participants;
-  if (!rendezvous_.come(collective, static_cast<int>(participants.size()))) return;
+  if (!rendezvous_.arrive(collective, static_cast<int>(participants.size()))) return;
   for (TaskId p : participants) engine_.began(p, firings / rate, static_cast<int>(firings % rate));
   for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kGo, task, p});
 }

@@ -68,9 +68,9 @@ struct ActorTable {
 // The meeting point of the participants of each collective.
 class Rendezvous {
  public:
-  explicit Rendezvous(std::size_t collectives) : come_(collectives), done_(collectives) {}
+  explicit Rendezvous(std::size_t collectives) : arrived_(collectives), done_(collectives) {}
   // True for the last of `size`, which resets the counter for the next firing.
-  bool come(int collective, int size) { return count(come_[collective], size); }
+  bool arrive(int collective, int size) { return count(arrived_[collective], size); }
   bool done(int collective, int size) { return count(done_[collective], size); }
 
  private:
@@ -79,7 +79,7 @@ class Rendezvous {
     counter.store(0, std::memory_order_release);
     return true;
   }
-  std::vector<std::atomic<int>> come_, done_;
+  std::vector<std::atomic<int>> arrived_, done_;
 };
 
 // The services of an engine for a worker.

@@ -30,7 +30,7 @@ template <typename Combine>
 void combine_wide(const View& to, Combine combine) {
   if (!is_low(to.dtype)) return combine(to);
   View wide = to;
-  wide.dtype = computed_in(to.dtype);
+  wide.dtype = compute_dtype(to.dtype);
   std::vector<std::byte> bytes;
   wide = buffer_for(wide, bytes);
   combine(wide);

@@ -87,7 +87,7 @@ Firing firing_of(const Memory& memory, const Task& task, int firing, Kernels* ke
   for (const Access& write : task.writes) result.writes.push_back(write_of(memory, task, write, firing, addend));
   if (auto* work = std::get_if<KernelWork>(&task.work)) {
     result.call = call_of(memory, task, *work, firing, result.writes);
-    if (kernels) result.call.prepared = kernels->prepare(result.call);
+    if (kernels) result.call.prepared = kernels->prepare_call(result.call);
     return result;
   }
   for (const Access& read : task.reads) {

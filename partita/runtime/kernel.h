@@ -74,8 +74,8 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
   // Called once for each call, before its first run: all of it but the key and the memory's contents is known.
-  virtual std::shared_ptr<const PreparedCall> prepare(const KernelCall&) { return nullptr; }
-  // Runs a call; call.prepared is the result of prepare() for it. Any thread; one call a compute queue at a time.
+  virtual std::shared_ptr<const PreparedCall> prepare_call(const KernelCall&) { return nullptr; }
+  // Runs a call; call.prepared is the result of prepare_call() for it. Any thread; one call a compute queue at a time.
   virtual void run(const KernelCall& call) = 0;
   virtual int64_t live_bytes() const { return 0; }  // allocated outside registers now
   virtual int64_t peak_bytes() const { return 0; }  // and at most since reset_peak

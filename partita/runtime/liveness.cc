@@ -70,7 +70,7 @@ bool Liveness::is_same_memory(const Use& a, const Use& b) const {
 }
 
 void Liveness::add(DeviceId device, int64_t bytes) {
-  raise_to(peak_[device.index()], live_[device.index()].fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  atomic_max(peak_[device.index()], live_[device.index()].fetch_add(bytes, std::memory_order_relaxed) + bytes);
 }
 
 void Liveness::note(DeviceId device, int64_t extra_bytes) {

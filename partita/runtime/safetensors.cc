@@ -37,7 +37,7 @@ std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) 
 
 // The arrays of a header; the data begins at `data_at` and the file ends at `size`.
 StoredArrays parse_header(const std::string& path, std::string_view text, int64_t data_at, int64_t size) {
-  expect_shallow_json(text, path);
+  validate_json_depth(text, path);
   const json header = json::parse(text, nullptr, false);
   if (!header.is_object()) fail("{}: not a safetensors file: its header is not a JSON object", path);
   const int64_t data = size - data_at;

@@ -74,7 +74,7 @@ void with_types(const View& from, const View& to, F f) {
 
 std::optional<View> regroup(const View& view, const Shape& axes) {
   if (view.axes == axes) return view;
-  auto part = regrouped(StridedBox{view.box, view.strides}, view.axes, axes);
+  auto part = reshape_box(StridedBox{view.box, view.strides}, view.axes, axes);
   if (!part) return std::nullopt;
   return View{view.data, view.dtype, std::move(part->box), std::move(part->strides), axes};
 }

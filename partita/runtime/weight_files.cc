@@ -25,7 +25,7 @@ std::string resolved(const std::string& path) {
 
 std::map<std::string, std::string> read_index(const std::string& path) {
   const std::string text = read_file(path, "an index of weights", kMostOfDescription);
-  expect_shallow_json(text, path);
+  validate_json_depth(text, path);
   const json index = json::parse(text, nullptr, false);
   const json* map = index.is_object() && index.contains("weight_map") ? &index["weight_map"] : nullptr;
   if (!map || !map->is_object())

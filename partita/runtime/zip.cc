@@ -109,7 +109,7 @@ std::string inflate(std::string_view from, uint64_t size, bool whole, const std:
   if (size / 1032 > from.size() + 64)
     fail("{}: {} bytes cannot hold the {} that its directory promises: the archive is damaged", where, from.size(),
          size);
-  expect_available(static_cast<int64_t>(size), where);
+  require_memory(static_cast<int64_t>(size), where);
   std::string to(size, '\0');
   z_stream z{};
   if (inflateInit2(&z, -MAX_WBITS) != Z_OK) fail("{}: zlib could not be started", where);

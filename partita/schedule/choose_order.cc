@@ -79,7 +79,7 @@ struct Trial {
     if (!fewer) return times[i].emplace(main.simulated(i));
     auto one_fewer = run_async([&] { return fewer->simulated(i); });
     StepBreakdown of_main = main.simulated(i);
-    return times[i].emplace(extended(std::move(of_main), one_fewer.get(), more));
+    return times[i].emplace(extrapolate_breakdown(std::move(of_main), one_fewer.get(), more));
   }
   // Simulates order i while another is simulated, unless its figures are those of the other.
   void time_like(size_t i, size_t other) {
@@ -175,7 +175,7 @@ StepBreakdown with_peaks(StepBreakdown breakdown, const std::vector<int64_t>& pe
 
 ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& resolved, const Representatives& from,
                          const Cluster& cluster, const ChooseOrderOptions& choosing) {
-  if (!resolved.device_mask) expect_small_enough(graph, cluster);
+  if (!resolved.device_mask) validate_lowered_size(graph, cluster);
   Trial trial(graph, plan, resolved, from, cluster, choosing.watch);
   Orders& orders = *trial.main.orders;
   ChosenOrder out;

@@ -24,6 +24,6 @@ PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const
 // Tells whether a graph is too large to be held or simulated: an op is at least one task on each of its devices.
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
 // Throws bad input if it is.
-void expect_small_enough(const Graph& graph, const Cluster& cluster);
+void validate_lowered_size(const Graph& graph, const Cluster& cluster);
 
 }  // namespace partita

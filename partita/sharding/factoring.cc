@@ -96,7 +96,7 @@ std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices
 }
 
 std::optional<Box> over_radices(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to) {
-  return from == to ? box : regrouped(box, joined_radices(from), joined_radices(to));
+  return from == to ? box : reshape_box(box, joined_radices(from), joined_radices(to));
 }
 
 std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices) {
@@ -126,8 +126,9 @@ std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape
     const Boxes from = layout.boxes.of(digits);
     std::vector<Along> to(radices[stored].size(), {axes, {}});
     bool one_box = true;
-    for_each_on(extents, axes, [&](size_t position) {
-      const auto changed = one_box ? regrouped(from[position], layout.radices[stored], radices[stored]) : std::nullopt;
+    for_each_coordinate(extents, axes, [&](size_t position) {
+      const auto changed =
+          one_box ? reshape_box(from[position], layout.radices[stored], radices[stored]) : std::nullopt;
       one_box = one_box && changed.has_value();
       for (size_t d = 0; one_box && d < to.size(); ++d) to[d].intervals.push_back((*changed)[d]);
     });

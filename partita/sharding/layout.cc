@@ -78,7 +78,7 @@ std::vector<int> Layout::partial_group(int position) const {
     axes.push_back(static_cast<int>(a));
     own -= position / stride % mesh.extents[a] * stride;
   }
-  for_each_on(mesh.extents, axes, [&](size_t member) { group.push_back(own + static_cast<int>(member)); });
+  for_each_coordinate(mesh.extents, axes, [&](size_t member) { group.push_back(own + static_cast<int>(member)); });
   return group;
 }
 

@@ -59,9 +59,9 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
   const std::map<LinkId, int> queue_of = queues_of_links(graph);
   const Profile* profile = cost.cluster().profile.get();
   const bool cached = profile && profile->machine.cache_bytes > 0;
-  const std::vector<CacheParts> caches =
-      cached ? cache_parts(graph, profile->machine.cache_bytes, profile->machine.shared_cache_bytes)
-             : std::vector<CacheParts>(graph.order.size());
+  const std::vector<CacheFractions> caches =
+      cached ? cache_fractions(graph, profile->machine.cache_bytes, profile->machine.shared_cache_bytes)
+             : std::vector<CacheFractions>(graph.order.size());
   std::vector<SimNode> nodes;
   for (const Node& n : graph.order) {
     const Task& task = graph.task(n.task);
@@ -72,7 +72,7 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       node.tasks = {n.task};
       node.queues = {task.queue.value};
       const TaskTime time = cost.task_time(graph, task);
-      const CacheParts& fractions = caches[nodes.size() - 1];
+      const CacheFractions& fractions = caches[nodes.size() - 1];
       node.duration_ns = time.ns + std::llround((1 - fractions.warm) * static_cast<double>(time.cold_ns - time.ns) +
                                                 fractions.far * static_cast<double>(time.far_ns - time.cold_ns));
       node.together = time.together, node.estimated = time.estimated;

@@ -18,7 +18,7 @@ double times_as_long(double together, int busy, int cores) {
 
 }  // namespace
 
-void expect_short(double step_ns) {
+void validate_step_time(double step_ns) {
   constexpr double kMostStepNs = 1e17;
   if (!(step_ns < kMostStepNs))
     fail("the predicted step takes more than 3 years: a time or a rate in the cluster file or the profile is wrong");
@@ -81,7 +81,7 @@ int64_t Running::next_end() const {
   const int all = busy();
   double least = INFINITY;
   for (const Sharing& s : sharing_) least = std::min(least, s.left_ns * slowdown(s, all));
-  expect_short(least);
+  validate_step_time(least);
   return now_ + std::max<int64_t>(1, std::llround(least));
 }
 

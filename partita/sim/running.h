@@ -24,7 +24,7 @@
 namespace partita {
 
 // Bad input if it is more than three years: so long a step follows from wrong figures.
-void expect_short(double step_ns);
+void validate_step_time(double step_ns);
 
 class Running {
  public:

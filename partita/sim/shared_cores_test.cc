@@ -24,7 +24,7 @@ Cluster profiled(int devices, Machine machine, double together = 1) {
   std::vector<Curve::Point> points;
   for (const double bytes : {10.0, 100.0, 1000.0, 10000.0})
     points.push_back({bytes, {.us = bytes / 1e3, .runs = 1, .together_us = together * bytes / 1e3}, 0});
-  profile.curves[{"copy", 0}] = fitted(std::move(points));
+  profile.curves[{"copy", 0}] = fit_curve(std::move(points));
   cluster.profile = std::make_shared<const Profile>(std::move(profile));
   return cluster;
 }
@@ -142,14 +142,14 @@ TEST(Warmth, IsWhatWasTouchedNotLongAgo) {
   for (Task& task : b.graph.tasks) task.work = KernelWork{};
   run_passes(b.graph, {.share_bytes = false});
   ASSERT_EQ(b.graph.order.size(), 6u);
-  const std::vector<CacheParts> cached = cache_parts(b.graph, 2 << 20, 0);
+  const std::vector<CacheFractions> cached = cache_fractions(b.graph, 2 << 20, 0);
   EXPECT_EQ(cached[2].warm, 1);    // a again: only b came between
   EXPECT_EQ(cached[3].warm, 0);    // c was touched a step ago
   EXPECT_EQ(cached[5].warm, 0.5);  // d is there, b is not
   EXPECT_EQ(cached[5].far, 0);
   // Between b and b again come a, c and d, 4 MB with b itself; between c and c of the step before all others.
   const auto far_with = [&](int64_t shared_bytes) {
-    return cache_parts(b.graph, 2 << 20, static_cast<double>(shared_bytes));
+    return cache_fractions(b.graph, 2 << 20, static_cast<double>(shared_bytes));
   };
   EXPECT_EQ(far_with(1 << 20)[5].warm, 0.5);
   EXPECT_EQ(far_with(1 << 20)[5].far, 0.75);  // all of b, half of d, which is as large as the cache
@@ -172,7 +172,7 @@ TEST(Warmth, IsOfThePartThatIsRead) {
   for (const int t : {0, 1}) b.graph.tasks[static_cast<size_t>(t)].writes = {half(t)};
   for (const int t : {2, 3}) b.graph.tasks[static_cast<size_t>(t)].reads = {half(3 - t)};
   run_passes(b.graph, {.share_bytes = false});
-  const std::vector<CacheParts> cached = cache_parts(b.graph, 2 << 20, 0);
+  const std::vector<CacheFractions> cached = cache_fractions(b.graph, 2 << 20, 0);
   ASSERT_EQ(b.graph.order.size(), 4u);
   EXPECT_EQ(cached[2].warm, 1);
   EXPECT_EQ(cached[3].warm, 0);

@@ -153,7 +153,7 @@ void end(Simulation& sim, int64_t run, Trace& trace) {
 void move_on(Simulation& sim, Trace& trace) {
   int64_t next = sim.messages.empty() ? INT64_MAX : sim.messages.top().first;
   if (!sim.running.empty()) next = std::min(next, sim.running.next_end());
-  expect_short(static_cast<double>(next));
+  validate_step_time(static_cast<double>(next));
   sim.now = next;
   const std::vector<int64_t> ended = sim.running.ended(next);
   for (int64_t run : ended) end(sim, run, trace);

@@ -90,7 +90,7 @@ Place place_of(const PhysicalGraph& graph, const Access& access, int firing) {
   const int use = std::min(firing, reg.uses - 1);
   const auto [whole, box_accessed] = boxes_of(access, reg, firing);
   const Box box = intersect(whole, box_accessed);
-  const Interval span = spanned(relative_to(box, whole), extents(whole));
+  const Interval span = linear_range(relative_to(box, whole), extents(whole));
   const int64_t size = bytes_of(reg.dtype);
   const int64_t at = reg.offset < 0 ? -kApart * (1 + access.reg.value) : reg.slot_offset(reg.slot(use));
   return {at + span.lo * size, at + span.hi * size, static_cast<double>(volume(box) * size)};
@@ -98,8 +98,8 @@ Place place_of(const PhysicalGraph& graph, const Access& access, int firing) {
 
 }  // namespace
 
-std::vector<CacheParts> cache_parts(const PhysicalGraph& graph, double core_bytes, double shared_bytes) {
-  std::vector<CacheParts> out(graph.order.size());
+std::vector<CacheFractions> cache_fractions(const PhysicalGraph& graph, double core_bytes, double shared_bytes) {
+  std::vector<CacheFractions> out(graph.order.size());
   std::vector<DeviceCache> caches(static_cast<size_t>(graph.device_count),
                                   DeviceCache(core_bytes, shared_bytes / std::max(1, graph.compute_count)));
   for (const bool first_step : {true, false})

@@ -13,12 +13,12 @@
 namespace partita {
 
 // Fractions of the bytes that a kernel's firing touches.
-struct CacheParts {
+struct CacheFractions {
   double warm = 1;  // in the core's own cache, 0 to 1
   double far = 0;   // in none
 };
 // Returns, by place in `order`, the fractions in a step that follows others; defaults for tasks that are no kernels.
 // Without a shared cache (0 bytes) nothing is far.
-std::vector<CacheParts> cache_parts(const PhysicalGraph& graph, double core_bytes, double shared_bytes);
+std::vector<CacheFractions> cache_fractions(const PhysicalGraph& graph, double core_bytes, double shared_bytes);
 
 }  // namespace partita

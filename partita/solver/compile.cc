@@ -85,7 +85,7 @@ void make_tables(Compiling& c) {
   for (const Missing& t : c.missing) entries += t.entries();
   std::stable_sort(c.missing.begin(), c.missing.end(),
                    [](const Missing& a, const Missing& b) { return a.entries() > b.entries(); });
-  shared_out(entries > kMany ? kFewThreads : 1, c.missing.size(), [&](size_t i, int) {
+  parallel_for(entries > kMany ? kFewThreads : 1, c.missing.size(), [&](size_t i, int) {
     const Missing& t = c.missing[i];
     c.m.tables[t.number] = std::make_shared<const PairTable>(merged(t.rows, t.columns, t.sources));
   });

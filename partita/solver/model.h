@@ -64,7 +64,7 @@ struct Model {
   PairView view(const Neighbour& n) const {
     return n.first ? by_row(table(n.pair)) : by_column(table(n.pair));
   }  // from the end that has this neighbour
-  double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
+  double pair_cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
   int64_t sweep_entries(const Pair& p) const {
     return static_cast<int64_t>(tables[p.table]->rows.count) * tables[p.table]->columns.count + domain(p.a) +
            domain(p.b);

@@ -99,7 +99,7 @@ struct Solved {
   bool apart = false;  // in parts again
 };
 
-SolvedApart solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
+SolvedParts solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
                         const Assignment& solution, const Options& options, double enough, int depth);
 
 // Solves a part in parts again; `apart` is false if that brings nothing.
@@ -109,7 +109,7 @@ Solved solve_again_apart(const Context& context, const Part& part, const Piece& 
   for (int v : part.variables[0]) piece.alike.push_back(of.alike[v]);
   const std::vector<int> part_of = parts_of(piece.network, piece.alike, context.most_across, context.largest);
   if (part_of.empty()) return {};
-  SolvedApart apart =
+  SolvedParts apart =
       solve_piece(context, piece, part_of, start, options, std::numeric_limits<double>::infinity(), depth);
   if (!apart.bound) return {};
   Solved out;
@@ -140,7 +140,7 @@ std::vector<Solved> solve_each(const Context& context, const std::vector<Part>& 
   const size_t usual = usual_size(parts);
   std::vector<Solved> solved(parts.size());
   std::mutex lock;
-  shared_out(options.threads, parts.size(), [&](size_t i, int) {
+  parallel_for(options.threads, parts.size(), [&](size_t i, int) {
     const Part& part = parts[i];
     Options inside = options;
     {
@@ -199,7 +199,7 @@ size_t index_of_worst(const std::vector<Part>& parts, const std::vector<Solved>&
   return worst;
 }
 
-void certify(const Cut& cut, std::vector<Solved> solved, SolvedApart& out) {
+void certify(const Cut& cut, std::vector<Solved> solved, SolvedParts& out) {
   for (size_t i = 0; i < solved.size(); ++i)
     out.certificate.parts.push_back({cut.parts[i].variables, std::move(solved[i].result.certificate)});
   out.certificate.bound = out.bound;
@@ -208,13 +208,13 @@ void certify(const Cut& cut, std::vector<Solved> solved, SolvedApart& out) {
 
 // Solves in one a part that was cut apart again, on two conditions. The bound is not near `enough` (of the cost), and
 // the part has much of the gap.
-SolvedApart solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
+SolvedParts solve_piece(const Context& context, const Piece& piece, const std::vector<int>& part_of,
                         const Assignment& solution, const Options& options, double enough, int depth) {
   const Cut cut = cut_into_parts(piece, part_of, context.dual);
   if (!cut.fits) return {};
   const std::vector<Part>& parts = cut.parts;
   std::vector<Solved> solved = solve_each(context, parts, piece, solution, options, depth);
-  SolvedApart out;
+  SolvedParts out;
   out.different = parts.size();
   out.words = fmt::format("{} different parts, the first of {} variables and {} times there", parts.size(),
                           parts[0].network.variables(), parts[0].variables.size());
@@ -239,9 +239,9 @@ SolvedApart solve_piece(const Context& context, const Piece& piece, const std::v
 
 }  // namespace
 
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of,
-                        const LiftedDual& dual, const Assignment& solution, const Options& options,
-                        const PairTables& made, double most_across, double largest) {
+SolvedParts solve_parts_separately(const Network& network, const std::vector<int>& alike,
+                                   const std::vector<int>& part_of, const LiftedDual& dual, const Assignment& solution,
+                                   const Options& options, const PairTables& made, double most_across, double largest) {
   Options inside = options;
   inside.gap = kParts.gap;
   inside.start.reset();
@@ -250,7 +250,7 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   inside.progress = nullptr;
   Piece all{network, alike, std::vector<size_t>(network.edges.size())};
   std::iota(all.edges.begin(), all.edges.end(), 0);
-  SolvedApart out = solve_piece({dual, made, most_across, largest}, all, part_of, solution, inside,
+  SolvedParts out = solve_piece({dual, made, most_across, largest}, all, part_of, solution, inside,
                                 std::max(options.gap, kParts.gap_of_all), 0);
   if (options.tell && out.bound)
     options.tell(fmt::format("cut apart: {}; no solution costs less than {}", out.words, to_string(*out.bound)));

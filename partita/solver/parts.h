@@ -16,7 +16,7 @@
 
 namespace partita::solver {
 
-struct SolvedApart {
+struct SolvedParts {
   std::optional<Wide> bound;           // empty if there is none in time
   size_t different = 0;                // parts
   std::optional<Assignment> together;  // the best mixture of the parts' solutions and the given one, if it is better
@@ -40,9 +40,10 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
 // part's optimum. A part that is much larger than most is cut apart again (parts_of, with these shares). It is solved
 // in one if the bound would otherwise miss the gap that is asked for. `made`: the network's tables, as the dual has
 // them.
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of,
-                        const LiftedDual& dual, const Assignment& solution, const Options& options,
-                        const PairTables& made, double most_across = kTuning.parts.most_across,
-                        double largest = kTuning.parts.largest);
+SolvedParts solve_parts_separately(const Network& network, const std::vector<int>& alike,
+                                   const std::vector<int>& part_of, const LiftedDual& dual, const Assignment& solution,
+                                   const Options& options, const PairTables& made,
+                                   double most_across = kTuning.parts.most_across,
+                                   double largest = kTuning.parts.largest);
 
 }  // namespace partita::solver

@@ -63,8 +63,9 @@ struct Halves {
 };
 
 // Cuts apart all repeated parts.
-SolvedApart solved_apart(const Network& n, const Halves& halves, const Assignment& given, const Options& options) {
-  return solve_apart(n, halves.alike, parts_of(n, halves.alike), *halves.dual, given, options, halves.tables, 1, 1);
+SolvedParts solved_apart(const Network& n, const Halves& halves, const Assignment& given, const Options& options) {
+  return solve_parts_separately(n, halves.alike, parts_of(n, halves.alike), *halves.dual, given, options, halves.tables,
+                                1, 1);
 }
 
 TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
@@ -76,7 +77,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     const bool ring = i % 2, limited = i % 3 == 0;
     const Network n = triangles(rng, 5, ring, limited);
     const Halves halves(n, limited);
-    const SolvedApart parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
+    const SolvedParts parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
     const BruteForce truth = brute_force(n);
     ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
     ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
@@ -172,7 +173,7 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   for (int i = 0; i < 20; ++i) {
     const Network n = triangles(rng, 30, true, false);
     const Halves halves(n, false);
-    const SolvedApart parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
+    const SolvedParts parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
     ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
     EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
   }
@@ -207,7 +208,7 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
     Options loose, tight;
     loose.gap = 1;
     for (const Options& options : {loose, tight}) {
-      const SolvedApart parts = solved_apart(n, halves, given, options);
+      const SolvedParts parts = solved_apart(n, halves, given, options);
       ASSERT_TRUE(truth->solution && parts.bound) << "seed " << seed << ", network " << i;
       const auto proved = check(n, parts.certificate);
       ASSERT_TRUE(proved && *proved >= *parts.bound && *proved <= truth->cost) << "seed " << seed << ", network " << i;
@@ -242,7 +243,7 @@ TEST(Parts, OfNoCost) {
     e.table = zero;
   }
   const Halves halves(n, false);
-  const SolvedApart parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
+  const SolvedParts parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
   ASSERT_TRUE(parts.bound);
   EXPECT_EQ(to_string(*parts.bound), "0");
 }

@@ -69,7 +69,7 @@ Assignment Primal::reconciled(const Assignment& choice, const std::vector<double
         for (const Model::Use& u : model_.uses[v])
           cost += static_cast<double>(u.amounts[y]) * (sums[u.upper] - sums[u.lower]);
         for (const Model::Neighbour& n : model_.neighbours[v])
-          if (const double pair = model_.cost(n, y, x[n.variable]); pair < kInfinity) cost += pair;
+          if (const double pair = model_.pair_cost(n, y, x[n.variable]); pair < kInfinity) cost += pair;
         if (best < 0 || cost < least) least = cost, best = y;
       }
       x[v] = best;

@@ -19,7 +19,7 @@ void solve_parts(SolveState& s, const std::vector<int>& part_of) {
   Options inside = s.options;
   inside.deadline = share_of_time(s.options, kTuning.parts.share_of_time);
   if (s.options.max_steps) inside.max_steps = std::max<int64_t>(1, *s.options.max_steps / kTuning.parts.one_step_in);
-  SolvedApart parts = solve_apart(s.network, s.alike, part_of, *s.dual, *s.solution, inside, s.tables);
+  SolvedParts parts = solve_parts_separately(s.network, s.alike, part_of, *s.dual, *s.solution, inside, s.tables);
   s.counters["different_parts"] += static_cast<double>(parts.different);
   if (parts.bound && (!s.of_parts.bound || *parts.bound > *s.of_parts.bound)) s.of_parts = std::move(parts.certificate);
   s.bound = std::max(s.bound, parts.bound);
@@ -29,10 +29,10 @@ void solve_parts(SolveState& s, const std::vector<int>& part_of) {
 
 }  // namespace
 
-bool is_cut_apart_first(const SolveState& s) { return is_folded_and_not_very_large(s) && !s.first_parts.empty(); }
+bool is_solved_in_parts_first(const SolveState& s) { return is_folded_and_not_very_large(s) && !s.first_parts.empty(); }
 
 // Repeats as long as it is hopeful, each time after more passes of the dual.
-void cut_apart_first(SolveState& s) {
+void solve_in_parts_first(SolveState& s) {
   const Tuning::Parts& t = kTuning.parts;
   auto ended = [&] { return is_out_of_time(s.options); };
   for (int time = 0; time < t.times; ++time) {
@@ -58,11 +58,11 @@ void prove_in_steps(SolveState& s) {
   if (is_closed(r, s.options.gap)) s.result = std::move(r);
 }
 
-bool is_cut_apart_as_very_large(const SolveState& s) { return s.very_large; }
+bool is_solved_in_parts_as_very_large(const SolveState& s) { return s.very_large; }
 
 // Tells whether passes over the whole have not shown that much of it can be left out.
-bool is_cut_apart_after_all(const SolveState& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
+bool is_solved_in_parts_after_all(const SolveState& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
 
-void cut_apart(SolveState& s) { solve_parts(s, parts_of(s.network, s.alike)); }
+void solve_in_parts(SolveState& s) { solve_parts(s, parts_of(s.network, s.alike)); }
 
 }  // namespace partita::solver

@@ -88,13 +88,13 @@ bool is_solved_alike(const SolveState& s);
 void solve_alike(SolveState& s);  // a very large network's repeated parts, in earnest
 
 // stage_parts.cc
-bool is_cut_apart_first(const SolveState& s);
-void cut_apart_first(SolveState& s);  // into equal parts (parts.h), some times over
+bool is_solved_in_parts_first(const SolveState& s);
+void solve_in_parts_first(SolveState& s);  // into equal parts (parts.h), some times over
 bool is_proved_in_steps(const SolveState& s);
 void prove_in_steps(SolveState& s);  // the certificate's steps (steps.h), from the folded dual's messages
-bool is_cut_apart_as_very_large(const SolveState& s);
-bool is_cut_apart_after_all(const SolveState& s);
-void cut_apart(SolveState& s);
+bool is_solved_in_parts_as_very_large(const SolveState& s);
+bool is_solved_in_parts_after_all(const SolveState& s);
+void solve_in_parts(SolveState& s);
 
 // stage_narrow.cc
 bool has_dual_to_narrow(const SolveState& s);

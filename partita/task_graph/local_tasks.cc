@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "partita/base/error.h"
-#include "partita/graph/of_samples.h"
+#include "partita/graph/sample_tensors.h"
 #include "partita/physical/lower_op.h"
 #include "partita/plan/needs.h"
 #include "partita/plan/rule_planner.h"
@@ -41,8 +41,8 @@ struct OpForm {
   std::vector<int> position;  // of its tasks; empty: they are not kernels alone, or there is none yet
 };
 
-OpKind kind_of(const Graph& graph, const std::vector<char>& of_samples, const Op& op) {
-  std::vector<int> flags{static_cast<int>(inner_dtype(graph, op)), reads_samples(op, of_samples)};
+OpKind kind_of(const Graph& graph, const std::vector<char>& is_sample_tensor, const Op& op) {
+  std::vector<int> flags{static_cast<int>(inner_dtype(graph, op)), reads_samples(op, is_sample_tensor)};
   for (const std::vector<TensorId>* tensors : {&op.operands, &op.results})
     for (const TensorId t : *tensors) flags.push_back(static_cast<int>(graph.tensor(t).dtype));
   return {op.bound.get(), op.definition, op.attributes, std::move(flags)};
@@ -89,7 +89,7 @@ struct LocalTasks::Memory {
         local{g,
               resolved,
               {std::vector<std::vector<Shape>>(g.tensors.size()), std::vector<bool>(g.tensors.size(), false)},
-              of_samples(g),
+              sample_tensor_mask(g),
               make_draft(g.name, c.cluster(), nullptr),
               Converter(c.cluster()),
               std::vector<std::optional<Placed>>(g.tensors.size()),
@@ -98,7 +98,7 @@ struct LocalTasks::Memory {
               {},
               carried(g)},
         times(c, local.draft.graph, bucket_bytes),
-        read_by(readers(g)),
+        read_by(readers_by_tensor(g)),
         wired(wired_graph(g, read_by, static_cast<int>(local.draft.graph.queues.size()))),
         beside(ops_of_families(g, wired, family, read_by)),
         party_of(g.tensors.size()),
@@ -112,7 +112,7 @@ struct LocalTasks::Memory {
     local.draft.complete = times.need_complete();
     resolved.kept_layouts.resize(g.tensors.size());
     for (const Op& op : g.ops)
-      kind_of_op.push_back(op_kinds.try_emplace(kind_of(g, local.of_samples, op), op_kinds.size()).first->second);
+      kind_of_op.push_back(op_kinds.try_emplace(kind_of(g, local.is_sample_tensor, op), op_kinds.size()).first->second);
     for (size_t t = 0; t < g.tensors.size(); ++t)
       kind_of_tensor.push_back(tensor_kinds.try_emplace(tensor_kind(TensorId(t)), tensor_kinds.size()).first->second);
   }
@@ -159,8 +159,9 @@ TensorKind LocalTasks::Memory::tensor_kind(TensorId id) const {
     const auto found = std::ranges::find(list, id);
     return found == list.end() ? -1 : static_cast<int>(found - list.begin());
   };
-  std::vector<int> flags{static_cast<int>(tensor.dtype), static_cast<int>(tensor.role), local.of_samples[id.index()],
-                         tensor.replaces.valid(),        place_in(graph.inputs),        place_in(graph.outputs)};
+  std::vector<int> flags{
+      static_cast<int>(tensor.dtype), static_cast<int>(tensor.role), local.is_sample_tensor[id.index()],
+      tensor.replaces.valid(),        place_in(graph.inputs),        place_in(graph.outputs)};
   const std::vector<int>& parties = wired.wires[graph.ops.size() + id.index()].parties;
   for (const TensorId t : family[id.index()]) {
     const OpId producer = graph.tensor(t).producer;
@@ -212,7 +213,7 @@ void LocalTasks::Memory::forget() {
   lowered.graph.tasks.clear();
   lowered.graph.registers.clear();
   lowered.sources.clear();
-  lowered.time_axes.clear();
+  lowered.micro_batch_axes.clear();
   lowered.positions.clear();
   lowered.collectives = 0;
   draft.clear();

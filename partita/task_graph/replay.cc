@@ -107,16 +107,6 @@ void Replay::commit() {
   if (is_sparse(s)) restart(s, std::move(s.graph));
 }
 
-int64_t Replay::lower_bound_of_loads(std::span<const Load> loads) {
-  ReplayState& s = *state_;
-  s.scratch_ns = s.load_ns;
-  for (const Load& load : loads) {
-    for (const auto& [queue, load_ns] : load.load_ns) s.scratch_ns[at(queue)] += load_ns;
-    for (const auto& [queue, load_ns] : s.graph.fragments[at(load.slot)]->load_ns) s.scratch_ns[at(queue)] -= load_ns;
-  }
-  return s.scratch_ns.empty() ? 0 : *std::max_element(s.scratch_ns.begin(), s.scratch_ns.end());
-}
-
 const TaskGraph& Replay::graph() const { return state_->graph; }
 int64_t Replay::makespan_ns() const { return state_->makespan_ns; }
 const std::vector<int64_t>& Replay::load_ns() const { return state_->load_ns; }

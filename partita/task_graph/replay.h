@@ -19,7 +19,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -66,13 +65,6 @@ class Replay {
   std::optional<int64_t> evaluate(const Exchanges& exchanges, int64_t threshold_ns = kNoThreshold);
   // Commits the proposal that was evaluated last; it was not above its threshold.
   void commit();
-
-  // Returns a lower bound of the makespan (ns) if these slots get fragments with these loads (Fragment::load_ns).
-  struct Load {
-    int slot = 0;
-    std::span<const std::pair<int, int64_t>> load_ns;
-  };
-  int64_t lower_bound_of_loads(std::span<const Load> loads);
 
   // The committed graph.
   const TaskGraph& graph() const;

@@ -30,7 +30,7 @@ void set_places(ReplayState& s, int place, int t) {
 // Puts skipped tasks among the taken ones.
 void take_skips(ReplayState& s) {
   if (s.skips.empty()) return;
-  std::vector<TakenTask>& all = s.scratch_taken;
+  std::vector<ScheduledTask>& all = s.scratch_taken;
   all.clear();
   size_t next = 0;
   for (const Skip& skip : s.skips) {
@@ -51,7 +51,7 @@ void take_new_tasks(ReplayState& s) {
   s.order.resize(at(s.cut.place));
   s.last_before.resize(at(s.cut.place) + s.taken.size());
   s.end_ns.resize(s.last_before.size());
-  for (const TakenTask& taken : s.taken) {
+  for (const ScheduledTask& taken : s.taken) {
     const int place = static_cast<int>(s.order.size());
     s.order.push_back(taken.task);
     s.done[at(taken.task)] = {.ready_ns = taken.ready_ns, .end_ns = taken.end_ns};

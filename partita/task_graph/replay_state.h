@@ -47,7 +47,7 @@ struct TouchedTask {
 };
 
 // A task that has been taken after the cut.
-struct TakenTask {
+struct ScheduledTask {
   int task = 0;
   int back = 0;  // if all it waits for was skipped with it: the last of those is so many places before it
   int64_t ready_ns = 0, end_ns = 0;
@@ -162,8 +162,8 @@ struct ReplayState : ProposedTasks {
   std::vector<replay::QueueNow> queues;
   ReadyHeap heap;
   std::vector<replay::TouchedTask> touched_tasks;
-  std::vector<replay::TakenTask> taken;
-  std::vector<replay::TakenTask> scratch_taken;
+  std::vector<replay::ScheduledTask> taken;
+  std::vector<replay::ScheduledTask> scratch_taken;
   std::vector<replay::Skip> skips;
   std::vector<int> changed;  // new tasks, and those that wait for others than before
   std::vector<replay::SweptTask> swept;
@@ -172,7 +172,6 @@ struct ReplayState : ProposedTasks {
   bool has_run = false;  // `taken` and `skips` are all that is late
   int64_t new_makespan_ns = 0;
   std::vector<int> scratch_old, scratch_new;
-  std::vector<int64_t> scratch_ns;
   std::vector<uint64_t> dirty;  // by place: bits
 
   ReplayCounts counts;

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/task_graph/testing/load_bound.h"
 #include "partita/task_graph/testing/random_task_graph.h"
 
 namespace partita {
@@ -85,17 +86,11 @@ Exchanges copies(const Exchanges& exchanges) {
   return copies;
 }
 
-int64_t bound_of_loads(Replay& replay, const Exchanges& exchanges) {
-  std::vector<Replay::Load> loads;
-  for (const auto& [slot, fragment] : exchanges) loads.push_back({slot, fragment->load_ns});
-  return replay.lower_bound_of_loads(loads);
-}
-
 // Below the makespan, by a little and by much, nothing is returned; from it on, the makespan.
 void expect_makespan(Replay& replay, const Exchanges& exchanges, const Whole& whole, Rng& rng) {
   const int64_t makespan_ns = whole.timeline.makespan_ns;
   const std::vector<int64_t> load_ns = loads_of(whole);
-  ASSERT_EQ(bound_of_loads(replay, exchanges), *std::max_element(load_ns.begin(), load_ns.end()));
+  ASSERT_EQ(testing::largest_load_ns(replay, exchanges), *std::max_element(load_ns.begin(), load_ns.end()));
   const int64_t below_ns = rng.between(makespan_ns / 2, makespan_ns - 1);
   ASSERT_EQ(replay.evaluate(exchanges, below_ns), std::nullopt) << "threshold " << below_ns << " of " << makespan_ns;
   ASSERT_EQ(replay.evaluate(exchanges, makespan_ns - 1), std::nullopt);

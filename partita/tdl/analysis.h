@@ -32,7 +32,7 @@ Analysis analyze(const Bound& bound);
 
 // Remembers what accesses read along a tensor's axis, by the mesh axes that split the indices it depends on, for one
 // formula and one mesh.
-struct KnownRegions {
+struct RegionCache {
   std::map<std::vector<int>, Along>
       along;  // by stage, tensor, access, axis, and per index the mesh axes that split it, as bits
 };
@@ -48,7 +48,7 @@ bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>&
 // The same for all positions. Along each axis of a tensor it computes only positions whose indices differ, and once for
 // one `known` (or null). `split`: as for ranges_on_mesh().
 Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges,
-                  const std::vector<std::vector<int>>& split, KnownRegions* known);
+                  const std::vector<std::vector<int>>& split, RegionCache* known);
 bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes& boxes);
 
 // Kinds on one mesh axis.

@@ -487,7 +487,7 @@ bool reduces(const Bound& bound) {
                      [](const Stage& s) { return s.body.kind == ExprKind::kReduce; });
 }
 
-std::vector<std::string> lints(const Bound& bound) {
+std::vector<std::string> lint_warnings(const Bound& bound) {
   const Analysis analysis = analyze(bound);
   std::vector<std::string> found;
   auto meet = [&](int a, int b) {

@@ -300,7 +300,7 @@ std::vector<int> determined_indices(const Stage& stage) {
   return indices;
 }
 
-StagePoints points_of(const Stage& stage) {
+StagePoints stage_points(const Stage& stage) {
   const Guarded guarded = unwrap(stage);
   StagePoints points{operations_of(stage, guarded), {}};
   for (int i : stage_indices(stage))
@@ -308,13 +308,15 @@ StagePoints points_of(const Stage& stage) {
   return points;
 }
 
-double points_of(const std::vector<int>& indices, const std::vector<Interval>& ranges) {
+double count_points(const std::vector<int>& indices, const std::vector<Interval>& ranges) {
   double n = 1;
   for (int i : indices) n *= static_cast<double>(ranges[static_cast<size_t>(i)].size());
   return n;
 }
 
-double StagePoints::flops(const std::vector<Interval>& ranges) const { return operations * points_of(indices, ranges); }
+double StagePoints::flops(const std::vector<Interval>& ranges) const {
+  return operations * count_points(indices, ranges);
+}
 
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges) {
   std::vector<double> result;

@@ -30,7 +30,7 @@ std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int la
 // The indices of all of a tensor's subscripts.
 std::set<int> indices_of(const std::vector<Affine>& subscripts);
 // The number of values that these indices have together.
-double points_of(const std::vector<int>& indices, const std::vector<Interval>& ranges);
+double count_points(const std::vector<int>& indices, const std::vector<Interval>& ranges);
 
 // The points that a stage goes over, guards aside: stage_flops() of some ranges is at most `operations` for each point
 // of `indices`.
@@ -39,7 +39,7 @@ struct StagePoints {
   std::vector<int> indices;
   double flops(const std::vector<Interval>& ranges) const;
 };
-StagePoints points_of(const Stage& stage);
+StagePoints stage_points(const Stage& stage);
 // Indices of a stage whose value data determine: `v` in `if(v == ids[n], ..)`.
 std::vector<int> determined_indices(const Stage& stage);
 

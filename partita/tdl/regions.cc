@@ -139,7 +139,7 @@ bool never_empty(const Boxes& ranges, const std::vector<int>& indices) {
 template <typename BoxAt>
 Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, const BoxAt& box_at) {
   std::vector<Along> dimensions(rank, {axes, {}});
-  for_each_on(ranges.extents(), axes, [&](size_t position) {
+  for_each_coordinate(ranges.extents(), axes, [&](size_t position) {
     const Box box = box_at(ranges[position]);
     for (size_t a = 0; a < rank; ++a) dimensions[a].intervals.push_back(box[a]);
   });
@@ -162,7 +162,7 @@ std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vec
     }
     dimensions.push_back({axes_of(ranges, indices[a]), {}});
     bool empty = false;
-    for_each_on(ranges.extents(), dimensions[a].axes, [&](size_t position) {
+    for_each_coordinate(ranges.extents(), dimensions[a].axes, [&](size_t position) {
       if (empty) return;
       for (int i : indices[a]) at[i] = ranges.at(position, static_cast<size_t>(i));
       const std::optional<Interval> interval = interval_at(at, a);
@@ -191,7 +191,7 @@ Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vect
 }
 
 Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges,
-                  const std::vector<std::vector<int>>& split, KnownRegions* known) {
+                  const std::vector<std::vector<int>>& split, RegionCache* known) {
   const StageAnalysis& s = analysis.stages[stage];
   const Shape& shape = analysis.bound->tensors[tensor].factored;
   const std::vector<const Read*> reads = reads_of(s, tensor);
@@ -255,7 +255,7 @@ bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes
       never_empty(ranges, all)) {  // no index stands at two axes: the left side is injective along each
     std::vector<Interval> at = ranges[0];
     for (size_t a = 0; a < s.lhs.size(); ++a)
-      for_each_on(ranges.extents(), axes_of(ranges, indices[a]), [&](size_t position) {
+      for_each_coordinate(ranges.extents(), axes_of(ranges, indices[a]), [&](size_t position) {
         for (int i : indices[a]) at[i] = ranges.at(position, static_cast<size_t>(i));
         int64_t points = 1;
         for (int i : indices[a]) points *= at[i].size();

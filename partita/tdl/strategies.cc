@@ -80,7 +80,7 @@ std::string refused_on_mesh(const Bound& bound, const std::vector<AxisKinds>& ki
 }
 
 std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh,
-                              const std::vector<AxisStrategy>& axes, KnownRegions* known, std::string& why) {
+                              const std::vector<AxisStrategy>& axes, RegionCache* known, std::string& why) {
   const Bound& bound = *analysis.bound;
   Derived d;
   d.mesh = mesh;
@@ -231,7 +231,7 @@ void must_be_a_mesh(const std::vector<int>& mesh) {
 }
 
 std::optional<Derived> derived_of(const Analysis& analysis, const std::vector<int>& mesh,
-                                  const std::vector<AxisStrategy>& axes, KnownRegions* known, NotDerived* why) {
+                                  const std::vector<AxisStrategy>& axes, RegionCache* known, NotDerived* why) {
   ensure(mesh.size() == axes.size(), "derive: {} mesh axes and {} strategies", mesh.size(), axes.size());
   std::string reason;
   auto derived = derive(analysis, mesh, axes, known, reason);
@@ -250,7 +250,7 @@ std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, 
 struct Deriver::Inside {
   Analysis analysis;
   std::vector<int> mesh;
-  KnownRegions known;
+  RegionCache known;
 };
 
 Deriver::Deriver(const Bound& bound, std::vector<int> mesh)

@@ -25,8 +25,6 @@ void fail_at(std::string_view name, std::string_view text, size_t at, const std:
        message, cut, shown, '^', at - from + cut.size() + 1);
 }
 
-std::vector<std::string> operand_names(const Definition& definition) { return definition.operands; }
-std::vector<std::string> result_names(const Definition& definition) { return definition.results; }
 const std::string& name_of(const Definition& definition) { return definition.name; }
 
 namespace {

@@ -183,8 +183,6 @@ Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attrib
 // Makes shapes to try a definition on. Operands given by name have theirs. Elsewhere each index that an axis is read
 // plainly at gets an extent of its own: 6, 8, 10, .. in order of appearance. Any other axis has 12, a group one axis.
 std::vector<Shape> example_shapes(const Definition& definition, const std::map<std::string, Shape>& given = {});
-std::vector<std::string> operand_names(const Definition& definition);
-std::vector<std::string> result_names(const Definition& definition);
 // Lists a definition's parameters besides its operands: names that are no index, in alphabetical order.
 std::vector<std::string> attribute_names(const Definition& definition);
 const std::string& name_of(const Definition& definition);
@@ -244,7 +242,7 @@ bool takes_one_pass(const Bound& bound);
 // Tells whether any stage reduces: norms, softmax, products; not element-wise formulas and copies.
 bool reduces(const Bound& bound);
 // Warns of correct formulas that lose strategies: two stages read an operand's axis under two names.
-std::vector<std::string> lints(const Bound& bound);
+std::vector<std::string> lint_warnings(const Bound& bound);
 
 // The formula's text with renamed indices and tensors and sorted sums: equal for equal formulas. It includes the
 // iteration extents.

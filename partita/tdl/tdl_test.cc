@@ -642,11 +642,11 @@ TEST(Canonical, Elementwise) {
 }
 
 TEST(Lints, AnAxisUnderTwoNames) {
-  EXPECT_TRUE(lints(tdl::bind(kSoftmax, {{5, 7}})).empty());
-  EXPECT_TRUE(lints(tdl::bind("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}})).empty());
+  EXPECT_TRUE(lint_warnings(tdl::bind(kSoftmax, {{5, 7}})).empty());
+  EXPECT_TRUE(lint_warnings(tdl::bind("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}})).empty());
   const Bound b = tdl::bind(
       "sm(x)[b,j] =\n m[b] = max(j) x[b,j]\n s[b] = sum(k) exp(x[b,k] - m[b])\n log(x[b,j]) / s[b]", {{5, 7}});
-  EXPECT_EQ(lints(b),
+  EXPECT_EQ(lint_warnings(b),
             (Lines{"axis 1 of x is read by j and by k, which never meet: under one name, a split would reach both"}));
 }
 

@@ -70,7 +70,7 @@ double accuracy(const Planned& planned, const Dataset& data, const Arrays& weigh
       right += count_right(value, labels, step * (static_cast<int64_t>(value.real.size()) / value.shape.back()));
   };
   const Hooks hooks = hooks_of(graph, std::move(feed), kernels, seed);
-  refuse_outside(graph, run_threads(physical, memory, hooks, {steps, false}));
+  validate_indices(graph, run_threads(physical, memory, hooks, {steps, false}));
   // With another loss than masked_cross_entropy there are no such labels.
   const auto ignored = std::count(labels.begin(), labels.end(), kIgnoredLabel);
   return static_cast<double>(right) / static_cast<double>(static_cast<int64_t>(labels.size()) - ignored);

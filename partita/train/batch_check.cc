@@ -105,7 +105,7 @@ Batch sizes_of(const OtherBatch& batch) {
 
 // Compares sample by sample of one output: `whole` of the other graph, `parts` of the file's own, one a step. If
 // samples of some inputs meet those of others, it compares the places at which both are number s.
-void expect_same_samples(const Tensor& output, const Batch& batch, const Values& whole, const Outputs& parts) {
+void check_same_samples(const Tensor& output, const Batch& batch, const Values& whole, const Outputs& parts) {
   const std::vector<std::size_t> axes = other_axes(output.shape, whole.shape);
   const auto sample = [&](Values of, int64_t s) {
     for (const std::size_t axis : axes) {
@@ -147,7 +147,7 @@ void check_other_batch(const OtherBatch& batch, Kernels& kernels) {
       },
       kernels);
   if (all.empty() || parts.empty()) return;
-  for (TensorId id : own.outputs) expect_same_samples(own.tensor(id), sizes, all[0].at(own.tensor(id).name), parts);
+  for (TensorId id : own.outputs) check_same_samples(own.tensor(id), sizes, all[0].at(own.tensor(id).name), parts);
 }
 
 }  // namespace partita

@@ -57,7 +57,7 @@ Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed) {
   hooks.kernels = &kernels;
   hooks.seed = seed;
   hooks.load = [load = std::move(feed.load)](TensorId input, int64_t step, const View& into) {
-    const Interval elements = spanned(into.box, into.axes);
+    const Interval elements = linear_range(into.box, into.axes);
     if (elements.empty()) return;
     std::vector<std::byte> bytes;
     View part = view_of(load(input, step, elements), {elements.size()}, bytes);
@@ -77,7 +77,7 @@ Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed) {
   return hooks;
 }
 
-void refuse_outside(const Graph& graph, const RunReport& report) {
+void validate_indices(const Graph& graph, const RunReport& report) {
   if (!report.outside) return;
   const Outside& o = *report.outside;
   const Op& op = graph.op(o.op);

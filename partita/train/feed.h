@@ -21,6 +21,6 @@ Values elements_of(const Values& whole, Interval elements);
 Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed);
 
 // Bad input if an op met an index that its tensor does not have.
-void refuse_outside(const Graph& graph, const RunReport& report);
+void validate_indices(const Graph& graph, const RunReport& report);
 
 }  // namespace partita

@@ -50,7 +50,7 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
   };
   feed.keep = [&](TensorId output, int64_t, Values value) { outputs[graph.tensor(output).name] = std::move(value); };
   const Hooks hooks = hooks_of(graph, std::move(feed), kernels, seed);
-  refuse_outside(graph, run_threads(physical, memory, hooks, {1, false}));
+  validate_indices(graph, run_threads(physical, memory, hooks, {1, false}));
   return outputs;
 }
 

@@ -14,7 +14,9 @@ namespace partita {
 class RoundingKernels final : public Kernels {
  public:
   RoundingKernels(Kernels& kernels, Phase phase, uint64_t seed) : kernels_(kernels), phase_(phase), seed_(seed) {}
-  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override { return kernels_.prepare(call); }
+  std::shared_ptr<const PreparedCall> prepare_call(const KernelCall& call) override {
+    return kernels_.prepare_call(call);
+  }
   void run(const KernelCall& call) override;
   int64_t live_bytes() const override { return kernels_.live_bytes(); }
   int64_t peak_bytes() const override { return kernels_.peak_bytes(); }

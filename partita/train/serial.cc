@@ -129,7 +129,7 @@ double allowed_first_loss(const TrainReport& report, DType dtype) {
   return std::max(loss_tolerance(dtype), kLossRoundingFactor * report.loss_rounding_error.value_or(0));
 }
 
-void expect_as_serial(const TrainReport& report, DType dtype) {
+void check_matches_serial(const TrainReport& report, DType dtype) {
   if (dtype == DType::kFloat64) {
     if (*report.max_error_vs_serial <= kFloat64Tolerance || (report.rounding_error && !report.beyond_rounding)) return;
     const Differing differing =

@@ -33,6 +33,6 @@ void verify_serial(const Graph& training, const Dataset& data, const Arrays& sta
 // Returns the largest first_loss_error_vs_serial, in a type that is shorter than float64.
 double allowed_first_loss(const TrainReport& report, DType dtype);
 // Bad input if a compared run differs from the serial one by more than docs/reference/cli.md allows for its dtype.
-void expect_as_serial(const TrainReport& report, DType dtype);
+void check_matches_serial(const TrainReport& report, DType dtype);
 
 }  // namespace partita

@@ -122,7 +122,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
     const double from = seconds();
     hooks.first_step = done;
     RunReport report = run_threads(firings, hooks, {now, observed && options.trace && done == 0});
-    refuse_outside(graph, report);
+    validate_indices(graph, report);
     out.step_seconds.push_back((seconds() - from) / static_cast<double>(now));
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());

@@ -51,7 +51,7 @@ struct TrainReport {
   std::optional<Differing> beyond_rounding;  // differences that rounding does not explain, the worst first
 };
 
-// Trains. With options.verify_serial the report has the errors, which expect_as_serial() (train/serial.h) checks.
+// Trains. With options.verify_serial the report has the errors, which check_matches_serial() (train/serial.h) checks.
 // `keep` is called once the steps are made, before anything is compared or tested. It is called also if the weights
 // could not be saved, which is bad input afterwards.
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels,

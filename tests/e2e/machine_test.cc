@@ -90,9 +90,9 @@ TEST(OutputFile, FollowsLinks) {
   const std::string loop = fresh("loop");
   fs::create_symlink("loop", loop);
   EXPECT_NE(error_of([&] { write_file(loop, "x"); }).find("cannot be written"), std::string::npos);
-  EXPECT_NE(error_of([&] { expect_writable(fs::path(target).parent_path()); }).find("it is a folder"),
+  EXPECT_NE(error_of([&] { validate_writable(fs::path(target).parent_path()); }).find("it is a folder"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { expect_writable(scratch("nowhere/file")); }).find("cannot be written"), std::string::npos);
+  EXPECT_NE(error_of([&] { validate_writable(scratch("nowhere/file")); }).find("cannot be written"), std::string::npos);
 }
 
 TEST(OutputFile, ThatIsAFifoIsWrittenThrough) {

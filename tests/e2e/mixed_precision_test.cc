@@ -83,7 +83,7 @@ TEST(MixedPrecision, WhatRunsInWhat) {
   EXPECT_GT(updates, 10);
   EXPECT_GT(low, 30);
   EXPECT_EQ(g.tensor(g.loss).dtype, DType::kFloat32);
-  const auto read_by = readers(g);
+  const auto read_by = readers_by_tensor(g);
   for (std::size_t i = 0; i < g.tensors.size(); ++i) {
     if (g.tensors[i].role != Role::kParameter) continue;
     int casts = 0;

@@ -68,7 +68,9 @@ std::vector<int> drawn_ranks(size_t ops, Rng& rng) {
 class Delayed final : public Kernels {
  public:
   Delayed(Kernels& inner, uint64_t seed) : inner_(inner), seed_(seed) {}
-  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override { return inner_.prepare(call); }
+  std::shared_ptr<const PreparedCall> prepare_call(const KernelCall& call) override {
+    return inner_.prepare_call(call);
+  }
   void run(const KernelCall& call) override {
     constexpr uint64_t kMostUs = 300;
     Rng rng(seed_ + std::hash<std::string>()(call.task->name));

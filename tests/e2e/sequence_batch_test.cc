@@ -79,7 +79,7 @@ TEST(SequenceTimesBatch, IsCutInside) {
   int inside = 0;
   for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
     if (p.training.tensors[t].scope != MicroBatchScope::kMicroBatch) continue;
-    const TimePlace place = time_place(p.training, TensorId(t));
+    const MicroBatchAxis place = micro_batch_axis_of(p.training, TensorId(t));
     const std::size_t axis = static_cast<std::size_t>(place.axis);
     EXPECT_EQ(whole.tensors[t].shape[axis], 8 * place.outer * place.inner) << whole.tensors[t].name;
     EXPECT_EQ(p.training.tensors[t].shape[axis], 4 * place.outer * place.inner) << whole.tensors[t].name;

@@ -16,7 +16,9 @@ namespace {
 class Erring final : public Kernels {
  public:
   Erring(Phase phase, double factor, double offset) : phase_(phase), factor_(factor), offset_(offset) {}
-  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override { return kernels().prepare(call); }
+  std::shared_ptr<const PreparedCall> prepare_call(const KernelCall& call) override {
+    return kernels().prepare_call(call);
+  }
   void run(const KernelCall& call) override {
     kernels().run(call);
     if (call.task->phase != phase_ || call.task->device.index() == 0) return;
@@ -76,7 +78,7 @@ TEST(Verify, RoundingPassesUnderEveryOptimizer) {
       for (const char* search : {"data-parallel", "exact"}) {
         SCOPED_TRACE(fmt::format("{}, {} devices, {}", optimizer, devices, search));
         const TrainReport report = verified(planned(optimizer, devices, search), kernels());
-        EXPECT_EQ(error_of([&] { expect_as_serial(report, DType::kFloat64); }), "no error");
+        EXPECT_EQ(error_of([&] { check_matches_serial(report, DType::kFloat64); }), "no error");
         divided |= report.rounding_error.has_value();
       }
   EXPECT_TRUE(divided);  // else no case needs the second look
@@ -92,7 +94,7 @@ TEST(Verify, AKernelThatErrsFails) {
       SCOPED_TRACE(fmt::format("{}, {} x {} + {}", optimizer, name_of(phase), factor, offset));
       Erring erring(phase, factor, offset);
       const TrainReport report = verified(p, erring);
-      EXPECT_NE(error_of([&] { expect_as_serial(report, DType::kFloat64); }).find("parallel differs from serial"),
+      EXPECT_NE(error_of([&] { check_matches_serial(report, DType::kFloat64); }).find("parallel differs from serial"),
                 std::string::npos);
     }
   }
@@ -104,7 +106,7 @@ TEST(Verify, ALossThatCancelsPassesInShorterTypes) {
   const TrainReport report = verified(p, kernels());
   ASSERT_TRUE(report.loss_rounding_error)
       << "the first loss is near enough as it is: " << *report.first_loss_error_vs_serial;
-  EXPECT_EQ(error_of([&] { expect_as_serial(report, DType::kBFloat16); }), "no error");
+  EXPECT_EQ(error_of([&] { check_matches_serial(report, DType::kBFloat16); }), "no error");
 }
 
 TEST(Verify, AKernelThatErrsFailsInShorterTypes) {
@@ -112,9 +114,9 @@ TEST(Verify, AKernelThatErrsFailsInShorterTypes) {
        {std::pair{DType::kBFloat16, 1.25}, {DType::kFloat16, 1.03}, {DType::kFloat32, 1.001}}) {
     SCOPED_TRACE(name_of(dtype));
     const Planned p = planned("adagrad", "mse", dtype, "sgd", 3, "data-parallel");
-    EXPECT_EQ(error_of([&] { expect_as_serial(verified(p, kernels()), dtype); }), "no error");
+    EXPECT_EQ(error_of([&] { check_matches_serial(verified(p, kernels()), dtype); }), "no error");
     Erring erring(Phase::kForward, factor, 0);
-    EXPECT_NE(error_of([&] { expect_as_serial(verified(p, erring), dtype); }).find("parallel differs from serial"),
+    EXPECT_NE(error_of([&] { check_matches_serial(verified(p, erring), dtype); }).find("parallel differs from serial"),
               std::string::npos);
   }
 }

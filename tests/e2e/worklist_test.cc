@@ -174,7 +174,7 @@ Json numbers_json(const tdl::Array& array) {
   return json;
 }
 
-PlacedPart placed(const tdl::Bound& bound, int tensor, const tdl::Piece& piece) {
+PlacedShard placed(const tdl::Bound& bound, int tensor, const tdl::Piece& piece) {
   return {tensor, {piece.data.dtype, piece.box, dense_strides(extents(piece.box))}, bound.tensors[tensor].factored};
 }
 

@@ -114,12 +114,12 @@ std::optional<Cost> tried_all(const Cuts& cuts, const OneCut& cut, bool alike) {
   }
 }
 
-struct Tally {
+struct MutantCounts {
   int compared = 0, dearer = 0;
   double worst = 1;
 };
 
-void compare_one_step(const Graph& graph, int devices, bool chop, Tally& tally) {
+void compare_one_step(const Graph& graph, int devices, bool chop, MutantCounts& tally) {
   const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
   const Problem problem{graph, cluster};
   Cuts cuts(problem, tofu_space("tofu"), chop ? one_step(cluster) : prime_factors(devices));
@@ -151,7 +151,7 @@ void compare_one_step(const Graph& graph, int devices, bool chop, Tally& tally) 
 }
 
 void random_graphs(uint64_t first, uint64_t last) {
-  Tally tally;
+  MutantCounts tally;
   for (uint64_t seed = first; seed < last; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Graph graph = random_graph(seed);

@@ -41,7 +41,7 @@ SearchResult searched(const std::string& text, const Graph& graph, const Cluster
 
 // ---------------------------------------------------------------- exact
 
-struct Tally {
+struct MutantCounts {
   int compared = 0, enumerated = 0, proved = 0, in_space = 0;
 };
 
@@ -89,7 +89,7 @@ void expect_no_better_window(const Graph& graph, OneAxisPlans& plans, std::vecto
 
 // Compares `exact` with the least of all plans on a mesh of one axis, if that can be enumerated, and with all plans
 // that differ in a few ops; and its bound with all plans that other searches find in its space.
-void compare_exact(const SmallModel& small, int devices, Tally& tally) {
+void compare_exact(const SmallModel& small, int devices, MutantCounts& tally) {
   SCOPED_TRACE(fmt::format("{} on {} devices", small.reference, devices));
   const Graph& graph = small.training;
   const Cluster cluster = limited(devices, kAmple);
@@ -145,7 +145,7 @@ void compare_exact(const SmallModel& small, int devices, Tally& tally) {
 }
 
 void compare_exact_on(const std::vector<SmallModel>& models) {
-  Tally tally;
+  MutantCounts tally;
   for (const SmallModel& small : models)
     for (int devices : {2, 3}) compare_exact(small, devices, tally);
   std::printf("%d compared, %d enumerated, %d proved; %d plans of other searches are in the space\n", tally.compared,
@@ -370,7 +370,8 @@ std::vector<std::string> every_search() {
     for (const auto& [option, values] : entry.options)
       for (const std::string& value : values) {
         const std::string given = value == "N" ? "2" : value;
-        if (value != "PxQ" && value != "A-B" && given != values[0]) texts.push_back(fmt::format("{}?{}={}", entry.name, option, given));
+        if (value != "PxQ" && value != "A-B" && given != values[0])
+          texts.push_back(fmt::format("{}?{}={}", entry.name, option, given));
       }
   }
   return texts;

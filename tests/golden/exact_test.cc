@@ -83,7 +83,7 @@ auto least_cost(const Graph& graph, const Cluster& cluster, bool also_replicated
     for (const tdl::AxisStrategy& s : strategies_of(op, p, also_replicated)) ops.back().push_back({mesh, {s}});
   }
   std::vector<std::pair<TensorId, std::vector<std::optional<Placement>>>> kept;
-  const auto read_by = readers(graph);
+  const auto read_by = readers_by_tensor(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const Tensor& tensor = graph.tensors[t];
     if (read_by[t].empty() && tensor.producer.valid()) continue;

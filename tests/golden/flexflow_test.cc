@@ -16,6 +16,7 @@
 #include "partita/search/evaluate.h"
 #include "partita/search/soap/initial_plans.h"
 #include "partita/search/soap/simulated_proposals.h"
+#include "partita/task_graph/testing/load_bound.h"
 #include "tests/golden/soap_draws.h"
 
 namespace partita {
@@ -53,18 +54,18 @@ TEST(SoapTasks, AreThoseOfThePlan) {
     const CostModel cost(cluster);
     const SoapSpace space = soap_space(problem, {});
     SoapTasks tasks(problem, cost, space);
-    SoapJudge judge(SoapSimulator::kReplay, tasks);
+    ProposalSimulator simulator(SoapSimulator::kReplay, tasks);
     Rng rng(7);
     for (int i = 0; i < 40; ++i) {
       std::vector<std::pair<int, int64_t>> units;
       const int u = static_cast<int>(rng.below(space.units.size()));
       units.emplace_back(
           u, static_cast<int64_t>(rng.below(static_cast<uint64_t>(space.sets[static_cast<size_t>(u)].size()))));
-      const auto ns = judge.ns(tasks.propose(units));
+      const auto ns = simulator.ns(tasks.propose(units));
       ASSERT_TRUE(ns.has_value());
       if (i % 3 == 1) continue;  // rejected
       tasks.keep();
-      judge.keep();
+      simulator.keep();
       if (i % 4 != 0) continue;
       EXPECT_EQ(*ns, simulated_ns(graph, tasks.plan(tasks.numbers(), "test"), cluster)) << model << ", proposal " << i;
     }
@@ -104,16 +105,16 @@ TEST(SoapTasks, ForgetWhatNoPlanHolds) {
   const CostModel cost(cluster);
   const SoapSpace space = soap_space(problem, {});
   SoapTasks all(problem, cost, space), few(problem, cost, space, 1);
-  SoapJudge judge_of_all(SoapSimulator::kReplay, all), judge_of_few(SoapSimulator::kReplay, few);
+  ProposalSimulator simulator_of_all(SoapSimulator::kReplay, all), simulator_of_few(SoapSimulator::kReplay, few);
   Rng rng(11);
   for (int i = 0; i < 120; ++i) {
     const int u = static_cast<int>(rng.below(space.units.size()));
     const std::vector<std::pair<int, int64_t>> units{
         {u, static_cast<int64_t>(rng.below(static_cast<uint64_t>(space.sets[static_cast<size_t>(u)].size())))}};
-    ASSERT_EQ(judge_of_all.ns(all.propose(units)), judge_of_few.ns(few.propose(units))) << "proposal " << i;
+    ASSERT_EQ(simulator_of_all.ns(all.propose(units)), simulator_of_few.ns(few.propose(units))) << "proposal " << i;
     if (i % 3 == 1) continue;  // rejected
     all.keep(), few.keep();
-    judge_of_all.keep(), judge_of_few.keep();
+    simulator_of_all.keep(), simulator_of_few.keep();
   }
   EXPECT_LT(all.counters().tensor_fragments, few.counters().tensor_fragments);
   EXPECT_LT(few.bytes(), all.bytes());
@@ -139,10 +140,8 @@ TEST(SoapTasks, ProposeWithinLoads) {
         units.emplace_back(static_cast<int>(u),
                            static_cast<int64_t>(rng.below(static_cast<uint64_t>(space.sets[u].size()))));
     SoapTasks::Changes expected = tasks.propose(units);
-    Replay replay(tasks.graph());
-    std::vector<Replay::Load> loads;
-    for (const auto& [slot, fragment] : expected) loads.push_back({slot, fragment->load_ns});
-    const int64_t load_ns = replay.lower_bound_of_loads(loads), threshold_ns = load_ns + rng.between(-1, 0);
+    const Replay replay(tasks.graph());
+    const int64_t load_ns = testing::largest_load_ns(replay, expected), threshold_ns = load_ns + rng.between(-1, 0);
     const SoapTasks::Changes* const changes = others.propose_within(units, threshold_ns);
     ASSERT_EQ(changes != nullptr, load_ns <= threshold_ns) << "plan " << i;
     ++(changes ? within : above);
@@ -196,10 +195,11 @@ TEST(FlexFlow, StaysInTheDimensionsThatAreAsked) {
                                            {"soap", "sap"}}) {
     const SearchResult of = found(graph, cluster, fmt::format("{}?dimensions={}", search, dimensions), 200);
     ASSERT_TRUE(of.plan) << search << " " << dimensions;
-    const SoapDimensions asked = parse_soap_dimensions(dimensions);
+    const AllowedSoapDimensions asked = parse_soap_dimensions(dimensions);
     for (const SoapUnit& unit : soap_units(graph)) {
       const OpChoice& leader = of.plan->ops[unit.leader.index()];
-      const std::vector<SoapDimension> classes = soap_dimensions(graph, weights(graph), graph.op(unit.leader));
+      const std::vector<SoapDimension> classes =
+          soap_dimensions(graph, weight_tensor_mask(graph), graph.op(unit.leader));
       for (const tdl::AxisStrategy& strategy : leader.strategies)
         for (const std::string& index : strategy.names)
           EXPECT_TRUE(asked.contains(classes[static_cast<size_t>(graph.op(unit.leader).bound->find_index(index))]))
@@ -217,14 +217,14 @@ struct SmallSpace {
   CostModel cost{cluster};
   SoapSpace space = soap_space(problem, {});
   SoapTasks tasks{problem, cost, space};
-  SoapJudge judge{SoapSimulator::kFull, tasks};
+  ProposalSimulator simulator{SoapSimulator::kFull, tasks};
 
   int64_t least_ns() {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (int64_t a = 0; a < space.sets[0].size(); ++a)
       for (int64_t b = 0; b < space.sets[1].size(); ++b)
         for (int64_t c = 0; c < space.sets[2].size(); ++c)
-          least = std::min(least, *judge.ns(tasks.propose({{0, a}, {1, b}, {2, c}})));
+          least = std::min(least, *simulator.ns(tasks.propose({{0, a}, {1, b}, {2, c}})));
     return least;
   }
 };
@@ -274,15 +274,15 @@ Neighbours neighbours_of(const Graph& graph, const Cluster& cluster, const Plan&
   const CostModel cost(cluster);
   const SoapSpace space = soap_space(problem, {}, granularity);
   SoapTasks tasks(problem, cost, space);
-  SoapJudge judge(SoapSimulator::kFull, tasks);
-  Neighbours out{.ns = *judge.ns(tasks.propose(numbers_in(graph, space, plan)))};
+  ProposalSimulator simulator(SoapSimulator::kFull, tasks);
+  Neighbours out{.ns = *simulator.ns(tasks.propose(numbers_in(graph, space, plan)))};
   tasks.keep();
-  judge.keep();
+  simulator.keep();
   for (size_t u = 0; u < space.units.size(); ++u)
     for (int64_t i = 0; i < space.sets[u].size(); ++i) {
       if (i == tasks.numbers()[u]) continue;
       ++out.changes;
-      out.shorter += *judge.ns(tasks.propose({{static_cast<int>(u), i}})) < out.ns;
+      out.shorter += *simulator.ns(tasks.propose({{static_cast<int>(u), i}})) < out.ns;
     }
   return out;
 }

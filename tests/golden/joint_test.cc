@@ -34,9 +34,9 @@ solver::Assignment with_best_homes(const JointProblem& joint, const solver::Assi
 }
 
 bool is_brought(const JointProblem& joint, int variable) {
-  return std::any_of(joint.brought_variables.begin(), joint.brought_variables.end(), [&](const std::vector<int>& list) {
-    return std::find(list.begin(), list.end(), variable) != list.end();
-  });
+  return std::any_of(
+      joint.resharded_variables.begin(), joint.resharded_variables.end(),
+      [&](const std::vector<int>& list) { return std::find(list.begin(), list.end(), variable) != list.end(); });
 }
 
 // Random choices. A kept layout becomes the producer's if the drawn one cannot be. Tensors are brought in the next way
@@ -51,7 +51,7 @@ solver::Assignment random_values(const JointProblem& joint, Rng& rng) {
     if (is_brought(joint, e.variables[0]) || is_brought(joint, e.variables[1])) continue;
     for (int x = 0; at(values[e.variables[0]]) >= solver::kForbidden; ++x) values[e.variables[0]] = x;
   }
-  for (const std::vector<int>& list : joint.brought_variables)
+  for (const std::vector<int>& list : joint.resharded_variables)
     for (int v : list) {
       auto is_forbidden = [&] {
         return std::any_of(joint.network.edges.begin(), joint.network.edges.end(), [&](const solver::Network::Edge& e) {

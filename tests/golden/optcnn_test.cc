@@ -18,7 +18,7 @@ namespace {
 using Configurations = std::vector<std::vector<SoapConfiguration>>;
 
 Configurations all_of(const Graph& graph, const Cluster& cluster, const std::vector<SoapUnit>& units,
-                      const SoapDimensions& dimensions) {
+                      const AllowedSoapDimensions& dimensions) {
   Configurations out;
   for (const SoapUnit& unit : units) {
     const SoapSet set = soap_set(graph, unit, slowest_link_first(cluster), dimensions);
@@ -46,7 +46,7 @@ Parts parts_of(const Graph& graph, const Cluster& cluster, const std::vector<Soa
     parts.ns += kernels_ns(cost, graph, op, *at.derived, at.mesh) +
                 times.inner_ns(*op.bound, *at.derived, at.mesh, bytes_of(inner_dtype(graph, op)));
   }
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  const std::vector<std::vector<Reader>> read_by = readers_by_tensor(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const Tensor& tensor = graph.tensors[t];
     const Layout& kept_layout = resolved.kept_layouts[t];

@@ -118,7 +118,7 @@ TEST(KernelForms, OfEveryDefinition) {
     for (const OpDefinition::Example& example : definition->examples) {
       const OneOp one = one_op(registry, *definition, example, DType::kFloat32);
       const tdl::Bound& bound = *one.graph.ops.back().bound;
-      const KernelForm form = form_of(bound, 0, static_cast<int>(bound.stages.size()));
+      const KernelForm form = kernel_form_of(bound, 0, static_cast<int>(bound.stages.size()));
       const std::string& name = definition->name;
       const bool forward = name == "attention" || name == "attention_sinks";
       EXPECT_EQ(form.fused_attention, forward || name == "attention_grad") << name;
@@ -138,8 +138,8 @@ TEST(KernelForms, ConvolutionsAndTheirGradientsAreProducts) {
     more.insert(same.begin(), same.end());
     const OneOp one = one_op(registry, *registry->find(definition), {shapes, more, {}}, DType::kFloat32);
     const tdl::Bound& bound = *one.graph.ops.back().bound;
-    const Kernel kernel =
-        kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), one.flops);
+    const KernelSize kernel = kernel_size_over(kernel_form_of(bound, 0, static_cast<int>(bound.stages.size())),
+                                               tdl::full_ranges(bound), one.flops);
     const Product& p = kernel.products.at(0);
     return std::vector<double>{p.batch, p.m, p.n, p.k, kernel.computed};
   };
@@ -155,8 +155,8 @@ TEST(KernelForms, ConvolutionsAndTheirGradientsAreProducts) {
   const std::vector<Shape> grouped = {{2, 256, 512, 64}, {2, 64, 1024, 64}, {2, 64, 1024, 64}};
   const OneOp one = one_op(registry, *registry->find("attention"), {grouped, {}, {}}, DType::kFloat32);
   const tdl::Bound& bound = *one.graph.ops.back().bound;
-  const Kernel kernel =
-      kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), one.flops);
+  const KernelSize kernel = kernel_size_over(kernel_form_of(bound, 0, static_cast<int>(bound.stages.size())),
+                                             tdl::full_ranges(bound), one.flops);
   EXPECT_EQ(kernel.products.at(0), (Product{2 * 64, 4 * 512, 1024, 64}));
   EXPECT_EQ(kernel.products.at(1), (Product{2 * 64, 4 * 512, 64, 1024}));
 }

@@ -21,7 +21,7 @@ using Words = std::vector<std::string>;
 
 Graph recompute_set(const Graph& forward, const std::string& kind, const std::string& loss = "mse",
                     bool in_micro_batches = false) {
-  const Graph graph = recomputed(add_backward(forward, {.kind = loss}, {}), kind, in_micro_batches);
+  const Graph graph = recompute_activations(add_backward(forward, {.kind = loss}, {}), kind, in_micro_batches);
   verify(graph);
   return graph;
 }

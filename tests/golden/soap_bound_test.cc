@@ -35,13 +35,13 @@ std::vector<std::pair<int, int64_t>> units_of(const std::vector<int64_t>& number
 // fit.
 int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostModel& cost, bool fitting = false) {
   SoapTasks tasks(problem, cost, space);
-  SoapJudge judge(SoapSimulator::kReplay, tasks);
+  ProposalSimulator simulator(SoapSimulator::kReplay, tasks);
   std::vector<int64_t> numbers(space.units.size(), 0);
   int64_t best = std::numeric_limits<int64_t>::max();
   const auto look = [&](int64_t ns) {
     if (ns < best && (!fitting || memory_deficit(problem, tasks.plan(numbers, "all")) <= 0)) best = ns;
   };
-  look(*judge.ns(tasks.propose(units_of(numbers))));
+  look(*simulator.ns(tasks.propose(units_of(numbers))));
   for (;;) {
     std::vector<std::pair<int, int64_t>> changed;
     size_t u = numbers.size();
@@ -51,9 +51,9 @@ int64_t least_of_all(const Problem& problem, const SoapSpace& space, const CostM
       if (numbers[u] > 0) break;
     }
     if (u > numbers.size()) return best;
-    const auto ns = judge.ns(tasks.propose(changed));
+    const auto ns = simulator.ns(tasks.propose(changed));
     tasks.keep();
-    judge.keep();
+    simulator.keep();
     look(*ns);
   }
 }
@@ -73,7 +73,7 @@ int class_of(const SoapParts& parts, int unit, int64_t number) {
 }
 
 const std::vector<SoapPiece>& pieces_of(SoapParts& parts, size_t shared, const std::vector<int64_t>& numbers) {
-  const SoapShared& of = parts.shared()[shared];
+  const SoapShared& of = parts.shared_tensors()[shared];
   return parts.pieces(shared, class_of(parts, of.a, numbers[static_cast<size_t>(of.a)]),
                       class_of(parts, of.b, numbers[static_cast<size_t>(of.b)]));
 }
@@ -85,11 +85,11 @@ KindLoads certain_loads(SoapParts& parts, const std::vector<int64_t>& numbers) {
     const KindLoads& own = parts.own(static_cast<int>(u), numbers[u]);
     for (size_t k = 0; k < sums.size(); ++k) sums[k] += own[k];
   }
-  for (size_t s = 0; s < parts.shared().size(); ++s)
+  for (size_t s = 0; s < parts.shared_tensors().size(); ++s)
     for (size_t k = 0; k < sums.size(); ++k) {
       int64_t least = INT64_MAX;
       for (const SoapPiece& piece : pieces_of(parts, s, numbers)) least = std::min(least, piece.loads[k]);
-      sums[k] += least / parts.shared()[s].of;
+      sums[k] += least / parts.shared_tensors()[s].of;
     }
   return sums;
 }
@@ -102,9 +102,9 @@ int64_t length_of(const Graph& graph, SoapParts& parts, const SoapPath& path, co
     ns += parts.step_ns(step.op, number, step.operand, step.result);
     if (step.operand < 0) continue;
     const TensorId t = graph.op(step.op).operands[static_cast<size_t>(step.operand)];
-    if (parts.base_of(t) == unit) ns += parts.edge_ns(step.op, number, step.operand);
-    for (size_t s = 0; s < parts.shared().size(); ++s) {
-      const SoapShared& of = parts.shared()[s];
+    if (parts.producer_unit_of(t) == unit) ns += parts.edge_ns(step.op, number, step.operand);
+    for (size_t s = 0; s < parts.shared_tensors().size(); ++s) {
+      const SoapShared& of = parts.shared_tensors()[s];
       const auto edge = std::ranges::find(of.edges, std::pair{step.op, step.operand});
       if (of.tensor != t || of.b != unit || edge == of.edges.end()) continue;
       int64_t least = INT64_MAX;
@@ -232,16 +232,16 @@ void check_drawn_plans(const std::string& model, const Cluster& cluster, SoapGra
   ASSERT_GT(bound.ns, 0);
   SoapParts parts(problem, cost, space);
   SoapTasks tasks(problem, cost, space);
-  SoapJudge judge(SoapSimulator::kFull, tasks);
+  ProposalSimulator simulator(SoapSimulator::kFull, tasks);
   for (int i = 0; i < plans; ++i) {
     std::vector<int64_t> numbers;
     const int64_t same = static_cast<int64_t>(rng.below(1000));
     for (const SoapSet& set : space.sets)  // every other plan has like units alike, and less between them
       numbers.push_back(i % 2 == 0 ? same % set.size()
                                    : static_cast<int64_t>(rng.below(static_cast<uint64_t>(set.size()))));
-    const int64_t ns = *judge.ns(tasks.propose(units_of(numbers)));
+    const int64_t ns = *simulator.ns(tasks.propose(units_of(numbers)));
     tasks.keep();
-    judge.keep();
+    simulator.keep();
     EXPECT_GE(ns, bound.ns) << model << ", plan " << i;
     const KindLoads taken = loads_of(parts, tasks.graph());
     const KindLoads certain = certain_loads(parts, numbers);

@@ -136,9 +136,9 @@ void expect_in_space(const Graph& graph, const SoapSpace& space, const std::vect
   }
   const std::vector<int64_t> numbers = numbers_of(space, plan);
   for (size_t i = 0; i < numbers.size(); ++i) ops.emplace_back(static_cast<int>(i), numbers[i]);
-  SoapJudge judge_of_units(SoapSimulator::kFull, of_units), judge_of_ops(SoapSimulator::kFull, of_ops);
-  const auto ns_of_units = static_cast<double>(*judge_of_units.ns(of_units.propose(units)));
-  const auto ns_of_ops = static_cast<double>(*judge_of_ops.ns(of_ops.propose(ops)));
+  ProposalSimulator simulator_of_units(SoapSimulator::kFull, of_units), simulator_of_ops(SoapSimulator::kFull, of_ops);
+  const auto ns_of_units = static_cast<double>(*simulator_of_units.ns(of_units.propose(units)));
+  const auto ns_of_ops = static_cast<double>(*simulator_of_ops.ns(of_ops.propose(ops)));
   const bool exact = is_exact(graph, space, plan, numbers);
   EXPECT_NEAR(ns_of_ops / ns_of_units, 1, exact ? 0 : 0.05);
   ++out.plans;

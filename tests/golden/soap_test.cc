@@ -161,7 +161,7 @@ TEST(SoapUnits, AreDrawnFromTheDimensionsThatAreAsked) {
   const std::vector<SoapUnit> units = soap_units(graph);
   const std::vector<DeviceId> devices = slowest_link_first(load_cluster("local:4"));
   for (const auto& [dimensions, size] : {std::pair("s", 3), {"p", 3}, {"o", 4}, {"sap", 6}, {"soap", 4 + 2 * 4 + 3}}) {
-    const SoapDimensions asked = parse_soap_dimensions(dimensions);
+    const AllowedSoapDimensions asked = parse_soap_dimensions(dimensions);
     const SoapSet set = soap_set(graph, units[0], devices, asked);
     EXPECT_EQ(set.size(), size) << dimensions;
     for (int64_t i = 0; i < set.size(); ++i) {

@@ -177,7 +177,7 @@ TEST(Tofu, FindsTheGradientOfEachTensor) {
 // Recomputed results are no gradients, and gradients are of the same tensors as without recomputation.
 TEST(Tofu, WhatIsMadeAgainIsNoGradient) {
   const Graph graph = training("zoo:gpt2?layers=3,hidden=24,heads=2,steps=8,vocabulary=50,batch=8");
-  const Graph again = recomputed(graph, "layer");
+  const Graph again = recompute_activations(graph, "layer");
   const auto by_name = [](const Graph& g) {
     std::map<std::string, std::string> names;
     const std::vector<TensorId> of = gradient_of(g);
@@ -192,7 +192,7 @@ TEST(Tofu, WhatIsMadeAgainIsNoGradient) {
 // So there is no more to choose than without recomputation.
 TEST(Tofu, WhatIsMadeAgainChoosesWithWhatItRepeats) {
   const Graph graph = training("zoo:gpt2?layers=3,hidden=24,heads=2,steps=8,vocabulary=50,batch=8");
-  const Graph again = recomputed(graph, "layer");
+  const Graph again = recompute_activations(graph, "layer");
   const Cluster cluster = load_cluster("local:4");
   const auto choices = [&](const Graph& g, const CoarseningRules& rules) {
     const Problem problem{g, cluster};

@@ -375,15 +375,16 @@ TEST(WrongLowered, TwoHundredAreRefused) {
 // One byte less than it needs, on each device in turn.
 TEST(WrongLowered, OneByteLessDoesNotFit) {
   const Planned p = planned("zoo:lenet?batch=13", "soybean", "local:3");
-  admit(p.physical, p.cluster);
+  EXPECT_EQ(refuse(p.physical).value_or("admitted"), "admitted");
+  check_capacity(p.physical, p.cluster);
   for (std::size_t d = 0; d < p.cluster.devices.size(); ++d) {
     Cluster small = p.cluster;
     small.devices[d].memory_bytes = p.physical.peak_bytes[d];
-    admit(p.physical, small);
+    check_capacity(p.physical, small);
     if (p.physical.peak_bytes[d] == 0) continue;
     --small.devices[d].memory_bytes;
     try {
-      admit(p.physical, small);
+      check_capacity(p.physical, small);
       ADD_FAILURE() << small.devices[d].name;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kInfeasible);

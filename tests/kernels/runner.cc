@@ -103,15 +103,15 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
                     0};
     KernelCall call;
     std::vector<Buffer> buffers;
-    std::vector<PlacedPart> reads, writes;
-    std::vector<std::optional<Part>> types(bound.tensors.size());
+    std::vector<PlacedShard> reads, writes;
+    std::vector<std::optional<TensorShard>> types(bound.tensors.size());
     auto place = [&](int tensor, DType dtype, const Box& box, bool read) {
       const Shape axes = bound.tensors[tensor].factored;
       const Shape strides = dense_strides(extents(box));
       buffers.emplace_back(volume(box) * bytes_of(dtype));
       Access access;
       access.tensor = tensor;
-      types[tensor] = Part{dtype, box, strides};
+      types[tensor] = TensorShard{dtype, box, strides};
       (read ? reads : writes).push_back({tensor, {dtype, box, strides}, axes});
       (read ? task.reads : task.writes).push_back(access);
       (read ? call.reads : call.writes).push_back({buffers.back().data(), dtype, box, strides, axes});
@@ -131,7 +131,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     }
     for (int s = first; s < last; ++s) {
       const int t = bound.stages[s].tensor;
-      DType dtype = stage_dtype(bound, s, types, computed_in(op.real));
+      DType dtype = stage_dtype(bound, s, types, compute_dtype(op.real));
       const auto result = std::find(bound.results.begin(), bound.results.end(), t);
       if (result != bound.results.end() && !op.results.empty()) {
         dtype = op.results[result - bound.results.begin()];
@@ -139,7 +139,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
       if (result != bound.results.end() && is_float(dtype)) dtype = op.real;
       if (std::find(wanted.begin(), wanted.end(), t) != wanted.end())
         place(t, dtype, stage_box(bound, s, ranges), false);
-      else types[t] = Part{dtype, {}, {}};
+      else types[t] = TensorShard{dtype, {}, {}};
     }
     const KernelPlan plan =
         plan_kernel(request_of(work, ranges, reads, writes), {op.registered, op.budget_bytes, op.slice_bytes});
@@ -149,7 +149,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     call.work = &work;
     call.scratch = scratch.data();
     call.scratch_bytes = static_cast<size_t>(declared);
-    call.prepared = kernels.prepare(call);
+    call.prepared = kernels.prepare_call(call);
     kernels.reset_peak();
     const int64_t outside = kernels.live_bytes();
     kernels.run(call);

@@ -38,9 +38,9 @@ int64_t workspace_of(const Call& call, DType real) {
       call.definition, op.attributes, op.bound, 0, static_cast<int>(bound.stages.size()), {tdl::full_ranges(bound)}, 0};
   const auto placed = [&](int tensor, TensorId id) {
     const Shape axes = bound.tensors[tensor].factored;
-    return PlacedPart{tensor, {graph.tensor(id).dtype, full_box(axes), dense_strides(axes)}, axes};
+    return PlacedShard{tensor, {graph.tensor(id).dtype, full_box(axes), dense_strides(axes)}, axes};
   };
-  std::vector<PlacedPart> reads, writes;
+  std::vector<PlacedShard> reads, writes;
   for (size_t k = 0; k < op.operands.size(); ++k) reads.push_back(placed(static_cast<int>(k), op.operands[k]));
   for (size_t r = 0; r < op.results.size(); ++r) writes.push_back(placed(bound.results[r], op.results[r]));
   return plan_kernel(request_of(work, work.ranges[0], reads, writes)).workspace_bytes();

@@ -55,7 +55,7 @@ class BruteForce {
       for (int r : v.readers) {
         const auto from = static_cast<size_t>(device_[static_cast<size_t>(v.producer)]);
         const auto to = static_cast<size_t>(device_[static_cast<size_t>(r)]);
-        if (v.moves() && from != to && p_.ways[from][to].queue < 0) return false;
+        if (v.moves() && from != to && p_.routes[from][to].queue < 0) return false;
       }
     return true;
   }
@@ -82,9 +82,9 @@ class BruteForce {
         }
         const auto [at, is_new] = sent.try_emplace(to, static_cast<int>(items_.size()));
         if (is_new) {
-          const Way& way = p_.ways[static_cast<size_t>(home)][static_cast<size_t>(to)];
-          const int queue = congestion_ ? static_cast<int>(p_.devices.size()) + way.queue : -1;
-          items_.push_back({queue, p_.transfer_ns(way, v.bytes), {}, {}});
+          const Route& route = p_.routes[static_cast<size_t>(home)][static_cast<size_t>(to)];
+          const int queue = congestion_ ? static_cast<int>(p_.devices.size()) + route.queue : -1;
+          items_.push_back({queue, p_.transfer_ns(route, v.bytes), {}, {}});
           follows(v.producer, at->second);
         }
         follows(at->second, r);

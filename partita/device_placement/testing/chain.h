@@ -11,7 +11,7 @@ inline PlacementProblem chain_problem(int64_t memory_bytes) {
   PlacementProblem p;
   p.devices = {{"gpu0", memory_bytes}, {"gpu1", memory_bytes}};
   p.queues = 2;
-  p.ways = {{{}, {0, 5, 0, {}}}, {{1, 5, 0, {}}, {}}};
+  p.routes = {{{}, {0, 5, 0, {}}}, {{1, 5, 0, {}}, {}}};
   for (int o = 0; o < 4; ++o) {
     p.ops.push_back({"o" + std::to_string(o), {2, 2}, 10, -1, {}});
     p.values.push_back({1, o, {}});

@@ -42,10 +42,10 @@ inline PlacementProblem random_problem(Rng& rng, const RandomShape& shape) {
   PlacementProblem p;
   const int n = shape.devices;
   for (int d = 0; d < n; ++d) p.devices.push_back({"d" + std::to_string(d), int64_t{1} << 40});
-  p.ways.assign(static_cast<size_t>(n), std::vector<Way>(static_cast<size_t>(n)));
-  for (size_t a = 0; a < p.ways.size(); ++a)
-    for (size_t b = 0; b < p.ways.size(); ++b)
-      if (a != b) p.ways[a][b] = {p.queues++, static_cast<double>(rng.below(4)), 0.5};
+  p.routes.assign(static_cast<size_t>(n), std::vector<Route>(static_cast<size_t>(n)));
+  for (size_t a = 0; a < p.routes.size(); ++a)
+    for (size_t b = 0; b < p.routes.size(); ++b)
+      if (a != b) p.routes[a][b] = {p.queues++, static_cast<double>(rng.below(4)), 0.5};
   for (int o = 0; o < shape.ops; ++o) {
     PlacedOp op;
     op.name = "o" + std::to_string(o);
@@ -69,8 +69,8 @@ inline PlacementProblem random_problem(Rng& rng, const RandomShape& shape) {
   return p;
 }
 
-// In half of the cases with memory for about half of it on a device, and in half with ways that are all alike, so that
-// devices can be exchanged.
+// In half of the cases with memory for about half of it on a device, and in half with routes that are all alike, so
+// that devices can be exchanged.
 inline void draw_memory_and_ways(Rng& rng, PlacementProblem& p) {
   if (rng.below(2) == 0) {
     int64_t all = 0;
@@ -78,8 +78,8 @@ inline void draw_memory_and_ways(Rng& rng, PlacementProblem& p) {
     for (PlacedDevice& d : p.devices) d.memory_bytes = all / 2 + static_cast<int64_t>(rng.below(8));
   }
   if (rng.below(2) == 0)
-    for (auto& from : p.ways)
-      for (Way& way : from) way.latency_ns = 2;
+    for (auto& from : p.routes)
+      for (Route& route : from) route.latency_ns = 2;
 }
 
 // A random placement that types and groups allow.

@@ -16,9 +16,9 @@ class UnrolledProblem {
   UnrolledProblem(int layers, int steps, uint64_t seed) : rng_(seed) {
     p_.devices = {{"gpu0", int64_t{16} << 30}, {"gpu1", int64_t{16} << 30}, {"host", int64_t{64} << 30}};
     p_.queues = 6;
-    p_.ways = {{{}, {0, 5'000, 0.04}, {1, 10'000, 0.1}},
-               {{2, 5'000, 0.04}, {}, {3, 10'000, 0.1}},
-               {{4, 10'000, 0.1}, {5, 10'000, 0.1}, {}}};
+    p_.routes = {{{}, {0, 5'000, 0.04}, {1, 10'000, 0.1}},
+                 {{2, 5'000, 0.04}, {}, {3, 10'000, 0.1}},
+                 {{4, 10'000, 0.1}, {5, 10'000, 0.1}, {}}};
     for (int l = 0; l < layers; ++l)
       for (const char* name : {"w", "u"}) weights_.push_back(add(name + std::to_string(l), 2'000, kWeight, {}, l));
     const int first = static_cast<int>(p_.ops.size());

@@ -137,7 +137,7 @@ MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules,
       Rng rng(seed * 1000 + i);
       PhysicalGraph mutant = net.graph;
       if (!mutate(mutant, rng)) continue;
-      Tally& tally = result.tallies[name];
+      MutantCounts& tally = result.tallies[name];
       const auto why = refuse(mutant);
       ++(why ? tally.refused : tally.accepted);
       for (int k = 0; k < schedules; ++k) {

@@ -25,13 +25,13 @@ void remove_task(PhysicalGraph& graph, TaskId gone);
 // Makes the random net of a seed, after all passes.
 RandomNet lowered_net(uint64_t seed);
 
-struct Tally {
+struct MutantCounts {
   int refused = 0, accepted = 0;
   int hang = 0, corrupt = 0;  // of the refused
 };
 struct MutantRuns {
-  std::map<std::string, Tally> tallies;  // by mutation
-  std::string wrong;                     // the first mutant that was admitted and hung or was corrupt; empty: none
+  std::map<std::string, MutantCounts> tallies;  // by mutation
+  std::string wrong;  // the first mutant that was admitted and hung or was corrupt; empty: none
 };
 // Runs mutants of the nets of seeds [first, last). Each mutation is drawn `draws` times a net, and run under up to
 // `schedules` schedules until one goes wrong. Prints the tallies.

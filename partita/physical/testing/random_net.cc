@@ -11,7 +11,7 @@
 namespace partita::testing {
 namespace {
 
-enum class Along { kSplit, kBroadcast, kPartial };  // of a tensor along time: its micro-batches
+enum class Along { kSplit, kBroadcast, kPartial };  // of a tensor over its micro-batches
 enum class Over { kRows, kColumns, kAll, kPartial };
 
 struct Placement2 {
@@ -603,7 +603,7 @@ RandomNet random_net(Rng& rng, const NetOptions& options) {
   RandomNet net = Maker(rng, options).run();
   constexpr int64_t kBuckets[] = {0, 100, 1 << 20};  // bytes; a tensor has tens to thousands
   const int64_t bucket = kBuckets[rng.below(std::size(kBuckets))];
-  std::vector<TimePlace> none(net.graph.registers.size());
+  std::vector<MicroBatchAxis> none(net.graph.registers.size());
   LocallyLowered lowered{std::move(net.graph), std::move(none)};
   bundle_collectives(lowered, bucket);
   net.graph = std::move(lowered.graph);

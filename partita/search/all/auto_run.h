@@ -67,7 +67,7 @@ Error too_large(const AutoRun& run);  // why the memory's watch ended a search
 // The result of `part`. None, and a refusal, if it throws or takes too much memory.
 template <typename Part>
 auto within_memory(AutoRun& run, const Part& part) -> std::optional<decltype(part())> {
-  const MayRunOut may_run_out;
+  const OutOfMemoryScope out_of_memory_scope;
   run.memory.begin();
   try {
     return part();

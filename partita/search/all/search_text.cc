@@ -48,7 +48,8 @@ bool takes(const std::vector<std::string>& values, const std::string& value) {
   if ((last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty()) ||
       (last == "A-B" && !counts_of(value).empty()))
     return true;
-  return value != "N" && value != "PxQ" && value != "A-B" && std::find(values.begin(), values.end(), value) != values.end();
+  return value != "N" && value != "PxQ" && value != "A-B" &&
+         std::find(values.begin(), values.end(), value) != values.end();
 }
 
 // An option of every search. False: it is none.

@@ -98,7 +98,7 @@ Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, con
       name_(space_.search.substr(0, space_.search.find('?'))),
       budget_(budget),
       watch_(budget.watch()),
-      read_by_(readers(problem.graph)),
+      read_by_(readers_by_tensor(problem.graph)),
       converter_(problem.cluster) {
   mesh_ = {std::move(extents), slowest_link_first(problem.cluster)};
   radices_ = factored_radices(graph_);

@@ -158,12 +158,12 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
     SearchResult result = placed_result(problem, placed, schedule, order, "pesto");
     result.plan->paper_cost = static_cast<double>(solved.program.objective_ns) / 1e3;
     add_notes(problem, solved, schedule, result);
-    const int64_t missing = lacking_bytes(problem, result);
+    const int64_t missing = plan_deficit_bytes(problem, result);
     if (missing <= 0) {
       add_bound(bounds_of_plans(placed), problem.cluster, result);
       return result;
     }
-    if (tries == kTries) expect_fits(missing, "pesto");
+    if (tries == kTries) require_fit(missing, "pesto");
     watch.poll("before a placement was found that fits");
     // Footprints sum all bytes of a device's operations; the planner knows their lifetimes.
     take_memory(fine, missing);

@@ -89,7 +89,7 @@ class Maker {
     }
     keep_groups_together();
     placed_.one_device_bytes = took.peak_bytes;
-    verify(placed_.problem);
+    validate(placed_.problem);
     return std::move(placed_);
   }
 
@@ -98,26 +98,26 @@ class Maker {
     PlacementProblem& p = placed_.problem;
     const size_t n = cluster_.devices.size();
     for (const Device& d : cluster_.devices) p.devices.push_back({d.name, d.memory_bytes});
-    p.ways.assign(n, std::vector<Way>(n));
+    p.routes.assign(n, std::vector<Route>(n));
     std::map<LinkId, int> queues;
     for (size_t from = 0; from < n; ++from)
       for (size_t to = 0; to < n; ++to)
-        if (from != to) p.ways[from][to] = way(cost, DeviceId(from), DeviceId(to), queues);
+        if (from != to) p.routes[from][to] = route(cost, DeviceId(from), DeviceId(to), queues);
     p.queues = static_cast<int>(queues.size());
   }
-  Way way(const CostModel& cost, DeviceId from, DeviceId to, std::map<LinkId, int>& queues) const {
+  Route route(const CostModel& cost, DeviceId from, DeviceId to, std::map<LinkId, int>& queues) const {
     const LinkId narrowest = cluster_.narrowest(from, to);
     if (!narrowest.valid()) return {};
     const int queue = queues.try_emplace(narrowest, static_cast<int>(queues.size())).first->second;
     if (const Profile* profile = cluster_.profile_of(to))
       if (const Curve* curve = profile->curve("transfer"))
         return {queue, curve->latency_us * kNsPerUs, curve->us_per_byte * kNsPerUs, {}};
-    Way way{queue, 0, 0, {}};
+    Route route{queue, 0, 0, {}};
     for (const Duration& protocol : cost.transfer(from, to, cluster_.route(from, to), 1).durations)
-      way.others.emplace_back(protocol.fixed_ns, protocol.moving_ns);
-    std::tie(way.latency_ns, way.ns_per_byte) = way.others.back();
-    way.others.pop_back();
-    return way;
+      route.others.emplace_back(protocol.fixed_ns, protocol.moving_ns);
+    std::tie(route.latency_ns, route.ns_per_byte) = route.others.back();
+    route.others.pop_back();
+    return route;
   }
   // The times of a cpu op: on any host, or CPU device, the first host's time.
   std::vector<int64_t> on_hosts(int64_t ns) const {
@@ -351,7 +351,7 @@ DeviceId with_another_host(const Cluster& cluster) {
   return {};
 }
 
-void expect_one_node(const Problem& problem) {
+void validate_one_node(const Problem& problem) {
   if (const int parts = problem.graph.micro_batches(); parts > 1)
     throw Error(ExitCode::kUsage,
                 fmt::format("searches for placements of whole operations plan a step on the whole batch, not in {} "
@@ -373,11 +373,11 @@ bool can_be_placed(const Problem& problem) {
 }
 
 PlacedGraph placed_graph(const Problem& problem, const CostModel& cost, const Watch& watch) {
-  expect_one_node(problem);
+  validate_one_node(problem);
   if (!problem.constraints.kept.empty())
     fail_pin("tensor '{}' is pinned; where operations are placed whole, tensors are where these are: pin ops alone",
              problem.graph.tensor(problem.constraints.kept.begin()->first).name);
-  expect_small_enough(problem.graph, problem.cluster);
+  validate_lowered_size(problem.graph, problem.cluster);
   watch.poll(kWhere);
   return Maker(problem, cost, watch).make();
 }
@@ -427,7 +427,7 @@ PlacementProblem with_footprints(const PlacedGraph& placed) {
 
 // Adds inputs that no operation reads, which the problem lacks: a step brings them to the plan's placement.
 void add_unread_inputs(const Problem& problem, Plan& plan) {
-  const auto read_by = readers(problem.graph);
+  const auto read_by = readers_by_tensor(problem.graph);
   for (const TensorId id : problem.graph.inputs) {
     if (!read_by[id.index()].empty()) continue;
     for (const DeviceId d : plan.kept.at(id).mesh.devices)

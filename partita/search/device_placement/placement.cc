@@ -180,7 +180,7 @@ Found searched(const PlacementProblem& p, const PassOptions& options, const Budg
 }
 
 // With operations placed whole each parameter is on one device: infeasible if that cannot be.
-void expect_room_for_what_stays(const PlacementProblem& p) {
+void require_room_for_parameters(const PlacementProblem& p) {
   int64_t stays = 0, room = 0;
   std::vector<char> holds(p.devices.size(), false);  // bytes that stay
   for (const PlacementUnit& unit : placement_units(p)) {
@@ -228,7 +228,7 @@ Tried planned(const Problem& problem, const PlacedGraph& placed, PlacementProble
       problem.tell(fmt::format("placement: a step of {} takes {} where the planner's registers are; again with {}",
                                ms(aim_ns), tried.fits() ? ms(tried.step_ns()) : "more memory",
                                megabytes(static_cast<double>(p.devices[0].memory_bytes))));
-    PlacedSchedule schedule = improved(p, nearest, {changes << (budget.steps ? 0 : idle), 0}, rng, watch);
+    PlacedSchedule schedule = improve_schedule(p, nearest, {changes << (budget.steps ? 0 : idle), 0}, rng, watch);
     Tried other = shortest(problem, placed, {schedule}, {"own"}, watch);
     idle = schedule.start == nearest.start && schedule.device == nearest.device ? idle + 1 : 0;
     if (other.deficit_bytes() < lacks) {
@@ -375,7 +375,7 @@ SearchResult placed_by_rounds(const Problem& problem, const Budget& budget, Rng&
   const Watch::Clock::time_point begun = Watch::Clock::now();
   const PlacedGraph placed = placed_graph(problem, CostModel(problem.cluster), watch);
   const Watch::Clock::duration lowering = Watch::Clock::now() - begun;
-  expect_room_for_what_stays(placed.problem);
+  require_room_for_parameters(placed.problem);
   const PlacementBounds bounds = bounds_of_plans(placed);
   Tried tried = Rounds(problem, placed, budget, rng, watch, lowering, bounds.ns()).run();
   if (auto given = plan_begun_with(problem); given && *given < tried) tried = std::move(*given);

@@ -18,7 +18,7 @@ constexpr double kFreesFrom[] = {1, 0.8, 0.5, 0};  // first_come()
 
 BestSchedule::Rated BestSchedule::rated(const PlacedSchedule& schedule, const std::string& whose) {
   const int64_t over = memory_.over_bytes(schedule);
-  return {over, static_cast<double>(schedule.end) + lacking_cost(p_, schedule.end, over), schedule, whose};
+  return {over, static_cast<double>(schedule.end) + deficit_cost_ns(p_, schedule.end, over), schedule, whose};
 }
 
 void BestSchedule::take(const Rated& rated) {

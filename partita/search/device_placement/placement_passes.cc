@@ -202,7 +202,7 @@ class Passes {
       if (before) here.take(by_tails(p, of_inside(levels[k + 1], before->device)), "");
       tell(p, here.start().end, best);
       const int64_t changes = changes_on(p, share, static_cast<int64_t>(k) + 2);
-      here.take(improved(p, here.start(), {changes, options_.enough_ns}, rng_, watch_), "");
+      here.take(improve_schedule(p, here.start(), {changes, options_.enough_ns}, rng_, watch_), "");
       if (k + 1 == levels.size() && report_.passes == 1) branch(p, here);
       before = here.schedule();
       best.offer(expanded_placement(level, before->device), expanded_order(level, order_of(*before)),
@@ -226,7 +226,7 @@ class Passes {
   void improve_step(const PlacementProblem& p, double share, BestSchedule& best) {
     if (p.ops.size() > kFinest || watch_.ended()) return;
     tell(p, best.start().end, best);
-    best.take(improved(p, best.start(), {changes_on(p, share, 1), options_.enough_ns}, rng_, watch_),
+    best.take(improve_schedule(p, best.start(), {changes_on(p, share, 1), options_.enough_ns}, rng_, watch_),
               "the step itself");
     best.take(justify_schedule(p, best.schedule()), best.whose());
   }

@@ -77,15 +77,15 @@ void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResu
       ms(bounds.path_ns), ms(bounds.heads_ns), ms(bounds.work_ns), ms(bounds.links_ns), ms(bounds.cut_ns)));
 }
 
-int64_t lacking_bytes(const Problem& problem, const SearchResult& result) {
+int64_t plan_deficit_bytes(const Problem& problem, const SearchResult& result) {
   return evaluate_in_time(problem, *result.plan).deficit_bytes();
 }
 
-void expect_fits(int64_t lacking_bytes, std::string_view name) {
-  if (lacking_bytes > 0)
+void require_fit(int64_t deficit_bytes, std::string_view name) {
+  if (deficit_bytes > 0)
     throw Error(
         ExitCode::kInfeasible,
-        fmt::format("{}: the plan needs {} bytes more than a device has, though footprints fit", name, lacking_bytes));
+        fmt::format("{}: the plan needs {} bytes more than a device has, though footprints fit", name, deficit_bytes));
 }
 
 std::vector<int> placed_as(const PlacedGraph& placed, const std::vector<int>& by_op) {
@@ -157,7 +157,7 @@ bool replaces_something(const Graph& graph, const Op& op) {
 // By forward operation the last of its branch, -1 for others. Operations whose results are all read in one branch
 // belong to it, up to the concatenation of branches.
 std::vector<int> branches(const Graph& graph) {
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  const std::vector<std::vector<Reader>> read_by = readers_by_tensor(graph);
   std::vector<int> root(graph.ops.size(), -1);
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];
@@ -200,7 +200,7 @@ std::vector<int> devices_by_branch(const Graph& graph, int devices) {
 bool has_branches(const Graph& graph) {
   if (is_recurrent(graph)) return false;
   const std::vector<int> root = branches(graph);
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weight_tensor_mask(graph);
   std::vector<char> has_product(graph.ops.size(), false);
   for (size_t i = 0; i < root.size(); ++i)
     if (root[i] >= 0 && weight_product(graph, weight, graph.ops[i])) has_product[static_cast<size_t>(root[i])] = true;
@@ -252,7 +252,7 @@ SearchResult mtopo(const Problem& problem, const Budget& budget, Rng&) {
   if (!device) throw Error(ExitCode::kInfeasible, "baechi-mtopo: " + why);
   SearchResult result =
       placed_result(problem, placed, of_devices(*device), problem.options.at("order"), "baechi-mtopo");
-  expect_fits(lacking_bytes(problem, result), "baechi-mtopo");
+  require_fit(plan_deficit_bytes(problem, result), "baechi-mtopo");
   add_bound(bounds_of_plans(placed), problem.cluster, result);
   return result;
 }
@@ -265,7 +265,7 @@ SearchResult metf(const Problem& problem, const Budget& budget, Rng&) {
   if (!schedule) throw Error(ExitCode::kInfeasible, "baechi-metf: " + why);
   SearchResult result =
       placed_result(problem, placed, std::move(*schedule), problem.options.at("order"), "baechi-metf");
-  expect_fits(lacking_bytes(problem, result), "baechi-metf");
+  require_fit(plan_deficit_bytes(problem, result), "baechi-metf");
   add_bound(bounds_of_plans(placed), problem.cluster, result);
   return result;
 }
@@ -299,7 +299,7 @@ SearchResult msct(const Problem& problem, const Budget& budget, Rng&) {
       "{} of {} have a favourite child; the linear program's step takes {}",
       favourites.child.size() - static_cast<size_t>(std::count(favourites.child.begin(), favourites.child.end(), -1)),
       favourites.child.size(), ms(std::llround(favourites.relaxed_ns))));
-  expect_fits(lacking_bytes(problem, result), "baechi-msct");
+  require_fit(plan_deficit_bytes(problem, result), "baechi-msct");
   add_bound(bounds_of_plans(placed), problem.cluster, result);
   return result;
 }

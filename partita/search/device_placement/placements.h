@@ -40,9 +40,9 @@ void add_bound(const PlacementBounds& bounds, const Cluster& cluster, SearchResu
 
 // Returns the deficit of the result's plan on the device with the largest, in its order that counts (bytes; 0: it
 // fits).
-int64_t lacking_bytes(const Problem& problem, const SearchResult& result);
+int64_t plan_deficit_bytes(const Problem& problem, const SearchResult& result);
 
 // Infeasible if the plan of a search by footprints has a memory deficit.
-void expect_fits(int64_t lacking_bytes, std::string_view name);
+void require_fit(int64_t deficit_bytes, std::string_view name);
 
 }  // namespace partita

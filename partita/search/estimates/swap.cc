@@ -50,7 +50,7 @@ SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
     for (const Access& write : task.writes) {
       if (block[write.reg.index()] < 0)
         for (const Access& read : task.reads)
-          if (last[read.reg.index()] == static_cast<int>(i) && in_place.allowed(read.reg, write.reg)) {
+          if (last[read.reg.index()] == static_cast<int>(i) && in_place.can_alias(read.reg, write.reg)) {
             block[write.reg.index()] = block[read.reg.index()];
             program.blocks[block[read.reg.index()]].until = until[write.reg.index()];
             break;

@@ -104,7 +104,7 @@ void make_missing(const std::map<Shape, Missing>& by_shape, const Mesh& mesh, co
   for (const auto& [shape, all] : by_shape) largest_first.push_back(&all);
   std::stable_sort(largest_first.begin(), largest_first.end(),
                    [](const Missing* a, const Missing* b) { return a->size > b->size; });
-  shared_out(joint_threads(building.graph, mesh), largest_first.size(), [&](size_t i, int thread) {
+  parallel_for(joint_threads(building.graph, mesh), largest_first.size(), [&](size_t i, int thread) {
     for (const auto& make : largest_first[i]->make) {
       building.keeper.check_time();
       make(building.costs.of_thread(thread));
@@ -187,7 +187,7 @@ void connect_straight(const Building& building, TensorId id, const StraightTable
 // The copies that the readers of tensors share.
 struct Copies {
   std::vector<SharedCopy> shared;
-  std::vector<BroughtCopy> brought;
+  std::vector<ReshardedCopy> resharded;
 };
 
 // Adds variables of the layouts that have their own, behind the tensor's.
@@ -196,15 +196,15 @@ void add_brought(const Building& building, TensorId id, const TensorTables& tabl
   solver::Network& network = joint.network;
   for (size_t b = 0; b < tables.shared.size(); ++b) {
     const TensorTables::Shared& shared = tables.shared[b];
-    const int brought = network.variables();
-    joint.brought_variables[id.index()].push_back(brought);
-    network.costs.push_back(Table(tables.space->brought[b].ways.size(), 0));
-    network.edges.push_back({{joint.tensor_variable[id.index()], brought}, shared.from_home});
+    const int resharded = network.variables();
+    joint.resharded_variables[id.index()].push_back(resharded);
+    network.costs.push_back(Table(tables.space->resharded[b].choices.size(), 0));
+    network.edges.push_back({{joint.tensor_variable[id.index()], resharded}, shared.from_home});
     for (const auto& [r, table] : shared.readers)
-      network.edges.push_back({{brought, joint.op_variable[reading[r].index()]}, table});
+      network.edges.push_back({{resharded, joint.op_variable[reading[r].index()]}, table});
     if (const auto& ends = shared.between; ends && ends->second < building.readers.of(id).size() &&
                                            building.graph.op(reading[ends->first]).phase != Phase::kUpdate)
-      copies.brought.push_back({id, b, reading[ends->first], reading[ends->second]});
+      copies.resharded.push_back({id, b, reading[ends->first], reading[ends->second]});
   }
 }
 
@@ -279,7 +279,7 @@ void number_by_nearness(JointProblem& joint) {
   for (int& v : joint.op_variable) v = number[v];
   for (int& v : joint.tensor_variable)
     if (v >= 0) v = number[v];
-  for (std::vector<int>& list : joint.brought_variables)
+  for (std::vector<int>& list : joint.resharded_variables)
     for (int& v : list) v = number[v];
 }
 
@@ -318,7 +318,7 @@ std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpa
   joint.tensors.resize(graph.tensors.size());
   joint.straight.resize(graph.tensors.size());
   joint.tensor_variable.assign(graph.tensors.size(), -1);
-  joint.brought_variables.resize(graph.tensors.size());
+  joint.resharded_variables.resize(graph.tensors.size());
   Copies copies;
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     keeper.check_time();
@@ -326,7 +326,7 @@ std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpa
     if (building.goes_straight(TensorId(t))) connect_straight(building, TensorId(t), all.straight_of[t], joint);
     else add_tensor(building, TensorId(t), *all.tensor_of[t], joint, copies);
   }
-  add_uses(problem, readers, limits.counts_copies, copies.shared, copies.brought, joint);
+  add_uses(problem, readers, limits.counts_copies, copies.shared, copies.resharded, joint);
   number_by_nearness(joint);
   return joint;
 } catch (const GivenUp&) {

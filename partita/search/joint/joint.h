@@ -28,7 +28,7 @@ struct JointProblem {
   std::vector<std::shared_ptr<const TensorSpace>> tensors;
   std::vector<std::shared_ptr<const StraightSpace>> straight;  // by TensorId; null: kept as its producer leaves it
   std::vector<int> op_variable, tensor_variable;               // tensor_variable: -1 if tensors is null
-  std::vector<std::vector<int>> brought_variables;             // by TensorId, one a TensorSpace::brought
+  std::vector<std::vector<int>> resharded_variables;           // by TensorId, one a TensorSpace::resharded
   solver::Network network;                                     // costs in bytes, or ns
   bool leaves_copies_out = false;                              // some that counts_copies would count
   int64_t tensor_entries = 0;                                  // as JointLimits had it

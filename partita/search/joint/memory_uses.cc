@@ -78,7 +78,7 @@ Amounts amounts_of(const TensorSpace& space, int last, int64_t element_bytes) {
     amounts.kept_layout.push_back(bytes[v.kept_layout]);
     int64_t least = bytes[v.kept_layout];
     for (int copy : v.also) least = std::min(least, taken_by(v.kept_layout, copy));
-    for (const TensorSpace::Brought& b : space.brought) least = std::min(least, taken_by(v.kept_layout, b.layout));
+    for (const TensorSpace::Resharded& b : space.resharded) least = std::min(least, taken_by(v.kept_layout, b.layout));
     amounts.least.push_back(least);
   }
   return amounts;
@@ -97,7 +97,7 @@ void split_where_copies_may_do(const UsesMaking& making, TensorId id, const Amou
     first = std::min(first, phase == Phase::kUpdate ? use.lower + 1 : making.times[reader.op.index()]);
     if (phase == Phase::kBackward) first_backward = std::min(first_backward, making.times[reader.op.index()]);
   }
-  if (making.counts_copies && !space.brought.empty() && first_backward < use.upper) first = first_backward;
+  if (making.counts_copies && !space.resharded.empty() && first_backward < use.upper) first = first_backward;
   later.lower = use.upper = std::max(first, use.lower + 1);
   if (later.lower < later.upper) making.joint.network.uses.push_back(std::move(later));
 }
@@ -154,11 +154,11 @@ void add_if_any(Use use, JointProblem& joint) {
     joint.network.uses.push_back(std::move(use));
 }
 
-void add_brought_copy(const UsesMaking& making, const BroughtCopy& copy) {
+void add_resharded_copy(const UsesMaking& making, const ReshardedCopy& copy) {
   const size_t t = copy.tensor.index();
-  Use use = use_between(making, making.joint.brought_variables[t][copy.number], copy.tensor, copy.first, copy.last);
-  for (const TensorSpace::Way& way : making.joint.tensors[t]->brought[copy.number].ways)
-    use.amounts.push_back(way.elements * making.element_bytes(copy.tensor));
+  Use use = use_between(making, making.joint.resharded_variables[t][copy.number], copy.tensor, copy.first, copy.last);
+  for (const TensorSpace::ReshardChoice& choice : making.joint.tensors[t]->resharded[copy.number].choices)
+    use.amounts.push_back(choice.elements * making.element_bytes(copy.tensor));
   add_if_any(std::move(use), making.joint);
 }
 
@@ -186,14 +186,14 @@ void add_shared_copy(const UsesMaking& making, const SharedCopy& copy) {
 }  // namespace
 
 void add_uses(const Problem& problem, const JointReaders& readers, bool counts_copies,
-              const std::vector<SharedCopy>& shared, const std::vector<BroughtCopy>& brought, JointProblem& joint) {
+              const std::vector<SharedCopy>& shared, const std::vector<ReshardedCopy>& resharded, JointProblem& joint) {
   const std::vector<int64_t> times = default_times(problem.graph);
   const std::vector<char> kept = kept_gradients(problem.graph);
   const UsesMaking making{problem.graph, readers, times, kept, counts_copies, joint};
   KnownAmounts known;
   for (size_t t = 0; t < problem.graph.tensors.size(); ++t)
     if (!problem.graph.tensors[t].replaces.valid()) add_tensor_use(making, TensorId(t), known);
-  for (const BroughtCopy& copy : brought) add_brought_copy(making, copy);
+  for (const ReshardedCopy& copy : resharded) add_resharded_copy(making, copy);
   for (const SharedCopy& copy : shared) add_shared_copy(making, copy);
   joint.network.limit = problem.cluster.device(joint.mesh.devices.back()).memory_bytes;
 }

@@ -18,9 +18,9 @@ struct SharedCopy {
   OpId first, last;          // the two readers
 };
 // The same for a layout that has a variable of its own.
-struct BroughtCopy {
+struct ReshardedCopy {
   TensorId tensor;
-  size_t number = 0;  // in TensorSpace::brought
+  size_t number = 0;  // in TensorSpace::resharded
   OpId first, last;
 };
 
@@ -33,6 +33,6 @@ struct BroughtCopy {
 //   its kept layout beside them.
 // Other copies come on top, so a plan beyond the uses does not fit.
 void add_uses(const Problem& problem, const JointReaders& readers, bool counts_copies,
-              const std::vector<SharedCopy>& shared, const std::vector<BroughtCopy>& brought, JointProblem& joint);
+              const std::vector<SharedCopy>& shared, const std::vector<ReshardedCopy>& resharded, JointProblem& joint);
 
 }  // namespace partita

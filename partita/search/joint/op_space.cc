@@ -162,7 +162,7 @@ std::vector<std::shared_ptr<const OpSpace>> op_spaces(const Problem& problem, co
   std::stable_sort(missing.begin(), missing.end(), [](const Missing& a, const Missing& b) {
     return a.op->bound->indices.size() > b.op->bound->indices.size();
   });
-  shared_out(joint_threads(graph, space.mesh), missing.size(), [&](size_t i, int thread) {
+  parallel_for(joint_threads(graph, space.mesh), missing.size(), [&](size_t i, int thread) {
     keeper.check_time();
     const auto& [op, given, made] = missing[i];
     JointCosts& by = costs.of_thread(thread);

@@ -121,7 +121,7 @@ solver::Assignment settled(const JointProblem& joint, const std::vector<std::vec
   std::vector<char> follows(may.size(), 0);
   for (int v : joint.tensor_variable)
     if (v >= 0) order.push_back(v);
-  for (const std::vector<int>& list : joint.brought_variables)
+  for (const std::vector<int>& list : joint.resharded_variables)
     for (int v : list) order.push_back(v), follows[v] = 1;
   return settled(joint.network, may, order, follows);
 }
@@ -129,16 +129,16 @@ solver::Assignment settled(const JointProblem& joint, const std::vector<std::vec
 // Tells whether an op of the backward pass and another one each make their own copy. True if they need the same layout,
 // which is neither the kept one nor shared by several readers. False if several of both share a copy, since a plan has
 // both or neither. False too if a micro-batch would make it instead of a step.
-bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
+bool is_resharded(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
                   const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];
   const TensorSpace::Value& value = space.values[values[joint.tensor_variable[id.index()]]];
   const Layout& kept_layout = space.layouts[value.kept_layout];
   auto is_shared = [&](const Layout& l) {
     auto is_it = [&](int a) { return same_placement(space.layouts[a], l); };
-    for (size_t b = 0; b < space.brought.size(); ++b)
-      if (is_it(space.brought[b].layout))
-        return space.brought[b].ways[values[joint.brought_variables[id.index()][b]]].once;
+    for (size_t b = 0; b < space.resharded.size(); ++b)
+      if (is_it(space.resharded[b].layout))
+        return space.resharded[b].choices[values[joint.resharded_variables[id.index()][b]]].once;
     return std::any_of(value.also.begin(), value.also.end(), is_it);
   };
   auto wanted = [&](const Reader& r) -> const Layout& {
@@ -171,7 +171,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
     ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
     plan.kept[TensorId(t)] = placement_of(kept_layout, *name);
   };
-  const auto read_by = readers(graph);
+  const auto read_by = readers_by_tensor(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     if (const StraightSpace* straight = joint.straight[t].get()) {
       const size_t reader = read_by[t][0].op.index(), columns = joint.ops[reader]->strategies.size();
@@ -183,7 +183,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
     if (!joint.tensors[t]) continue;
     const TensorSpace& space = *joint.tensors[t];
     const Layout& kept_layout = space.layouts[space.values[values[joint.tensor_variable[t]]].kept_layout];
-    if (is_refetched(joint, graph, TensorId(t), read_by[t], values)) plan.resharded.insert(TensorId(t));
+    if (is_resharded(joint, graph, TensorId(t), read_by[t], values)) plan.resharded.insert(TensorId(t));
     if (const OpId producer = graph.tensors[t].producer; producer.valid()) {
       const int r = result_position(graph, TensorId(t));
       if (same_placement(kept_layout,
@@ -233,10 +233,11 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
         there.push_back(static_cast<int>(x));
     if (plan.resharded.contains(TensorId(t))) {  // each of its readers makes its own copy
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
-      for (size_t b = 0; b < space.brought.size(); ++b) {
-        const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;
-        if (std::ranges::any_of(ways, [](const TensorSpace::Way& w) { return w.others && w.backward && !w.once; }))
-          std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return ways[x].once; });
+      for (size_t b = 0; b < space.resharded.size(); ++b) {
+        const std::vector<TensorSpace::ReshardChoice>& choices = space.resharded[b].choices;
+        if (std::ranges::any_of(choices,
+                                [](const TensorSpace::ReshardChoice& w) { return w.others && w.backward && !w.once; }))
+          std::erase_if(may[joint.resharded_variables[t][b]], [&](int x) { return choices[x].once; });
       }
     }
     if (!there.empty()) may[v] = std::move(there);

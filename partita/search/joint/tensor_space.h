@@ -15,7 +15,7 @@ namespace partita {
 
 // One entry a value of the tensor's variable. A conversion to one layout is made once for all its readers. So a value
 // lists the layouts, besides the kept one, into which the tensor is brought for several readers together. If those sets
-// are too many, each such layout has a variable of its own instead (Brought).
+// are too many, each such layout has a variable of its own instead (Resharded).
 struct TensorSpace {
   struct Value {
     int kept_layout = 0;    // in layouts
@@ -23,18 +23,18 @@ struct TensorSpace {
   };
   // Whether the tensor is brought into a layout for readers of the backward pass, and for others. For both it is
   // brought once, and its copy lies on the last device in between, or once for each.
-  struct Way {
+  struct ReshardChoice {
     bool others = false, backward = false, once = false;
     int64_t elements = 0;  // once: the copy's elements there beyond the kept layout; kept layouts that contradict it
                            // are forbidden
   };
-  struct Brought {
-    int layout = 0;         // in layouts
-    std::vector<Way> ways;  // one a value of its variable; the first: not at all
+  struct Resharded {
+    int layout = 0;                      // in layouts
+    std::vector<ReshardChoice> choices;  // one a value of its variable; the first: not at all
   };
   std::vector<Layout> layouts;  // kept layouts, and those that readers need
   std::vector<Value> values;
-  std::vector<Brought> brought;  // the layouts with variables of their own; ascending
+  std::vector<Resharded> resharded;  // the layouts with variables of their own; ascending
 };
 
 // A tensor without a variable, from each value of the op that makes it to each of the one that reads it. In bytes no

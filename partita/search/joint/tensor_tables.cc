@@ -237,15 +237,15 @@ constexpr int64_t kNoCopy = -1;
 
 // The ways in which a layout may be brought. If copies are counted, `elements` becomes the copy's elements beside each
 // kept layout, by layout; kNoCopy: the kept layout counts whole until the backward pass.
-std::vector<TensorSpace::Way> ways_of(const Draft& draft, int layout, bool for_others, bool for_backward,
-                                      std::vector<int64_t>& elements) {
-  using Way = TensorSpace::Way;
+std::vector<TensorSpace::ReshardChoice> choices_of(const Draft& draft, int layout, bool for_others, bool for_backward,
+                                                   std::vector<int64_t>& elements) {
+  using ReshardChoice = TensorSpace::ReshardChoice;
   if (!draft.making.keeper.limits().counts_copies) return {{}, {true, true, true}};
-  std::vector<Way> ways = {{}};
-  if (for_others) ways.push_back({.others = true});
-  if (for_backward) ways.push_back({.backward = true});
-  if (!for_others || !for_backward) return ways;
-  if (!draft.kind.once_for_parts) ways.push_back({true, true});
+  std::vector<ReshardChoice> choices = {{}};
+  if (for_others) choices.push_back({.others = true});
+  if (for_backward) choices.push_back({.backward = true});
+  if (!for_others || !for_backward) return choices;
+  if (!draft.kind.once_for_parts) choices.push_back({true, true});
   const int last = last_position(draft.making);
   const bool made = draft.kind.made != nullptr;
   std::set<int64_t> different;
@@ -256,31 +256,31 @@ std::vector<TensorSpace::Way> ways_of(const Draft& draft, int layout, bool for_o
       elements[v.kept_layout] = kNoCopy;
     else different.insert(elements[v.kept_layout]);
   }
-  for (int64_t e : different) ways.push_back({true, true, true, e});
-  return ways;
+  for (int64_t e : different) choices.push_back({true, true, true, e});
+  return choices;
 }
 
 TensorTables::Shared brought_to(Draft& draft, int layout, const std::vector<size_t>& readers,
                                 const ConversionCosts& costs) {
-  using Way = TensorSpace::Way;
+  using ReshardChoice = TensorSpace::ReshardChoice;
   const TensorKind& kind = draft.kind;
   std::vector<size_t> others, backward;
   for (size_t r : readers) (kind.read[r].backward ? backward : others).push_back(r);
   std::vector<int64_t> elements(draft.space.layouts.size(), 0);  // by kept layout
-  std::vector<Way> ways = ways_of(draft, layout, !others.empty(), !backward.empty(), elements);
+  std::vector<ReshardChoice> choices = choices_of(draft, layout, !others.empty(), !backward.empty(), elements);
   TensorTables::Shared out;
   Table from_home;
   for (const TensorSpace::Value& v : draft.space.values)
-    for (const Way& way : ways)
-      from_home.push_back(way.once && way.elements != elements[v.kept_layout]
+    for (const ReshardChoice& choice : choices)
+      from_home.push_back(choice.once && choice.elements != elements[v.kept_layout]
                               ? kForbidden
-                              : costs(v.kept_layout, layout) * (way.once ? 1 : way.others + way.backward));
+                              : costs(v.kept_layout, layout) * (choice.once ? 1 : choice.others + choice.backward));
   out.from_home = draft.making.tables.one(std::move(from_home));
   for (size_t r : readers) {
     Table table;
-    for (const Way& way : ways)
+    for (const ReshardChoice& choice : choices)
       for (const std::vector<int>& need : draft.needs[r]) {
-        const bool is_brought = kind.read[r].backward ? way.backward : way.others;
+        const bool is_brought = kind.read[r].backward ? choice.backward : choice.others;
         const bool wants = std::binary_search(need.begin(), need.end(), layout);
         table.push_back(is_brought || !wants ? 0 : kForbidden);
       }
@@ -289,7 +289,7 @@ TensorTables::Shared brought_to(Draft& draft, int layout, const std::vector<size
   // Readers are in the graph's order.
   if (!others.empty() && !backward.empty() && others.back() < backward.front())
     out.between = {others.back(), backward.front()};
-  draft.space.brought.push_back({layout, std::move(ways)});
+  draft.space.resharded.push_back({layout, std::move(choices)});
   return out;
 }
 

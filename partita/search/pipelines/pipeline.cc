@@ -24,7 +24,7 @@ namespace {
 // By tensor that no op makes: the stage of its first reader.
 std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& stage_of_op) {
   std::vector<int> stage(graph.tensors.size(), 0);
-  const auto read_by = readers(graph);
+  const auto read_by = readers_by_tensor(graph);
   for (size_t t = 0; t < stage.size(); ++t)
     if (!read_by[t].empty()) stage[t] = stage_of_op[read_by[t][0].op.index()];
   return stage;
@@ -35,7 +35,7 @@ std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& s
 class EachItsOwn {
  public:
   EachItsOwn(const Graph& graph, const std::vector<int>& stage_of_op, int ranks)
-      : graph_(graph), read_by_(readers(graph)), ranks_of_(graph.ops.size()) {
+      : graph_(graph), read_by_(readers_by_tensor(graph)), ranks_of_(graph.ops.size()) {
     for (size_t i = 0; i < graph.ops.size(); ++i) ranks_of_[i] = {stage_of_op[i] % ranks};
     for (const Op& op : graph.ops) own_.push_back(op.phase == Phase::kForward && made_of_constants(op));
     for (size_t i = graph.ops.size(); i-- > 0;)  // readers first

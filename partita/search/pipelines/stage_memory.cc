@@ -60,10 +60,10 @@ class Needs {
         plan_(plan),
         of_op_(of_op),
         shares_(graph, plan),
-        weight_(weights(graph)),
+        weight_(weight_tensor_mask(graph)),
         out_(static_cast<size_t>(blocks)),
         changes_(static_cast<size_t>(blocks)) {
-    const std::vector<std::vector<Reader>> read_by = readers(graph);
+    const std::vector<std::vector<Reader>> read_by = readers_by_tensor(graph);
     for (size_t t = 0; t < graph.tensors.size(); ++t) {
       if (graph.tensors[t].replaces.valid()) continue;  // it shares the buffer of the tensor it replaces
       const TensorId id(t);

@@ -18,7 +18,7 @@ struct LayerBlockMemory {
   int64_t kept = 0;       // left by the forward pass of a micro-batch for its backward pass
   int64_t most = 0;       // of a micro-batch, the most at one time while this layer block runs, with its own `kept`
   int64_t gradients = 0;  // of `once`: gradients and their sums
-  int64_t tied = 0;       // of `once`: what is there a second time, unless the weight's first reader is on the same rank
+  int64_t tied = 0;  // of `once`: what is there a second time, unless the weight's first reader is on the same rank
   // Bytes that another layer block keeps too: a second copy, for the backward pass of the first layer block of a run.
   int64_t brought = 0;
 };

@@ -61,7 +61,7 @@ std::vector<int> beginnings(const Graph& graph, const std::vector<Repeat>& repea
 // By op, its layer block. An op that no input reaches, such as a cast of weights, is with its first reader.
 std::vector<int> by_place(const Graph& graph, const std::vector<int>& begins) {
   const std::vector<bool> fed = behind(graph, Role::kInput);
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  const std::vector<std::vector<Reader>> read_by = readers_by_tensor(graph);
   std::vector<int> of(graph.ops.size(), -1);
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];
@@ -103,8 +103,8 @@ LayerBlocks layer_blocks_of(const Graph& graph, int least) {
 
 std::vector<int> stages_of_layers(const LayerBlocks& blocks, const std::vector<int>& layers) {
   if (const int sum = std::accumulate(layers.begin(), layers.end(), 0); sum != blocks.layers)
-    throw DoesNotApply(fmt::format("layers={} are {} layers, and the model has {}", fmt::join(layers, "-"), sum,
-                                   blocks.layers));
+    throw DoesNotApply(
+        fmt::format("layers={} are {} layers, and the model has {}", fmt::join(layers, "-"), sum, blocks.layers));
   std::vector<int> stages;
   size_t stage = 0;
   int left = layers[0];

@@ -25,8 +25,8 @@ struct LayerBlocks {
 LayerBlocks layer_blocks_of(const Graph& graph, int least);
 
 // By layer block, the stage of its layers if these are so many by stage. Blocks before, between and behind layers are
-// with the next layer, or the last. Example: 6 layers with an embedding before and a head behind them as 2-1-1-2 are the
-// blocks {0 0 0, 1, 2, 3 3 3}. Does not apply if the layers are not as many.
+// with the next layer, or the last. Example: 6 layers with an embedding before and a head behind them as 2-1-1-2 are
+// the blocks {0 0 0, 1, 2, 3 3 3}. Does not apply if the layers are not as many.
 std::vector<int> stages_of_layers(const LayerBlocks& blocks, const std::vector<int>& layers);
 // Cuts layers as frameworks do: equally; else, if that is equal, with embedding and head as a layer each; else the
 // stages in the middle have one more. Empty: there are fewer layers than stages.

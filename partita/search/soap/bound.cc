@@ -55,13 +55,13 @@ PathParts parts_of(const Maker& maker, const SoapPath& path) {
   PathParts out;
   out.units.resize(maker.space.units.size());
   const Graph& graph = maker.problem.graph;
-  const std::vector<SoapShared>& shared = maker.parts.shared();
+  const std::vector<SoapShared>& shared = maker.parts.shared_tensors();
   for (const Step& step : path.steps) {
     const int unit = maker.parts.unit_of(step.op);
     bool inside = false;
     if (step.operand >= 0) {
       const TensorId t = graph.op(step.op).operands[static_cast<size_t>(step.operand)];
-      inside = maker.parts.base_of(t) == unit;
+      inside = maker.parts.producer_unit_of(t) == unit;
       for (size_t s = 0; s < shared.size() && !inside; ++s) {
         if (shared[s].tensor != t || shared[s].b != unit) continue;
         const auto edge = std::ranges::find(shared[s].edges, std::pair{step.op, step.operand});
@@ -120,7 +120,7 @@ int64_t best_number(Maker& maker, const Weights& w, int unit, const SoapClass& o
 // By shared: weights of its edges.
 std::vector<std::vector<int64_t>> edge_weights(const Maker& maker, const Weights& w) {
   std::vector<std::vector<int64_t>> of;
-  for (const SoapShared& s : maker.parts.shared()) of.emplace_back(s.edges.size(), 0);
+  for (const SoapShared& s : maker.parts.shared_tensors()) of.emplace_back(s.edges.size(), 0);
   for (size_t p = 0; p < w.paths.size(); ++p)
     for (const auto& [s, e] : maker.of_paths[p].between) of[s][e] += w.paths[p];
   return of;
@@ -154,8 +154,8 @@ Network network_of(Maker& maker, const Weights& w, bool all) {
   }
   const std::vector<std::vector<int64_t>> edges = edge_weights(maker, w);
   std::map<std::pair<int, int>, solver::Table> tables;
-  for (size_t s = 0; s < maker.parts.shared().size(); ++s) {
-    const SoapShared& of = maker.parts.shared()[s];
+  for (size_t s = 0; s < maker.parts.shared_tensors().size(); ++s) {
+    const SoapShared& of = maker.parts.shared_tensors()[s];
     const size_t rows = network.costs[static_cast<size_t>(of.a)].size(),
                  columns = network.costs[static_cast<size_t>(of.b)].size();
     solver::Table& table = tables[std::minmax(of.a, of.b)];
@@ -242,8 +242,8 @@ void look_at(Maker& maker, const Weights& w, const std::vector<std::vector<int64
     for (size_t p = 0; p < maker.paths.size(); ++p)
       column.ns[kinds.size() + p] += static_cast<double>(length_in(maker, p, unit, number));
   }
-  for (size_t s = 0; s < maker.parts.shared().size(); ++s) {
-    const SoapShared& of = maker.parts.shared()[s];
+  for (size_t s = 0; s < maker.parts.shared_tensors().size(); ++s) {
+    const SoapShared& of = maker.parts.shared_tensors()[s];
     const int x = column.classes[static_cast<size_t>(of.a)], y = column.classes[static_cast<size_t>(of.b)];
     if (!maker.parts.known(s, x, y)) continue;
     const SoapPiece& piece = least_piece(of, maker.parts.pieces(s, x, y), w, edges[s]);
@@ -340,8 +340,8 @@ int64_t ns_of(solver::Wide value) {
 // Makes the pieces that units share in this plan, up to the limit. Returns whether any was new.
 bool make_pieces(Maker& maker, const std::vector<int>& classes, int64_t fragments) {
   bool made = false;
-  for (size_t s = 0; s < maker.parts.shared().size(); ++s) {
-    const SoapShared& of = maker.parts.shared()[s];
+  for (size_t s = 0; s < maker.parts.shared_tensors().size(); ++s) {
+    const SoapShared& of = maker.parts.shared_tensors()[s];
     const int x = classes[static_cast<size_t>(of.a)], y = classes[static_cast<size_t>(of.b)];
     if (maker.parts.known(s, x, y) || maker.parts.between() >= fragments) continue;
     maker.watch.poll("while plans were bounded");

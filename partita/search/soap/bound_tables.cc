@@ -183,7 +183,7 @@ struct SoapParts::Memory {
         tasks(p.graph, cost, p.bucket_bytes),
         choices(p.graph),
         kinds(kinds_of(p.cluster, kind_of_queue)),
-        read_by(readers(p.graph)),
+        read_by(readers_by_tensor(p.graph)),
         unit_of(units_of_ops(p.graph, s.units)),
         of_one(s.units.size()),
         ops_of(s.units.size()),
@@ -307,9 +307,9 @@ SoapParts::~SoapParts() = default;
 const std::vector<LoadKind>& SoapParts::kinds() const { return memory_->kinds; }
 int SoapParts::kind_of(int queue) const { return memory_->kind_of_queue[static_cast<size_t>(queue)]; }
 const std::vector<SoapClass>& SoapParts::classes(int unit) const { return memory_->classes[static_cast<size_t>(unit)]; }
-int SoapParts::base_of(TensorId t) const { return memory_->base[t.index()]; }
+int SoapParts::producer_unit_of(TensorId t) const { return memory_->base[t.index()]; }
 int SoapParts::unit_of(OpId op) const { return memory_->unit_of[op.index()]; }
-const std::vector<SoapShared>& SoapParts::shared() const { return memory_->shared; }
+const std::vector<SoapShared>& SoapParts::shared_tensors() const { return memory_->shared; }
 int64_t SoapParts::between() const { return memory_->between; }
 
 const std::vector<const OpFragment*>& SoapParts::ops(int unit, int64_t number) { return memory_->ops(unit, number); }

@@ -67,7 +67,7 @@ class SoapParts {
   int kind_of(int queue) const;  // of the local task graph
   const std::vector<SoapClass>& classes(int unit) const;
   int unit_of(OpId op) const;
-  int base_of(TensorId t) const;  // the unit that makes or keeps it; -1: nobody reads it
+  int producer_unit_of(TensorId t) const;  // the unit that makes or keeps it; -1: nobody reads it
 
   // The fragments of a unit's ops; and a tensor's fragment for the non-null ops.
   const std::vector<const OpFragment*>& ops(int unit, int64_t number);
@@ -86,7 +86,7 @@ class SoapParts {
   // paths may begin with: their edges are from the beginning of the step.
   bool waits(OpId op, int operand);
 
-  const std::vector<SoapShared>& shared() const;
+  const std::vector<SoapShared>& shared_tensors() const;
   // The distinct pieces for all device lists of the two classes.
   const std::vector<SoapPiece>& pieces(size_t shared, int class_a, int class_b);
   bool known(size_t shared, int class_a, int class_b) const;

@@ -58,7 +58,7 @@ class Depths {
   Depths(const Graph& graph, const std::vector<SoapUnit>& units)
       : graph_(graph),
         units_(units),
-        weight_(weights(graph)),
+        weight_(weight_tensor_mask(graph)),
         unit_of_(units_of_ops(graph, units)),
         depth_(units.size(), -1) {}
 
@@ -153,7 +153,7 @@ std::vector<SoapConfiguration> expert_configurations(const Graph& graph, const C
   const int n = cluster.compute_count, node = node_size(cluster);
   std::vector<SoapConfiguration> out;
   if (!is_recurrent(graph)) {
-    const std::vector<bool> weight = weights(graph);
+    const std::vector<bool> weight = weight_tensor_mask(graph);
     for (const SoapUnit& unit : units) {
       const std::optional<size_t> outputs = units_index(graph, weight, unit);
       out.push_back(along(graph, unit, outputs ? outputs : first_sample(unit), n));

@@ -91,13 +91,13 @@ std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound) {
   return classified(bound, {sample}, weights);
 }
 
-bool SoapDimensions::contains(SoapDimension dimension) const {
+bool AllowedSoapDimensions::contains(SoapDimension dimension) const {
   return (dimension == SoapDimension::kSample && sample) || (dimension == SoapDimension::kAttribute && attribute) ||
          (dimension == SoapDimension::kParameter && parameter) ||
          (dimension == SoapDimension::kCopies && (sample || attribute || parameter));
 }
 
-SoapDimensions parse_soap_dimensions(std::string_view text) {
+AllowedSoapDimensions parse_soap_dimensions(std::string_view text) {
   for (const std::string_view known : {"s", "o", "p", "sap", "soap"})
     if (text == known) {
       auto has = [&](char letter) { return text.find(letter) != std::string_view::npos; };

@@ -33,20 +33,20 @@ enum class SoapDimension {
 std::string_view name_of(SoapDimension dimension);  // "sample"
 
 // Returns the dimension by index of the op's formula. Samples are where the graph's tensors have them. `weights`: by
-// tensor, weights() of plan/rule_planner.h.
+// tensor, weight_tensor_mask() of graph/weight_products.h.
 std::vector<SoapDimension> soap_dimensions(const Graph& graph, const std::vector<bool>& weights, const Op& op);
 // The same for a formula alone, taken as a layer. Samples lie along axis 0 of the first operand that is read there at
 // an index of a result alone. Operands without this index are weights.
 std::vector<SoapDimension> soap_dimensions(const tdl::Bound& bound);
 
 // The dimensions that a search may split: option `dimensions` of flexflow.
-struct SoapDimensions {
+struct AllowedSoapDimensions {
   bool sample = true, operation = true, attribute = true, parameter = true;
 
   bool contains(SoapDimension dimension) const;  // copies go with any split
 };
 // "s", "o", "p", "sap", "soap"; bad usage names them.
-SoapDimensions parse_soap_dimensions(std::string_view text);
+AllowedSoapDimensions parse_soap_dimensions(std::string_view text);
 
 // ---------------------------------------------------------------- blocks of devices
 

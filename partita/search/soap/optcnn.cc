@@ -216,7 +216,7 @@ UnitValues least_values(const UnitCosts& costs, const std::vector<int>& from, co
 namespace {
 
 // The first p of all devices: the space has no operation dimension.
-constexpr SoapDimensions kDimensions{.operation = false};
+constexpr AllowedSoapDimensions kDimensions{.operation = false};
 
 // The problem's pins; and numbers that no op makes (the learning rate) on the first p devices. Kept with its first
 // reader, such a number would tie all units to that one.

@@ -29,7 +29,7 @@ class Brancher {
         fits_(fits),
         parts_(problem, cost, space),
         tasks_(problem, cost, space),
-        judge_(SoapSimulator::kFull, tasks_),
+        simulator_(SoapSimulator::kFull, tasks_),
         wired_(parts_.wired()),
         ops_(problem.graph.ops.size()),
         conversions_(problem.graph.tensors.size()),
@@ -74,7 +74,7 @@ class Brancher {
   // A tensor's conversions change with the units of all ops that they depend on.
   void add_touched(TensorId t) {
     std::vector<int> units;
-    if (parts_.base_of(t) >= 0) units.push_back(parts_.base_of(t));
+    if (parts_.producer_unit_of(t) >= 0) units.push_back(parts_.producer_unit_of(t));
     const std::vector<int>& parties = wired_.wires[ops_.size() + t.index()].parties;
     for (size_t p = 1; p < parties.size(); ++p)
       if (parties[p] >= 0) units.push_back(parts_.unit_of(OpId(static_cast<size_t>(parties[p]))));
@@ -88,14 +88,14 @@ class Brancher {
     for (size_t u = 0; u < numbers.size(); ++u)
       if (numbers[u] != tasks_.numbers()[u]) units.emplace_back(static_cast<int>(u), numbers[u]);
     ++out_.simulated;
-    return *judge_.ns(tasks_.propose(units));
+    return *simulator_.ns(tasks_.propose(units));
   }
 
   // The tensor's fragment for the decided ops; null if its producer or keeper is undecided.
   FragmentPtr decided(TensorId t) {
     const OpId writer = problem_.graph.tensor(t).producer;
     if (writer.valid() && !ops_[writer.index()]) return nullptr;
-    const int base = parts_.base_of(t);
+    const int base = parts_.producer_unit_of(t);
     if (base >= 0 && !ops_[space_.units[static_cast<size_t>(base)].ops[0].index()]) return nullptr;
     if (base < 0) return nullptr;
     return parts_.tensor(t, ops_);
@@ -256,7 +256,7 @@ class Brancher {
   const PlanFits& fits_;
   SoapParts parts_;
   SoapTasks tasks_;
-  SoapJudge judge_;
+  ProposalSimulator simulator_;
   const TaskGraph& wired_;
   std::vector<const OpFragment*> ops_;                       // of decided units
   std::vector<FragmentPtr> conversions_;                     // by tensor, as far as decided

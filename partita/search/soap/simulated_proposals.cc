@@ -9,13 +9,13 @@ SoapSimulator parse_soap_simulator(std::string_view text) {
   return text == "full" ? SoapSimulator::kFull : text == "delta" ? SoapSimulator::kDelta : SoapSimulator::kReplay;
 }
 
-SoapJudge::SoapJudge(SoapSimulator simulator, const SoapTasks& tasks) : simulator_(simulator) {
+ProposalSimulator::ProposalSimulator(SoapSimulator simulator, const SoapTasks& tasks) : simulator_(simulator) {
   if (simulator_ == SoapSimulator::kReplay) replay_.emplace(tasks.graph());
   else if (simulator_ == SoapSimulator::kDelta) delta_.emplace(tasks.graph());
   else graph_ = tasks.graph();
 }
 
-std::optional<int64_t> SoapJudge::ns(const SoapTasks::Changes& changes, int64_t threshold_ns) {
+std::optional<int64_t> ProposalSimulator::ns(const SoapTasks::Changes& changes, int64_t threshold_ns) {
   if (simulator_ == SoapSimulator::kReplay) return replay_->evaluate(changes, threshold_ns);
   if (simulator_ == SoapSimulator::kDelta) {
     if (std::exchange(proposed_, true)) delta_->undo();
@@ -31,7 +31,7 @@ std::optional<int64_t> SoapJudge::ns(const SoapTasks::Changes& changes, int64_t 
   return timeline_.makespan_ns <= threshold_ns ? std::optional(timeline_.makespan_ns) : std::nullopt;
 }
 
-void SoapJudge::keep() {
+void ProposalSimulator::keep() {
   if (simulator_ == SoapSimulator::kReplay) replay_->commit();
   before_.clear();
   proposed_ = false;

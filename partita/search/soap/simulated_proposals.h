@@ -20,10 +20,10 @@ enum class SoapSimulator {
 };
 SoapSimulator parse_soap_simulator(std::string_view text);  // "replay", "full", "delta"
 
-class SoapJudge {
+class ProposalSimulator {
  public:
   // Starts at the plan of `tasks`.
-  SoapJudge(SoapSimulator simulator, const SoapTasks& tasks);
+  ProposalSimulator(SoapSimulator simulator, const SoapTasks& tasks);
 
   // Returns the ns of the proposal; nothing if it is above the threshold.
   std::optional<int64_t> ns(const SoapTasks::Changes& changes, int64_t threshold_ns = Replay::kNoThreshold);

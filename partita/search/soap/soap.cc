@@ -162,7 +162,7 @@ void find_critical(Run& run) {
   if (run.critical_at >= 0 && run.walk.accepted() < run.critical_at + kPathSteps) return;
   run.critical_at = run.walk.accepted();
   run.critical.clear();
-  const TaskGraph& graph = run.walk.graph();
+  const TaskGraph& graph = run.walk.task_graph();
   FlatTasks flat = flatten(graph);
   Timeline timeline;
   simulate_first_come(flat, timeline);

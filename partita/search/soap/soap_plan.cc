@@ -10,7 +10,7 @@
 namespace partita {
 
 SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,
-                 const SoapDimensions& dimensions) {
+                 const AllowedSoapDimensions& dimensions) {
   std::vector<bool> open;
   for (const SoapDimension d : unit.dimensions) open.push_back(dimensions.contains(d));
   return soap_set(*graph.op(unit.leader).bound, unit.indices, open, devices, dimensions.operation, unit.extents);

@@ -45,7 +45,7 @@ std::vector<int> units_of_ops(const Graph& graph, const std::vector<SoapUnit>& u
 
 // Returns the set of the unit's configurations, on these devices in this order.
 SoapSet soap_set(const Graph& graph, const SoapUnit& unit, const std::vector<DeviceId>& devices,
-                 const SoapDimensions& dimensions);
+                 const AllowedSoapDimensions& dimensions);
 
 // Derives the choices of a unit's ops in a configuration. The configuration has degrees of the unit's indices, each at
 // most its extent, on any distinct devices in any order.

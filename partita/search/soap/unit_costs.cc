@@ -83,7 +83,7 @@ class Tables {
         cost_(cluster),
         times_(cluster),
         numbers_(cluster),
-        read_by_(readers(graph)),
+        read_by_(readers_by_tensor(graph)),
         unit_of_(units_of_ops(graph, units)),
         laid_(graph.ops.size()) {}
 

@@ -13,7 +13,7 @@ namespace partita {
 namespace {
 
 // Alike ops share one set, which is made once.
-void add_sets(const Graph& graph, const std::vector<DeviceId>& devices, const SoapDimensions& dimensions,
+void add_sets(const Graph& graph, const std::vector<DeviceId>& devices, const AllowedSoapDimensions& dimensions,
               SoapSpace& space) {
   std::map<
       std::tuple<const tdl::Bound*, std::vector<int>, std::vector<SoapDimension>, std::vector<std::vector<int64_t>>>,
@@ -29,7 +29,7 @@ void add_sets(const Graph& graph, const std::vector<DeviceId>& devices, const So
 
 }  // namespace
 
-SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions, SoapGranularity granularity) {
+SoapSpace soap_space(const Problem& problem, const AllowedSoapDimensions& dimensions, SoapGranularity granularity) {
   if (problem.graph.micro_batches() > 1)
     throw Error(ExitCode::kUsage,
                 fmt::format("searches flexflow and soap plan a step on the whole batch, not in {} micro-batches; leave "

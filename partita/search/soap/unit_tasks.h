@@ -26,7 +26,7 @@ struct SoapSpace {
   // The space that makes initial plans.
   const SoapSpace& whole() const { return of_units ? *of_units : *this; }
 };
-SoapSpace soap_space(const Problem& problem, const SoapDimensions& dimensions,
+SoapSpace soap_space(const Problem& problem, const AllowedSoapDimensions& dimensions,
                      SoapGranularity granularity = SoapGranularity::kUnit);
 // Returns the number of a configuration in a set; -1: it is not there.
 int64_t number_of(const SoapSet& set, const SoapConfiguration& configuration);

@@ -221,7 +221,7 @@ void keep_common_indices(const Graph& graph, SoapUnit& unit) {
 }  // namespace
 
 std::vector<SoapUnit> soap_units(const Graph& graph) {
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weight_tensor_mask(graph);
   std::vector<std::vector<OpId>> forward;  // by unit, the ops put there by their own kind
   const std::vector<int> of_forward = units_of_forward_ops(graph);
   for (size_t i = 0; i < of_forward.size(); ++i) {

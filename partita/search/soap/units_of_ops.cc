@@ -63,7 +63,7 @@ SoapUnit single_op(const Graph& graph, const std::vector<bool>& weight, const So
 }  // namespace
 
 std::vector<SoapUnit> units_of_single_ops(const Graph& graph, const std::vector<SoapUnit>& units) {
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weight_tensor_mask(graph);
   std::vector<SoapUnit> singles(graph.ops.size());
   for (const SoapUnit& unit : units)
     for (size_t i = 0; i < unit.ops.size(); ++i) singles[unit.ops[i].index()] = single_op(graph, weight, unit, i);

@@ -46,10 +46,10 @@ SoapWalk::SoapWalk(const Problem& problem, const SoapSpace& space, const CostMod
       space_(space),
       watch_(watch),
       tasks_(problem, cost, space),
-      judge_(simulator, tasks_),
+      simulator_(simulator, tasks_),
       begun_(Watch::Clock::now()),
       told_(begun_) {
-  ns_ = *judge_.ns({});
+  ns_ = *simulator_.ns({});
   memory_.over_bytes = over().all_bytes;
 }
 
@@ -76,19 +76,19 @@ SoapWalk::Memory SoapWalk::memory_of(const std::vector<int64_t>& numbers) {
   if (asked_ && memory_.fits && unsure_ < kMostUnsure &&
       asked_->deficit_bytes + now.most_bytes - asked_->over_bytes < 0)
     return {true, false, now.all_bytes};
-  const std::optional<int64_t> missing = missing_of(numbers);
+  const std::optional<int64_t> missing = deficit_of(numbers);
   if (missing) asked_ = {*missing, now.most_bytes};
   return {missing && *missing <= 0, true, now.all_bytes};
 }
 
 // Asks the memory planner; nothing if the watch ends.
-std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers) {
+std::optional<int64_t> SoapWalk::deficit_of(const std::vector<int64_t>& numbers) {
   if (const auto known = missing_.find(numbers); known != missing_.end()) return known->second;
   try {
     const int64_t missing = memory_deficit(problem_, tasks_.plan(numbers, "soap"), watch_);
     if (missing_.size() * numbers.size() >= kMostRemembered) missing_.clear();
     missing_.emplace(numbers, missing);
-    if (missing > 0) least_missing_bytes_ = std::min(least_missing_bytes_, missing);
+    if (missing > 0) least_deficit_bytes_ = std::min(least_deficit_bytes_, missing);
     return missing;
   } catch (const Error& error) {
     if (!is_end(error)) throw;
@@ -99,7 +99,7 @@ std::optional<int64_t> SoapWalk::missing_of(const std::vector<int64_t>& numbers)
 std::optional<bool> SoapWalk::fits(const std::vector<int64_t>& numbers) {
   tasks_.propose(all_of(numbers));
   if (over().all_bytes == 0) return true;
-  const std::optional<int64_t> missing = missing_of(numbers);
+  const std::optional<int64_t> missing = deficit_of(numbers);
   if (!missing) return std::nullopt;
   return *missing <= 0;
 }
@@ -108,7 +108,7 @@ std::optional<bool> SoapWalk::fits(const std::vector<int64_t>& numbers) {
 // known to.
 void SoapWalk::settle() {
   if (best_is_sure_ || best_ns_ == kNone) return;
-  const std::optional<int64_t> missing = missing_of(best_);
+  const std::optional<int64_t> missing = deficit_of(best_);
   best_is_sure_ = true;
   if (missing && *missing <= 0) {
     sure_best_ = best_;
@@ -120,13 +120,13 @@ void SoapWalk::settle() {
   while (!trail_.empty() && trail_.back().cost < best_ns_) trail_.pop_back();
   memory_.fits = false;
   if (best_ns_ == kNone) return;
-  const int64_t ns = *judge_.ns(tasks_.propose(all_of(best_)));
+  const int64_t ns = *simulator_.ns(tasks_.propose(all_of(best_)));
   take(ns, {true, true, over().all_bytes});
 }
 
 void SoapWalk::take(int64_t ns, const Memory& memory) {
   tasks_.keep();
-  judge_.keep();
+  simulator_.keep();
   ns_ = ns;
   memory_ = memory;
   unsure_ = memory.is_sure ? 0 : unsure_ + 1;
@@ -139,13 +139,13 @@ void SoapWalk::take(int64_t ns, const Memory& memory) {
 }
 
 void SoapWalk::go_to(const std::vector<int64_t>& numbers) {
-  const int64_t ns = *judge_.ns(tasks_.propose(all_of(numbers)));
+  const int64_t ns = *simulator_.ns(tasks_.propose(all_of(numbers)));
   take(ns, memory_of(numbers));
 }
 
 bool SoapWalk::go_to(const std::vector<int64_t>& numbers, int64_t threshold_ns) {
   const SoapTasks::Changes* const changes = tasks_.propose_within(all_of(numbers), threshold_ns);
-  const std::optional<int64_t> ns = changes ? judge_.ns(*changes, threshold_ns) : std::nullopt;
+  const std::optional<int64_t> ns = changes ? simulator_.ns(*changes, threshold_ns) : std::nullopt;
   if (!ns) return false;
   take(*ns, memory_of(numbers));
   return true;
@@ -159,7 +159,7 @@ std::vector<int64_t> SoapWalk::changed(const Units& units) const {
 
 std::optional<int64_t> SoapWalk::look_at(const Units& units, int64_t threshold_ns) {
   ensure(memory_.fits, "a change of a plan that does not fit");
-  const std::optional<int64_t> ns = judge_.ns(tasks_.propose(units), threshold_ns);
+  const std::optional<int64_t> ns = simulator_.ns(tasks_.propose(units), threshold_ns);
   return ns && memory_of(changed(units)).fits ? ns : std::nullopt;
 }
 
@@ -167,7 +167,7 @@ bool SoapWalk::try_change(const Units& units, int64_t threshold_ns) {
   ++proposals_;
   const SoapTasks::Changes& changes = tasks_.propose(units);
   if (!memory_.fits && over().all_bytes >= memory_.over_bytes) return false;
-  const std::optional<int64_t> ns = judge_.ns(changes, memory_.fits ? threshold_ns : Replay::kNoThreshold);
+  const std::optional<int64_t> ns = simulator_.ns(changes, memory_.fits ? threshold_ns : Replay::kNoThreshold);
   if (!ns) return false;
   const Memory memory = memory_of(changed(units));
   if (memory_.fits && !memory.fits) {
@@ -208,7 +208,7 @@ SoapFound SoapWalk::result(std::string_view search, const Watch& watch) {
   if (best_ns_ == kNone) {
     if (watch_.ended()) watch_.give_up("before there was a plan that fits");
     result.reason = fmt::format("no plan that it looked at fits: the nearest has {} missing on one device",
-                                megabytes(static_cast<double>(least_missing_bytes_)));
+                                megabytes(static_cast<double>(least_deficit_bytes_)));
     return found;
   }
   OrderedPlan ordered = plan_of(best_, search, watch);

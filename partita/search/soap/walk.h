@@ -56,11 +56,11 @@ class SoapWalk {
   const std::vector<int64_t>& numbers() const { return tasks_.numbers(); }
   int64_t ns() const { return ns_; }
   bool fits() const { return memory_.fits; }
-  const TaskGraph& graph() const { return tasks_.graph(); }
+  const TaskGraph& task_graph() const { return tasks_.graph(); }
 
   int64_t best_ns() const { return best_ns_; }  // over all plans that fit; kNone: there is none
   const std::vector<int64_t>& best() const { return best_; }
-  int64_t least_missing_bytes() const { return least_missing_bytes_; }  // of plans that do not fit
+  int64_t least_deficit_bytes() const { return least_deficit_bytes_; }  // of plans that do not fit
   const std::vector<SearchPoint>& trail() const { return trail_; }
   int64_t proposals() const { return proposals_; }
   int64_t accepted() const { return accepted_; }
@@ -91,7 +91,7 @@ class SoapWalk {
     int64_t over_bytes = 0;     // Over::most_bytes
   };
   Over over() const;
-  std::optional<int64_t> missing_of(const std::vector<int64_t>& numbers);
+  std::optional<int64_t> deficit_of(const std::vector<int64_t>& numbers);
   Memory memory_of(const std::vector<int64_t>& numbers);
   std::vector<int64_t> changed(const Units& units) const;
   void take(int64_t ns, const Memory& memory);
@@ -100,13 +100,13 @@ class SoapWalk {
   const SoapSpace& space_;
   const Watch watch_;
   SoapTasks tasks_;
-  SoapJudge judge_;
+  ProposalSimulator simulator_;
   int64_t ns_ = 0;
   Memory memory_;
   std::optional<Asked> asked_;
   std::map<std::vector<int64_t>, int64_t> missing_;  // its answers
   int unsure_ = 0;                                   // plans assumed to fit since it was asked
-  int64_t best_ns_ = kNone, sure_best_ns_ = kNone, least_missing_bytes_ = kNone;
+  int64_t best_ns_ = kNone, sure_best_ns_ = kNone, least_deficit_bytes_ = kNone;
   bool best_is_sure_ = true;
   std::vector<int64_t> sure_best_;
   std::vector<int64_t> best_;

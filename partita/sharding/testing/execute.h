@@ -35,12 +35,6 @@ inline double combine(tdl::Reducer reducer, double a, double b) {
   return a;
 }
 
-inline double nothing_of(tdl::Reducer reducer) {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  constexpr double values[] = {0, -inf, inf, 1};
-  return values[static_cast<int>(reducer)];
-}
-
 // Calls visit(global row-major number) for each element of a box in a tensor of that (factored) shape, in order. The
 // number is the same over every factoring of a tensor.
 template <typename Visit>
@@ -95,7 +89,7 @@ inline Sharded scatter(const std::vector<double>& whole, const Layout& layout, R
     tdl::Reducer reducer = layout.reducer();
     bool extremum = reducer == tdl::Reducer::kMax || reducer == tdl::Reducer::kMin;
     size_t winner = rng.below(parts.size()), n = 0;
-    double rest = nothing_of(reducer);
+    double rest = tdl::identity_of(reducer);
     for (auto& [part, array] : values) {
       if (n++ == winner) continue;
       double v = reducer == tdl::Reducer::kSum ? 3 * rng.normal()
@@ -152,8 +146,8 @@ inline Sharded execute(const Step& step, const Sharded& in) {
   const Layout& to = step.to;
   Sharded out{to, {}};
   for (int p = 0; p < to.mesh.positions(); ++p)
-    out.shards.emplace_back(volume(to.boxes[p]),
-                            to.is_partial() ? nothing_of(to.reducer()) : std::numeric_limits<double>::quiet_NaN());
+    out.shards.emplace_back(volume(to.boxes[p]), to.is_partial() ? tdl::identity_of(to.reducer())
+                                                                 : std::numeric_limits<double>::quiet_NaN());
   // A position takes an element from another, or combines it with what it took before.
   std::vector<std::set<int64_t>> taken(to.mesh.positions());
   auto take = [&](int source, int target, int64_t number) {

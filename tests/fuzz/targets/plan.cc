@@ -11,7 +11,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   static const Cluster cluster = load_cluster("local:4");
   const std::string_view text = text_of(data, size);
   read_or_refuse([&] { (void)parse_model_reference(text); });
-  read_or_refuse([&] { (void)parse_cluster_text(text); });
   return read_or_refuse([&] {
     const Plan plan = parse_plan(text, graph);
     ensure(parse_plan(print(plan, graph), graph) == plan, "a printed plan is read as another one");

@@ -14,8 +14,8 @@
 namespace partita {
 
 // True, by TensorId, for tensors of samples.
-std::vector<char> of_samples(const Graph& graph);
+std::vector<char> sample_tensor_mask(const Graph& graph);
 // Tells whether an op reads a tensor of samples; its internal communication then belongs to samples.
-bool reads_samples(const Op& op, const std::vector<char>& of_samples);
+bool reads_samples(const Op& op, const std::vector<char>& is_sample_tensor);
 
 }  // namespace partita

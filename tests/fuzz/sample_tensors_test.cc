@@ -1,6 +1,6 @@
 // Tests which tensors belong to samples in every model of the zoo. An independent way finds each gradient's tensor: by
 // the names of the ops that make it.
-#include "partita/graph/of_samples.h"
+#include "partita/graph/sample_tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ TEST(OfSamples, AreAllActivationsAndTheirGradients) {
   int gradients[2] = {0, 0}, others = 0;
   for (const SmallModel& model : small_zoo()) {
     for (const char* recompute : {"none", "layer"}) {
-      const Graph graph = recomputed(model.training, recompute);
-      const std::vector<char> of = of_samples(graph), fed = fed_of(graph);
+      const Graph graph = recompute_activations(model.training, recompute);
+      const std::vector<char> of = sample_tensor_mask(graph), fed = fed_of(graph);
       const std::vector<TensorId> whose = gradient_of(graph);
       for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
         const Tensor& tensor = graph.tensors[t];

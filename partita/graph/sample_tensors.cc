@@ -1,5 +1,5 @@
 // Separates tensors of samples from tensors of parameters.
-#include "partita/graph/of_samples.h"
+#include "partita/graph/sample_tensors.h"
 
 #include <algorithm>
 
@@ -40,7 +40,7 @@ std::vector<char> gradients_of_parameters(const Graph& graph, const std::vector<
 
 }  // namespace
 
-std::vector<char> of_samples(const Graph& graph) {
+std::vector<char> sample_tensor_mask(const Graph& graph) {
   std::vector<char> out = depends_on(graph, Role::kInput);
   const std::vector<char> gradients = gradients_of_parameters(graph, out);
   for (std::size_t t = 0; t < out.size(); ++t) {
@@ -52,8 +52,9 @@ std::vector<char> of_samples(const Graph& graph) {
   return out;
 }
 
-bool reads_samples(const Op& op, const std::vector<char>& of_samples) {
-  return std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return of_samples[t.index()] != 0; });
+bool reads_samples(const Op& op, const std::vector<char>& is_sample_tensor) {
+  return std::any_of(op.operands.begin(), op.operands.end(),
+                     [&](TensorId t) { return is_sample_tensor[t.index()] != 0; });
 }
 
 }  // namespace partita
