@@ -68,19 +68,20 @@ class Sum {
   int64_t slowed_ns(int64_t collectives_ns) const {
     return static_cast<int64_t>(static_cast<double>(collectives_ns) * (1 - beside_collectives_));
   }
-  // A pass whose weights are gathered meanwhile.
-  int64_t with_gathers(int64_t pass_ns, int64_t gathers_ns) const {
-    return std::max(pass_ns + slowed_ns(gathers_ns), gathers_ns);
+  // A pass during which collectives of weights and gradients run.
+  int64_t with_collectives(int64_t pass_ns, int64_t collectives_ns) const {
+    return std::max(pass_ns + slowed_ns(collectives_ns), collectives_ns);
   }
 
   StageTimes stage_times(size_t stage) const {
     StageTimes out;
     int64_t gathered = 0, reduced = 0, cast = 0, sent = 0;
     each_block(stage, [&](const BlockCosts& block, const BlockStates& state, const BlockTraffic& traffic) {
-      const int64_t forward_ns = with_gathers(block.forward_ns, traffic.forward_gathers_ns);
+      const int64_t forward_ns = with_collectives(block.forward_ns, traffic.in_forward_ns);
       out.forward_ns += forward_ns;
-      out.backward_ns += with_gathers(block.backward_ns, traffic.backward_gathers_ns);
-      out.first_backward_ns += with_gathers(block.first_backward_ns, traffic.backward_gathers_ns);
+      const int64_t slowed = slowed_ns(traffic.each_gradients_ns);  // what the pass leaves goes on in the next
+      out.backward_ns += with_collectives(block.backward_ns, traffic.in_backward_ns) + slowed;
+      out.first_backward_ns += with_collectives(block.first_backward_ns, traffic.in_backward_ns) + slowed;
       reduced += traffic.gradients_ns;
       gathered += traffic.weights_ns;
       cast += std::llround(state.cast_ns);

@@ -29,7 +29,7 @@ struct RankEstimate {
   int64_t update_ns = 0;     // the optimizer
   int64_t memory_bytes = 0;
   int64_t gradient_bytes = 0;  // of it: gradients and their sums
-  int64_t states_bytes = 0;  // of it: weights, gradients, optimizer states
+  int64_t states_bytes = 0;    // of it: weights, gradients, optimizer states
 };
 
 struct ConfigurationEstimate {

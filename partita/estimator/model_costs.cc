@@ -101,9 +101,9 @@ std::optional<ModelCosts::Work> ModelCosts::state_work(const Configuration& c) {
       out.blocks = few ? two.get() : block_states_of(replicas, two.get(), four.get());
       StageCollectives collectives(stage, replicas);
       for (const BlockStates& block : out.blocks)
-        out.traffic.push_back({collectives.ns(block.gradients, bucket), collectives.ns(block.weights, bucket),
-                               collectives.ns(block.updated, bucket), collectives.due_ns(block.forward_gathers),
-                               collectives.due_ns(block.backward_gathers)});
+        out.traffic.push_back({collectives.ns(block.gradients, bucket), collectives.ns(block.each_gradients, bucket),
+                               collectives.ns(block.weights, bucket), collectives.ns(block.updated, bucket),
+                               collectives.due_ns(block.in_forward), collectives.due_ns(block.in_backward)});
       return out;
     });
   };

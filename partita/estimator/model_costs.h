@@ -23,7 +23,8 @@ namespace partita {
 
 // The times of a block's collectives of weights and gradients.
 struct BlockTraffic {
-  int64_t gradients_ns = 0, weights_ns = 0, updated_ns = 0, forward_gathers_ns = 0, backward_gathers_ns = 0;
+  int64_t gradients_ns = 0, each_gradients_ns = 0, weights_ns = 0, updated_ns = 0;
+  int64_t in_forward_ns = 0, in_backward_ns = 0;
 };
 
 struct StateCosts {

@@ -22,13 +22,14 @@ int64_t whole_bytes(const PhysicalGraph& graph, const Task& task) {
   return most;
 }
 
-// A gather of a weight belongs to the pass that reads it.
+// A gather of a weight belongs to the pass that reads it. From ZeRO-2 on, gradients are reduced after each micro-batch.
 BlockStates::Collectives& collectives_of(const Graph& graph, const Task& task, BlockStates& block) {
-  if (std::get<CollectiveWork>(task.work).kind != StepKind::kAllGather) return block.gradients;
+  if (std::get<CollectiveWork>(task.work).kind != StepKind::kAllGather)
+    return task.rate > 1 ? block.each_gradients : block.gradients;
   const Phase phase = task.turn == Task::Turn::kEager ? Phase::kUpdate : graph.op(task.op).phase;
   if (phase == Phase::kUpdate) return block.updated;
   if (task.rate == 1 && graph.micro_batches() > 1) return block.weights;
-  return phase == Phase::kForward ? block.forward_gathers : block.backward_gathers;
+  return phase == Phase::kForward ? block.in_forward : block.in_backward;
 }
 
 // The group of a ring, of devices that are numbered replica by replica.
@@ -106,8 +107,8 @@ std::vector<BlockStates> block_states_of(int replicas, const std::vector<BlockSt
                                     &BlockStates::update_ns, &BlockStates::cast_ns})
       out[b].*of = extrapolated(two[b].*of, four[b].*of, replicas);
     for (BlockStates::Collectives BlockStates::*of :
-         {&BlockStates::gradients, &BlockStates::weights, &BlockStates::updated, &BlockStates::forward_gathers,
-          &BlockStates::backward_gathers})
+         {&BlockStates::gradients, &BlockStates::each_gradients, &BlockStates::weights, &BlockStates::updated,
+          &BlockStates::in_forward, &BlockStates::in_backward})
       out[b].*of = extrapolated(two[b].*of, four[b].*of, replicas);
   }
   return out;
@@ -156,9 +157,9 @@ int64_t StageCollectives::ns(const BlockStates::Collectives& collectives, int64_
   return static_cast<int64_t>(sum);
 }
 
-int64_t StageCollectives::due_ns(const BlockStates::Collectives& gathers) {
+int64_t StageCollectives::due_ns(const BlockStates::Collectives& collectives) {
   double sum = 0;
-  for (const auto& [group, bytes] : gathers)
+  for (const auto& [group, bytes] : collectives)
     sum += group_ns(group, bytes, bytes_worth_hops(stage_, ring_of(group).devices));
   return static_cast<int64_t>(sum);
 }

@@ -37,10 +37,11 @@ struct BlockStates {
   double update_ns = 0;       // kernels of the optimizer
   double cast_ns = 0;         // kernels that cast weights
   using Collectives = std::map<CollectiveGroup, CollectiveBytes>;
-  Collectives gradients;                          // once a step, after the backward pass of the block
-  Collectives weights;                            // once a step, before its forward pass
-  Collectives updated;                            // once a step, after the optimizer: weights without a shorter copy
-  Collectives forward_gathers, backward_gathers;  // for each micro-batch (ZeRO-3)
+  Collectives gradients;                // once a step, after the backward pass of the block
+  Collectives weights;                  // once a step, before its forward pass
+  Collectives updated;                  // once a step, after the optimizer: weights without a shorter copy
+  Collectives each_gradients;           // for each micro-batch, from ZeRO-2 on
+  Collectives in_forward, in_backward;  // for each micro-batch: gathers of weights (ZeRO-3)
 };
 
 // `plan`: on all devices of `cluster`, which are one stage of so many replicas of a weight. `of_op`: by op its layer
@@ -58,8 +59,8 @@ class StageCollectives {
   StageCollectives(const Cluster& stage, int replicas) : stage_(stage), cost_(stage), replicas_(replicas) {}
   // The time of collectives that are joined in buckets of `bucket` bytes of whole tensors; 0: each by itself.
   int64_t ns(const BlockStates::Collectives& collectives, int64_t bucket);
-  // The same of gathers ahead of their readers, in buckets that are worth the hops.
-  int64_t due_ns(const BlockStates::Collectives& gathers);
+  // The same of those inside a pass, in buckets that are worth the hops.
+  int64_t due_ns(const BlockStates::Collectives& collectives);
 
  private:
   struct Ring {
