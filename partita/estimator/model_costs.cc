@@ -110,21 +110,32 @@ std::optional<ModelCosts::Work> ModelCosts::state_work(const Configuration& c) {
 }
 
 void ModelCosts::prepare(const std::vector<Configuration>& configurations, const Watch& watch) {
-  std::vector<Work> first_round, second_round;
-  const auto add = [](std::vector<Work>& round, std::optional<Work> work) {
+  std::vector<Work> round;
+  const auto add = [&](std::optional<Work> work) {
     if (work) round.push_back(*std::move(work));
   };
   for (const Configuration& c : configurations) {
-    add(first_round, block_work(c));
-    if (c.data <= kPlannedReplicas) add(first_round, planned_state_work(c));
+    add(block_work(c));
+    if (c.data <= kPlannedReplicas) add(planned_state_work(c));
     for (const int data : {2, kPlannedReplicas})
-      if (c.data > kPlannedReplicas) add(first_round, planned_state_work(with_replicas(c, data)));
+      if (c.data > kPlannedReplicas) add(planned_state_work(with_replicas(c, data)));
   }
-  for (const Configuration& c : configurations) add(second_round, state_work(c));
-  for (const std::vector<Work>* round : {&first_round, &second_round})
-    parallel_for(kFewThreads, round->size(), [&](size_t i, int) {
-      if (!watch.ended()) (*round)[i]();
-    });
+  run(round, watch);
+  if (watch.ended()) return;
+  round.clear();
+  for (const Configuration& c : configurations) add(state_work(c));
+  run(round, watch);
+}
+
+void ModelCosts::run(const std::vector<Work>& round, const Watch& watch) {
+  parallel_for(kFewThreads, round.size(), [&](size_t i, int) {
+    if (!watch.ended()) round[i]();
+  });
+  // What there was no time for is still to be measured.
+  const auto is_missing = [](const auto& entry) { return !entry.second.value && entry.second.why_none.empty(); };
+  std::erase_if(blocks_, is_missing);
+  std::erase_if(planned_, is_missing);
+  std::erase_if(states_, is_missing);
 }
 
 const std::vector<BlockCosts>& ModelCosts::block_costs(const Configuration& c) {

@@ -80,6 +80,7 @@ class ModelCosts {
   StateKey state_key(const Configuration& c) const;
   int micro_batches_for_states(const Configuration& c) const;
   const Cluster& first(int devices);
+  void run(const std::vector<Work>& round, const Watch& watch);
   std::optional<Work> block_work(const Configuration& c);
   std::optional<Work> planned_state_work(const Configuration& c);
   std::optional<Work> state_work(const Configuration& c);

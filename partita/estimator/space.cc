@@ -31,17 +31,11 @@ class Explorer {
   EstimatedSpace explore() {
     std::vector<Configuration> shapes = all_shapes();
     for (int64_t size = 1; size <= estimator_.batch() && !shapes.empty() && !watch_.ended(); size = next_size(size)) {
-      std::vector<std::vector<Configuration>> of_shapes;
-      std::vector<Configuration> all;
-      for (Configuration& shape : shapes) {
-        shape.micro_batch_size = size;
-        of_shapes.push_back(over_pipelines(shape));
-        all.insert(all.end(), of_shapes.back().begin(), of_shapes.back().end());
-      }
-      estimator_.prepare(all, watch_);
-      std::vector<Configuration> left;
-      for (size_t i = 0; i < shapes.size() && !watch_.ended(); ++i)
-        if (of_shapes[i].empty() || add(of_shapes[i])) left.push_back(shapes[i]);
+      std::vector<Configuration> left;  // that may fit with a larger micro-batch
+      for (size_t begin = 0; begin < shapes.size() && !watch_.ended(); begin += kTogether)
+        estimate_shapes({shapes.begin() + static_cast<std::ptrdiff_t>(begin),
+                         shapes.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kTogether, shapes.size()))},
+                        size, left);
       shapes = std::move(left);
     }
     space_.whole = !watch_.ended();
@@ -53,6 +47,23 @@ class Explorer {
   }
 
  private:
+  static constexpr size_t kTogether = 8;  // shapes whose costs are measured together, a fraction of a second
+
+  // Estimates these shapes with micro-batches of so many samples.
+  void estimate_shapes(const std::vector<Configuration>& shapes, int64_t size, std::vector<Configuration>& left) {
+    std::vector<std::vector<Configuration>> of_shapes;
+    std::vector<Configuration> all;
+    for (Configuration shape : shapes) {
+      shape.micro_batch_size = size;
+      of_shapes.push_back(over_pipelines(shape));
+      all.insert(all.end(), of_shapes.back().begin(), of_shapes.back().end());
+    }
+    estimator_.prepare(all, watch_);
+    if (watch_.ended()) return;
+    for (size_t i = 0; i < shapes.size(); ++i)
+      if (of_shapes[i].empty() || add(of_shapes[i])) left.push_back(shapes[i]);
+  }
+
   // 1, 2, 4, .. and the whole batch.
   int64_t next_size(int64_t size) const {
     return size == estimator_.batch() ? size + 1 : std::min(2 * size, estimator_.batch());
