@@ -13,7 +13,7 @@
 
 namespace partita {
 
-struct Estimator::Memory {
+struct Estimator::State {
   ModelCosts costs;
   bool keeps_gradients;       // until all are there
   int64_t tokens;             // of a sample
@@ -23,9 +23,9 @@ struct Estimator::Memory {
 namespace {
 
 // One configuration's estimate.
-class Sum {
+class ConfigurationSum {
  public:
-  Sum(const Configuration& c, ModelCosts& costs, bool keeps_gradients, double beside_collectives)
+  ConfigurationSum(const Configuration& c, ModelCosts& costs, bool keeps_gradients, double beside_collectives)
       : c_(c),
         costs_of_(costs),
         beside_collectives_(beside_collectives),
@@ -182,9 +182,11 @@ class Sum {
   std::vector<std::vector<int>> blocks_of_;  // by virtual stage: its blocks of the whole model
 };
 
-}  // namespace
-
-namespace {
+int64_t batch_of(const Graph& forward) {
+  const auto batch = find_batch(forward);
+  if (!batch) throw DoesNotApply(fmt::format("model '{}' has no input with samples along axis 0", forward.name));
+  return *batch;
+}
 
 int64_t tokens_of(const Graph& forward) {
   for (const TensorId id : forward.inputs) {
@@ -198,24 +200,23 @@ int64_t tokens_of(const Graph& forward) {
 
 Estimator::Estimator(const Graph& forward, const Loss& loss, const Optimizer& optimizer, const Cluster& cluster,
                      int64_t bucket_bytes)
-    : memory_(new Memory{
-          {SmallModel(forward, loss, optimizer, may_factor), cluster, find_batch(forward).value_or(1), bucket_bytes},
-          optimizer.clip_norm > 0 || optimizer.kind.find("keep_gradients=1") != std::string::npos,
-          tokens_of(forward),
-          cluster.devices[0].kernels.beside_collectives}) {}
+    : state_(new State{{SmallModel(forward, loss, optimizer, may_factor), cluster, batch_of(forward), bucket_bytes},
+                       optimizer.clip_norm > 0 || optimizer.kind.find("keep_gradients=1") != std::string::npos,
+                       tokens_of(forward),
+                       cluster.devices[0].kernels.beside_collectives}) {}
 Estimator::~Estimator() = default;
 
-int64_t Estimator::batch() const { return memory_->costs.batch(); }
-int Estimator::experts() const { return memory_->costs.model().experts(); }
-int64_t Estimator::tokens() const { return memory_->tokens; }
-int Estimator::layers() const { return memory_->costs.model().whole_blocks().layers; }
+int64_t Estimator::batch() const { return state_->costs.batch(); }
+int Estimator::experts() const { return state_->costs.model().experts(); }
+int64_t Estimator::tokens() const { return state_->tokens; }
+int Estimator::layers() const { return state_->costs.model().whole_blocks().layers; }
 
 void Estimator::prepare(const std::vector<Configuration>& configurations, const Watch& watch) {
-  memory_->costs.prepare(configurations, watch);
+  state_->costs.prepare(configurations, watch);
 }
 
 ConfigurationEstimate Estimator::estimate(const Configuration& c) {
-  return Sum(c, memory_->costs, memory_->keeps_gradients, memory_->beside_collectives).estimate();
+  return ConfigurationSum(c, state_->costs, state_->keeps_gradients, state_->beside_collectives).estimate();
 }
 
 }  // namespace partita

@@ -5,12 +5,10 @@
 // Example: zoo:llama-3-70b with a batch of 256 on 64 H100, tp 4 x pp 4 x dp 4 with ZeRO-1. The costs of a layer on 4
 // devices take 0.1 s. Then each configuration that shares them takes less than a millisecond.
 //
-//   Estimator estimator(model.forward, model.loss, optimizer, cluster);
+//   Estimator estimator(model.forward, model.loss, optimizer, cluster, kBucketBytes);
 //   const ConfigurationEstimate estimate = estimator.estimate(configuration);
 #pragma once
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "partita/base/watch.h"
@@ -19,12 +17,11 @@
 
 namespace partita {
 
-// The terms of one rank's step time. They add up to the step.
+// The terms of the time until one rank's step is over, and its memory.
 struct RankEstimate {
   int layer_blocks = 0;      // on this rank
   int64_t compute_ns = 0;    // kernels and communication inside layers, of all micro-batches
-  int64_t bubble_ns = 0;     // waiting for other ranks
-  int64_t weights_ns = 0;    // waiting for gathers of weights
+  int64_t bubble_ns = 0;     // waiting for other ranks, and for casts and gathers of weights
   int64_t gradients_ns = 0;  // reductions of gradients that the backward pass does not hide
   int64_t update_ns = 0;     // the optimizer
   int64_t memory_bytes = 0;
@@ -54,8 +51,8 @@ class Estimator {
   ConfigurationEstimate estimate(const Configuration& configuration);
 
  private:
-  struct Memory;
-  std::unique_ptr<Memory> memory_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace partita

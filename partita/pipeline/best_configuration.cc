@@ -69,7 +69,7 @@ class Finals {
   Finals(const Request& request, const Budget& budget, const PlanOne& plan, ConfigurationTable& table)
       : request_(request), budget_(budget), plan_(plan), table_(table), patience_(patience_of(budget.watch())) {}
 
-  // `best`: that is still missing; its plan is made whatever the time.
+  // The first plan is made even after Ctrl-C.
   void add(const EstimatedConfiguration& c) {
     Request one = request_;
     one.search = search_text(c.configuration);
@@ -91,12 +91,14 @@ class Finals {
     table_.finalists.push_back(std::move(finalist));
   }
   bool goes_on() const {
-    return !best_ || ((budget_.deadline || table_.finalists.size() < kMost) && !patience_.ended());
+    if (!best_) return table_.finalists.size() < kMostRefused;
+    return (budget_.deadline || table_.finalists.size() < kMost) && !patience_.ended();
   }
   std::optional<Planned>& best() { return best_; }
 
  private:
-  static constexpr size_t kMost = 4;  // without a limit
+  static constexpr size_t kMost = 4;          // without a limit
+  static constexpr size_t kMostRefused = 24;  // before the searches are asked
   static constexpr double kSeconds = 3;
   static Watch patience_of(const Watch& watch) {
     if (watch.deadline) return watch.share(0.5);
