@@ -46,8 +46,22 @@ class Explorer {
     return std::move(space_);
   }
 
+  std::optional<EstimatedConfiguration> find() {
+    std::vector<Configuration> shapes = all_shapes();
+    std::erase_if(shapes, [](const Configuration& c) { return c.recompute != "layer"; });
+    for (size_t i = shapes.size(); i-- > 0;) {
+      space_.all.clear();
+      add(over_pipelines(shapes[i]));
+      sort();
+      for (const EstimatedConfiguration& c : space_.all)
+        if (static_cast<double>(c.memory_bytes) <= kSurelyFits * static_cast<double>(capacity_)) return c;
+    }
+    return std::nullopt;
+  }
+
  private:
-  static constexpr size_t kTogether = 8;  // shapes whose costs are measured together, a fraction of a second
+  static constexpr double kSurelyFits = 0.98;  // of the memory: most estimates are nearer to the plan's than this
+  static constexpr size_t kTogether = 8;       // shapes whose costs are measured together, a fraction of a second
 
   // Estimates these shapes with micro-batches of so many samples.
   void estimate_shapes(const std::vector<Configuration>& shapes, int64_t size, std::vector<Configuration>& left) {
@@ -197,7 +211,7 @@ class Explorer {
   }
 
   Estimator& estimator_;
-  const Watch& watch_;
+  const Watch watch_;
   const int devices_, node_;
   int64_t capacity_ = 0;
   EstimatedSpace space_;
@@ -207,6 +221,10 @@ class Explorer {
 
 EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch) {
   return Explorer(estimator, cluster, watch).explore();
+}
+
+std::optional<EstimatedConfiguration> find_fitting(Estimator& estimator, const Cluster& cluster) {
+  return Explorer(estimator, cluster, {}).find();
 }
 
 std::vector<const EstimatedConfiguration*> frontier(const EstimatedSpace& space) {

@@ -5,6 +5,7 @@
 // micro-batches of 1, 2, 4, .. samples; four kinds of recomputation: some thousands in all.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,11 @@ struct EstimatedSpace {
 // Stages have equal layers. For the fastest pipelines layers are then moved from stage to stage as long as that makes
 // the step shorter.
 EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch = {});
+
+// Returns a configuration that fits, of those with micro-batches of one sample and layers recomputed, which need least
+// memory: the fastest of the first degrees that fit, tensor parallelism over a node first. 2% of the memory stay free.
+// None: none fits.
+std::optional<EstimatedConfiguration> find_fitting(Estimator& estimator, const Cluster& cluster);
 
 // Returns those that fit and are neither slower nor larger than another, by memory: the frontier.
 std::vector<const EstimatedConfiguration*> frontier(const EstimatedSpace& space);

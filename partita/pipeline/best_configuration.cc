@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/cluster/same_type.h"
+#include "partita/plan/rules.h"
 #include "partita/search/all/search_text.h"
 
 namespace partita {
@@ -50,17 +51,63 @@ ConfigurationTable table_of(const EstimatedSpace& space) {
   return table;
 }
 
-[[noreturn]] void none_fits(const EstimatedSpace& space) {
-  const int64_t capacity = space.capacity_bytes;
+// A configuration that fits on more nodes.
+struct OnMoreNodes {
+  int nodes = 0;
+  std::string cluster;
+  EstimatedConfiguration configuration;
+};
+
+// Finds the fewest nodes of the same kind on which a configuration fits, if the cluster is a preset that has a number
+// of nodes: twice as many until one fits, then by bisection.
+std::optional<OnMoreNodes> fewest_nodes(const Request& request, const LoadedModel& model, const Cluster& cluster) {
+  const size_t colon = request.cluster.find(':');
+  const std::string preset = request.cluster.substr(0, colon);
+  if (request.devices > 0 || preset == "local" || request.cluster.find_first_of("./") != std::string::npos) return {};
+  const auto fitting = [&](int nodes) -> std::optional<OnMoreNodes> {
+    try {
+      Request other = request;
+      other.cluster = fmt::format("{}:{}", preset, nodes);
+      const Cluster larger = cluster_of(other);
+      Estimator estimator(model.forward, model.loss, request.optimizer, larger,
+                          request.bucket_bytes.value_or(kBucketBytes));
+      if (auto found = find_fitting(estimator, larger)) return OnMoreNodes{nodes, other.cluster, *std::move(found)};
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kBug) throw;
+    }
+    return std::nullopt;
+  };
+  constexpr int kMostDevices = 16384;
+  const int now = cluster.compute_count / node_size(cluster);
+  std::optional<OnMoreNodes> found;
+  int fewer = now;
+  for (int nodes = 2 * now; !found && nodes * node_size(cluster) <= kMostDevices; nodes *= 2) {
+    found = fitting(nodes);
+    if (!found) fewer = nodes;
+  }
+  while (found && found->nodes - fewer > 1) {
+    const int middle = (fewer + found->nodes) / 2;
+    if (auto smaller = fitting(middle)) found = std::move(smaller);
+    else fewer = middle;
+  }
+  return found;
+}
+
+[[noreturn]] void none_fits(const EstimatedSpace& space, const Request& request, const LoadedModel& model,
+                            const Cluster& cluster) {
+  const auto bytes = [](int64_t count) { return megabytes(static_cast<double>(count)); };
   if (space.all.empty())
     throw DoesNotApply(fmt::format("no configuration applies: {}",
                                    space.refused.empty() ? "the time ended" : space.refused.begin()->first));
   const EstimatedConfiguration& nearest = space.all[0];
-  throw Error(
-      ExitCode::kInfeasible,
-      fmt::format("none of {} configurations fits in {} a device; the nearest needs {}, {} more: {}", space.all.size(),
-                  megabytes(static_cast<double>(capacity)), megabytes(static_cast<double>(nearest.memory_bytes)),
-                  megabytes(static_cast<double>(nearest.deficit_bytes(capacity))), words(nearest.configuration)));
+  std::string text = fmt::format("none of {} configurations fits in {} a device; the nearest needs {}, {} more: {}",
+                                 space.all.size(), bytes(space.capacity_bytes), bytes(nearest.memory_bytes),
+                                 bytes(nearest.deficit_bytes(space.capacity_bytes)), words(nearest.configuration));
+  if (request.tell) request.tell("looks for the fewest nodes on which one fits");
+  if (const auto more = fewest_nodes(request, model, cluster))
+    text += fmt::format("; on {} nodes (--cluster {}) one fits by the estimate, in {}: {}", more->nodes, more->cluster,
+                        bytes(more->configuration.memory_bytes), words(more->configuration.configuration));
+  throw DoesNotApply(text);
 }
 
 // Plans configurations, the best estimate first, and keeps the fastest.
@@ -133,7 +180,7 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
   const EstimatedSpace space = runner.step(
       "estimate", [&] { return estimate_space(*estimator, cluster, budget.watch().share(kEstimating)); },
       [](const EstimatedSpace& of) { return printed(of); });
-  if (space.fitting == 0) none_fits(space);
+  if (space.fitting == 0) none_fits(space, request, model, cluster);
   auto table = std::make_shared<ConfigurationTable>(table_of(space));
   Finals finals(request, budget, plan, *table);
   for (size_t i = 0; i < space.fitting && finals.goes_on(); ++i) {

@@ -40,7 +40,8 @@ struct ConfigurationTable {
 // Makes one plan of the request.
 using PlanOne = std::function<Planned(const Request& request, const Budget& budget)>;
 // Returns the fastest plan of the finalists. None: the model has no repeated layers or no samples, or none of the first
-// finalists has a plan. Infeasible if no configuration fits by its estimate: the error names the nearest to fitting.
+// finalists has a plan. Does not apply if no configuration fits by its estimate: the error names the nearest to
+// fitting, and the fewest nodes of the same preset on which one fits.
 std::optional<Planned> plan_best_configuration(const Request& request, const LoadedModel& model, const Cluster& cluster,
                                                const Budget& budget, const PlanOne& plan, Runner& runner);
 
