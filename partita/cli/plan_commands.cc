@@ -36,8 +36,11 @@ int plan_command(const Arguments& a) {
     }
   }
   writes.end();
-  if (a.json) print_json(plan_json(p, a.output));
-  else {
+  if (a.json) {
+    nlohmann::ordered_json json = plan_json(p, a.output);
+    add_configurations(json, p);
+    print_json(std::move(json));
+  } else {
     print_plan(p);
     print_configurations(p);
     if (!a.output.empty()) fmt::print("plan           {}\n", a.output);
