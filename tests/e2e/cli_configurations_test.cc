@@ -62,14 +62,14 @@ TEST(CliConfigurations, NoneFitsNamesTheFewestNodes) {
 TEST(CliConfigurations, AreTableAndFrontierInText) {
   const Outcome o = partita(with(kLlama, {"--cluster", "dgx-h100"}));
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* text : {"configurations ", " estimated, ", "the best of each kind, estimated", "tp 2, "})
+  for (const char* text : {"configurations ", " estimated, ", "the best of each kind, estimated", "tp 2 x dp 4, "})
     EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
 }
 
 // A model without repeated layers goes to the searches, and so does a request that fixes a part.
 TEST(CliConfigurations, AreNotComparedForOthers) {
   for (const Words& words : {Words{"plan", "zoo:lenet", "--devices", "2", "--objective", "time", "--max-steps", "50"},
-                             with(kLlama, {"--cluster", "dgx-h100", "--devices", "2", "--search", "megatron"}),
+                             with(kLlama, {"--cluster", "dgx-h100", "--search", "fsdp", "--recompute", "layer"}),
                              Words{"plan", "zoo:mlp", "--devices", "2", "--micro-batches", "2", "--objective", "time"}})
     EXPECT_FALSE(planned(words).contains("configurations")) << fmt::format("{}", fmt::join(words, " "));
 }
