@@ -40,24 +40,26 @@ Json json_of(const Planned& p, const EstimatedConfiguration& c) {
           {"step_time_us", static_cast<double>(c.step_ns) / 1e3},
           {p.tokens_per_sample() ? "tokens_per_second_per_device" : "samples_per_second_per_device", rates.per_device},
           {"memory_bytes", c.memory_bytes},
-          {"bubble_us", static_cast<double>(c.slowest.bubble_ns) / 1e3}};
+          {"waiting_us", static_cast<double>(c.slowest.bubble_ns) / 1e3}};
 }
 
 }  // namespace
 
 void print_configurations(const Planned& p) {
   if (!p.configurations) return;
+  constexpr double kShown = 1.5;  // times the fastest step; --json has the others
   const ConfigurationTable& table = *p.configurations;
   fmt::print("configurations {} estimated{}, {} fit in {} a device; {} simulated\n", table.count,
              table.whole ? "" : " before the time ended", table.fitting,
              megabytes(static_cast<double>(table.capacity_bytes)), table.finalists.size());
   fmt::print("  {:>9} {:>12} {:>7} {:>10} {:>7}  the best of each kind, estimated\n", "step",
-             p.tokens_per_sample() ? "tokens/s/dev" : "samples/s/dev", "MFU", "memory", "bubble");
+             p.tokens_per_sample() ? "tokens/s/dev" : "samples/s/dev", "MFU", "memory", "waits");
   for (const EstimatedConfiguration& c : table.best) print_row(p, c);
-  if (table.frontier.size() > 1) {
-    fmt::print("  with less memory, the fastest:\n");
-    for (size_t i = 1; i < table.frontier.size(); ++i) print_row(p, table.frontier[i]);
-  }
+  if (table.frontier.size() < 2) return;
+  fmt::print("  with less memory, the fastest:\n");
+  for (size_t i = 1; i < table.frontier.size(); ++i)
+    if (static_cast<double>(table.frontier[i].step_ns) <= kShown * static_cast<double>(table.best[0].step_ns))
+      print_row(p, table.frontier[i]);
 }
 
 void add_configurations(Json& json, const Planned& p) {
