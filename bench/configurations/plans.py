@@ -29,8 +29,9 @@ DRAWN_MODELS = ["zoo:llama-3-8b?layers=8", "zoo:llama-3-8b", "zoo:llama-3-70b?la
                 "zoo:bert-large", "zoo:mixtral-8x7b?layers=8"]
 DRAWN_CLUSTERS = ["dgx-h100", "dgx-h100:2", "dgx-h100:4", "dgx-a100", "dgx-a100:4", "p4d:2"]
 RULES = ["data-parallel", "zero?stage=1", "zero?stage=2", "zero?stage=3", "zero?stage=3,recompute=layer", "megatron",
-         "megatron?zero=1,sequence=1", "megatron?zero=1,recompute=layer", "megatron?pipeline=2,zero=1",
-         "megatron?pipeline=2,zero=1,micro-batch-size=1", "megatron?tensor=1,pipeline=4,zero=1,micro-batch-size=1",
+         "megatron?zero=1,sequence=1", "megatron?zero=1,recompute=layer",
+         "megatron?pipeline=2,layers=even,zero=1,micro-batch-size=1",
+         "megatron?tensor=1,pipeline=4,layers=even,zero=1,micro-batch-size=1",
          "zero?stage=2,micro-batch-size=1", "zero?stage=3,micro-batch-size=1"]
 
 
