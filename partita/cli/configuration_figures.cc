@@ -27,18 +27,22 @@ Rates rates_of(const Planned& p, int64_t step_ns) {
   return out;
 }
 
-void print_row(const Planned& p, const EstimatedConfiguration& c) {
-  const Rates rates = rates_of(p, c.step_ns);
-  fmt::print("  {:>9} {:>12.0f} {:>6.1f}% {:>10} {:>6.1f}%  {}\n", time_text(static_cast<double>(c.step_ns)),
-             rates.per_device, 100 * rates.utilization, megabytes(static_cast<double>(c.memory_bytes)),
+void print_row(const Planned& p, const ConfigurationTable::Row& row) {
+  const EstimatedConfiguration& c = row.estimate;
+  const Rates rates = rates_of(p, row.step_ns());
+  fmt::print("  {:>9} {:<9} {:>12.0f} {:>6.1f}% {:>10} {:>6.1f}%  {}\n", time_text(static_cast<double>(row.step_ns())),
+             row.simulated_ns ? "simulated" : "estimated", rates.per_device, 100 * rates.utilization,
+             megabytes(static_cast<double>(c.memory_bytes)),
              100 * static_cast<double>(c.slowest.bubble_ns) / static_cast<double>(c.step_ns), words(c.configuration));
 }
 
-Json json_of(const Planned& p, const EstimatedConfiguration& c) {
-  const Rates rates = rates_of(p, c.step_ns);
+Json json_of(const Planned& p, const ConfigurationTable::Row& row) {
+  const EstimatedConfiguration& c = row.estimate;
   return {{"search", search_text(c.configuration)},
-          {"step_time_us", static_cast<double>(c.step_ns) / 1e3},
-          {p.tokens_per_sample() ? "tokens_per_second_per_device" : "samples_per_second_per_device", rates.per_device},
+          {"step_time_us", static_cast<double>(row.step_ns()) / 1e3},
+          {"simulated", row.simulated_ns.has_value()},
+          {p.tokens_per_sample() ? "tokens_per_second_per_device" : "samples_per_second_per_device",
+           rates_of(p, row.step_ns()).per_device},
           {"memory_bytes", c.memory_bytes},
           {"waiting_us", static_cast<double>(c.slowest.bubble_ns) / 1e3}};
 }
@@ -52,13 +56,13 @@ void print_configurations(const Planned& p) {
   fmt::print("configurations {} estimated{}, {} fit in {} a device; {} simulated\n", table.count,
              table.whole ? "" : " before the time ended", table.fitting,
              megabytes(static_cast<double>(table.capacity_bytes)), table.finalists.size());
-  fmt::print("  {:>9} {:>12} {:>7} {:>10} {:>7}  the best of each kind, estimated\n", "step",
-             p.tokens_per_sample() ? "tokens/s/dev" : "samples/s/dev", "MFU", "memory", "waits");
-  for (const EstimatedConfiguration& c : table.best) print_row(p, c);
+  fmt::print("  {:>9} {:<9} {:>12} {:>7} {:>10} {:>7}  the best of each choice of degrees, ZeRO and recomputation\n",
+             "step", "", p.tokens_per_sample() ? "tokens/s/dev" : "samples/s/dev", "MFU", "memory", "waits");
+  for (const ConfigurationTable::Row& row : table.best) print_row(p, row);
   if (table.frontier.size() < 2) return;
   fmt::print("  with less memory, the fastest:\n");
   for (size_t i = 1; i < table.frontier.size(); ++i)
-    if (static_cast<double>(table.frontier[i].step_ns) <= kShown * static_cast<double>(table.best[0].step_ns))
+    if (static_cast<double>(table.frontier[i].step_ns()) <= kShown * static_cast<double>(table.best[0].step_ns()))
       print_row(p, table.frontier[i]);
 }
 
@@ -71,7 +75,7 @@ void add_configurations(Json& json, const Planned& p) {
            {"whole", table.whole}};
   for (const auto* list : {&table.best, &table.frontier}) {
     Json rows = Json::array();
-    for (const EstimatedConfiguration& c : *list) rows.push_back(json_of(p, c));
+    for (const ConfigurationTable::Row& row : *list) rows.push_back(json_of(p, row));
     out[list == &table.best ? "best" : "frontier"] = rows;
   }
   out["simulated"] = Json::array();

@@ -2,7 +2,6 @@
 #include "partita/estimator/space.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
@@ -225,17 +224,6 @@ EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, cons
 
 std::optional<EstimatedConfiguration> find_fitting(Estimator& estimator, const Cluster& cluster) {
   return Explorer(estimator, cluster, {}).find();
-}
-
-std::vector<const EstimatedConfiguration*> frontier(const EstimatedSpace& space) {
-  std::vector<const EstimatedConfiguration*> out;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < space.fitting; ++i)  // by step
-    if (space.all[i].memory_bytes < least) {
-      least = space.all[i].memory_bytes;
-      out.push_back(&space.all[i]);
-    }
-  return out;
 }
 
 }  // namespace partita

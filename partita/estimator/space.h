@@ -44,7 +44,4 @@ EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, cons
 // None: none fits.
 std::optional<EstimatedConfiguration> find_fitting(Estimator& estimator, const Cluster& cluster);
 
-// Returns those that fit and are neither slower nor larger than another, by memory: the frontier.
-std::vector<const EstimatedConfiguration*> frontier(const EstimatedSpace& space);
-
 }  // namespace partita

@@ -177,9 +177,9 @@ TimeParts parts_of(const Times& times, const std::vector<Rank>& ranks, DeviceId 
   return out;
 }
 
-TimeParts extrapolate_time_parts(TimeParts last, const TimeParts& one_fewer, int64_t more) {
+TimeParts extrapolate_time_parts(TimeParts last, const TimeParts& one_fewer, int64_t more, int64_t growth) {
   const int64_t computes = std::max<int64_t>(0, last.compute_ns - one_fewer.compute_ns);
-  int64_t left = more * std::max<int64_t>(0, last.step_ns() - one_fewer.step_ns() - computes);
+  int64_t left = more * (growth - computes);
   std::vector<std::pair<int64_t*, int64_t>> grown;  // the other terms, and by how much
   int64_t of = 0;
   const auto look = [&](int64_t& ns, int64_t fewer) {
@@ -197,6 +197,7 @@ TimeParts extrapolate_time_parts(TimeParts last, const TimeParts& one_fewer, int
     const int64_t add = by == of ? left : std::llround(static_cast<double>(left) * share);
     *ns += add, left -= add, of -= by;
   }
+  if (grown.empty()) last.waiting_ns += left;
   return last;
 }
 
@@ -226,9 +227,13 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
 
 StepBreakdown extrapolate_breakdown(StepBreakdown last, const StepBreakdown& one_fewer, int64_t more) {
   ensure(!last.stages.empty() && last.stages.size() == one_fewer.stages.size(), "stages of no kernels, or of others");
+  // The step grows by as much as it did, and by no less than a stage computes.
+  int64_t growth = std::max<int64_t>(0, last.step_ns() - one_fewer.step_ns());
+  for (size_t s = 0; s < last.stages.size(); ++s)
+    growth = std::max(growth, last.stages[s].time.compute_ns - one_fewer.stages[s].time.compute_ns);
   for (size_t s = 0; s < last.stages.size(); ++s) {
     StageFigures& stage = last.stages[s];
-    stage.time = extrapolate_time_parts(std::move(stage.time), one_fewer.stages[s].time, more);
+    stage.time = extrapolate_time_parts(std::move(stage.time), one_fewer.stages[s].time, more, growth);
     stage.in_flight += static_cast<int>(more) * std::max(0, stage.in_flight - one_fewer.stages[s].in_flight);
   }
   const auto longest = std::max_element(

@@ -31,9 +31,10 @@ int tick_of(const TickTable& table, const Task& task, int firing) {
 }
 
 // A task that is to run as soon as it is ready stands before all else. An update of a later stage, and the reduction of
-// its gradient, do not. The stage before waits for results of the last backward pass, and then has yet to run its own.
+// its gradient, do not. The stage before waits for results of the last backward pass, which go over the same links, and
+// then has yet to run its own.
 int first_tick(const TickTable& table, const Task& task) {
-  return task.phase == Phase::kUpdate && task.stage > 0 ? table.backward[task.stage].back() : -1;
+  return task.phase == Phase::kUpdate && task.stage > 0 ? table.backward[task.stage - 1].back() : -1;
 }
 
 // (tick, the op's place in the graph, - distance to its reader): the least comes first.

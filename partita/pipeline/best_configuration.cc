@@ -2,6 +2,7 @@
 #include "partita/pipeline/best_configuration.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -36,19 +37,26 @@ Printed printed(const EstimatedSpace& space) {
   return {".txt", text};
 }
 
-ConfigurationTable table_of(const EstimatedSpace& space) {
+// Fills in the rows: the simulated step counts if there is one, and what was found not to fit is left out.
+void fill_rows(ConfigurationTable& table, const EstimatedSpace& space) {
   constexpr size_t kBest = 10;
-  ConfigurationTable table;
-  table.count = space.all.size();
-  table.fitting = space.fitting;
-  table.capacity_bytes = space.capacity_bytes;
-  table.refused = space.refused;
-  table.whole = space.whole;
+  std::vector<ConfigurationTable::Row> rows;
+  for (size_t i = 0; i < space.fitting; ++i) {
+    const auto simulated =
+        std::ranges::find(table.finalists, space.all[i].configuration, &ConfigurationTable::Finalist::configuration);
+    if (simulated == table.finalists.end()) rows.push_back({space.all[i], std::nullopt});
+    else if (simulated->step_ns) rows.push_back({space.all[i], simulated->step_ns});
+  }
+  std::ranges::stable_sort(rows, {}, &ConfigurationTable::Row::step_ns);
   std::set<decltype(kind_of(Configuration()))> kinds;
-  for (size_t i = 0; i < space.fitting && table.best.size() < kBest; ++i)
-    if (kinds.insert(kind_of(space.all[i].configuration)).second) table.best.push_back(space.all[i]);
-  for (const EstimatedConfiguration* c : frontier(space)) table.frontier.push_back(*c);
-  return table;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const ConfigurationTable::Row& row : rows) {
+    if (table.best.size() < kBest && kinds.insert(kind_of(row.estimate.configuration)).second)
+      table.best.push_back(row);
+    if (row.estimate.memory_bytes >= least) continue;
+    least = row.estimate.memory_bytes;
+    table.frontier.push_back(row);
+  }
 }
 
 // A configuration that fits on more nodes.
@@ -181,7 +189,12 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
       "estimate", [&] { return estimate_space(*estimator, cluster, budget.watch().share(kEstimating)); },
       [](const EstimatedSpace& of) { return printed(of); });
   if (space.fitting == 0) none_fits(space, request, model, cluster);
-  auto table = std::make_shared<ConfigurationTable>(table_of(space));
+  auto table = std::make_shared<ConfigurationTable>();
+  table->count = space.all.size();
+  table->fitting = space.fitting;
+  table->capacity_bytes = space.capacity_bytes;
+  table->refused = space.refused;
+  table->whole = space.whole;
   Finals finals(request, budget, plan, *table);
   for (size_t i = 0; i < space.fitting && finals.goes_on(); ++i) {
     if (finals.best() && static_cast<double>(space.all[i].step_ns) > kNear * static_cast<double>(space.all[0].step_ns))
@@ -189,6 +202,7 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
     if (request.tell) request.tell(fmt::format("plans and simulates {}", words(space.all[i].configuration)));
     finals.add(space.all[i]);
   }
+  fill_rows(*table, space);
   if (finals.best()) finals.best()->configurations = std::move(table);
   return std::move(finals.best());
 }

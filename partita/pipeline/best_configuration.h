@@ -23,11 +23,16 @@ bool leaves_configuration_open(const Request& request, const Cluster& cluster);
 // The estimated space of a request, as a reader wants it.
 struct ConfigurationTable {
   size_t count = 0, fitting = 0;
-  int64_t capacity_bytes = 0;                    // of the device with the least memory
-  std::vector<EstimatedConfiguration> best;      // the fastest that fit, different in their degrees, at most ten
-  std::vector<EstimatedConfiguration> frontier;  // no other is faster and smaller
-  std::map<std::string, int> refused;            // by reason
-  bool whole = true;                             // all were estimated
+  int64_t capacity_bytes = 0;  // of the device with the least memory
+  struct Row {
+    EstimatedConfiguration estimate;
+    std::optional<int64_t> simulated_ns;  // the step of its plan; none: not simulated
+    int64_t step_ns() const { return simulated_ns.value_or(estimate.step_ns); }
+  };
+  std::vector<Row> best;               // the fastest that fit, different in their degrees, at most ten
+  std::vector<Row> frontier;           // no other is faster and smaller
+  std::map<std::string, int> refused;  // by reason
+  bool whole = true;                   // all were estimated
   struct Finalist {
     Configuration configuration;
     int64_t estimated_ns = 0;

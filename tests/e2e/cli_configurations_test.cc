@@ -62,7 +62,8 @@ TEST(CliConfigurations, NoneFitsNamesTheFewestNodes) {
 TEST(CliConfigurations, AreTableAndFrontierInText) {
   const Outcome o = partita(with(kLlama, {"--cluster", "dgx-h100"}));
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* text : {"configurations ", " estimated, ", "the best of each kind, estimated", "tp 2 x dp 4, "})
+  for (const char* text :
+       {"configurations ", " estimated, ", "simulated ", "the best of each choice of degrees", "tp 2 x dp 4, "})
     EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
 }
 

@@ -117,12 +117,7 @@ TEST(Configurations, SpaceIsWhole) {
     EXPECT_EQ(of.replicas() * of.micro_batch_size * of.micro_batches, 8);
     EXPECT_TRUE(texts.insert(search_text(of)).second) << search_text(of);
   }
-  const auto best = frontier(space);
-  ASSERT_GE(best.size(), 2u);
-  for (size_t i = 1; i < best.size(); ++i) {
-    EXPECT_GE(best[i]->step_ns, best[i - 1]->step_ns);
-    EXPECT_LT(best[i]->memory_bytes, best[i - 1]->memory_bytes);
-  }
+  for (size_t i = 1; i < space.all.size(); ++i) EXPECT_GE(space.all[i].step_ns, space.all[i - 1].step_ns);
 }
 
 }  // namespace
