@@ -54,8 +54,8 @@ void print_configurations(const Planned& p) {
   constexpr double kShown = 1.5;  // times the fastest step; --json has the others
   const ConfigurationTable& table = *p.configurations;
   fmt::print("configurations {} estimated{}, {} fit in {} a device; {} simulated\n", table.count,
-             table.whole ? "" : " before the time ended", table.fitting,
-             megabytes(static_cast<double>(table.capacity_bytes)), table.finalists.size());
+             table.whole ? "" : " so far", table.fitting, megabytes(static_cast<double>(table.capacity_bytes)),
+             table.finalists.size());
   fmt::print("  {:>9} {:<9} {:>12} {:>7} {:>10} {:>7}  the best of each choice of degrees, ZeRO and recomputation\n",
              "step", "", p.tokens_per_sample() ? "tokens/s/dev" : "samples/s/dev", "MFU", "memory", "waits");
   for (const ConfigurationTable::Row& row : table.best) print_row(p, row);

@@ -6,7 +6,6 @@
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
 #include "partita/plan/rules.h"
-#include "partita/search/pipelines/pipeline.h"
 #include "partita/search/pipelines/stage_cuts.h"
 #include "partita/search/pipelines/stages.h"
 
@@ -21,9 +20,17 @@ template <typename Known, typename Make>
 void fill(Known& known, const Make& make) {
   try {
     known.value = make();
-  } catch (const DoesNotApply& error) {
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kBug) throw;
     known.why_none = error.what();
   }
+}
+
+// Whether plans are made for so many replicas. Others are extrapolated, if states divide by them as by two and four.
+bool is_planned(int replicas) {
+  constexpr int kMostUneven = 64;
+  const bool is_power = (replicas & (replicas - 1)) == 0;
+  return replicas <= kPlannedReplicas || (!is_power && replicas <= kMostUneven);
 }
 
 Configuration with_replicas(Configuration c, int data) {
@@ -38,7 +45,10 @@ ModelCosts::ModelCosts(SmallModel model, const Cluster& cluster, int64_t batch, 
 
 const Cluster& ModelCosts::first(int devices) {
   std::unique_ptr<const Cluster>& known = first_[devices];
-  if (!known) known = std::make_unique<const Cluster>(rank_of(cluster_, cluster_.compute_count / devices));
+  if (known) return *known;
+  Cluster of = parse_cluster(cluster_.text, cluster_.name, devices);
+  for (Device& device : of.devices) device.memory_bytes = INT64_MAX / 4;  // for the whole model
+  known = std::make_unique<const Cluster>(std::move(of));
   return *known;
 }
 
@@ -58,15 +68,27 @@ ModelCosts::StateKey ModelCosts::state_key(const Configuration& c) const {
   return {c.tensor, c.context, c.expert, c.sequence, c.data, c.zero, c.gathers_once, micro_batches_for_states(c) > 1};
 }
 
+const SmallModel::Step* ModelCosts::step_or_reason(const std::string& recompute, int micro_batches,
+                                                   std::string& why_none) {
+  try {
+    return &model_.step(recompute, micro_batches);
+  } catch (const Error& error) {  // an op that cannot act on so small a part of the batch
+    if (error.code() == ExitCode::kBug) throw;
+    why_none = error.what();
+    return nullptr;
+  }
+}
+
 // The graphs and clusters are made here, on one thread; the rest of the work may run on another.
 std::optional<ModelCosts::Work> ModelCosts::block_work(const Configuration& c) {
   const auto [at, fresh] = blocks_.try_emplace(block_key(c));
   if (!fresh) return std::nullopt;
-  const SmallModel::Step& step = model_.step(c.recompute, std::get<4>(at->first));
+  const SmallModel::Step* step = step_or_reason(c.recompute, std::get<4>(at->first), at->second.why_none);
+  if (!step) return std::nullopt;
   const Cluster& replica = first(c.devices_of_replica());
   GroupsOf groups = c.groups();
   groups.zero = 0;
-  return [&known = at->second, &step, &replica, groups, blocks = model_.blocks()] {
+  return [&known = at->second, &step = *step, &replica, groups, blocks = model_.blocks()] {
     fill(known, [&] {
       const Plan plan = groups_plan("megatron", step.graph, replica, groups);
       return partita::block_costs(step.graph, plan, replica, step.of_op, blocks);
@@ -77,9 +99,10 @@ std::optional<ModelCosts::Work> ModelCosts::block_work(const Configuration& c) {
 std::optional<ModelCosts::Work> ModelCosts::planned_state_work(const Configuration& c) {
   const auto [at, fresh] = planned_.try_emplace(state_key(c));
   if (!fresh) return std::nullopt;
-  const SmallModel::Step& step = model_.step("none", micro_batches_for_states(c));
+  const SmallModel::Step* step = step_or_reason("none", micro_batches_for_states(c), at->second.why_none);
+  if (!step) return std::nullopt;
   const Cluster& stage = first(c.devices_of_stage());
-  return [&known = at->second, &step, &stage, c, blocks = model_.blocks()] {
+  return [&known = at->second, &step = *step, &stage, c, blocks = model_.blocks()] {
     fill(known, [&] {
       const Plan plan = groups_plan("megatron", step.graph, stage, c.groups());
       return block_states(step.graph, plan, stage, c.data, step.of_op, blocks);
@@ -92,7 +115,7 @@ std::optional<ModelCosts::Work> ModelCosts::state_work(const Configuration& c) {
   const auto [at, fresh] = states_.try_emplace(state_key(c));
   if (!fresh) return std::nullopt;
   const Cluster& stage = first(c.devices_of_stage());
-  const bool few = c.data <= kPlannedReplicas;
+  const bool few = is_planned(c.data);
   const auto& two = planned_.at(state_key(few ? c : with_replicas(c, 2)));
   const auto& four = planned_.at(state_key(few ? c : with_replicas(c, kPlannedReplicas)));
   return [&known = at->second, &stage, &two, &four, few, replicas = c.data, bucket = bucket_bytes_] {
@@ -116,9 +139,9 @@ void ModelCosts::prepare(const std::vector<Configuration>& configurations, const
   };
   for (const Configuration& c : configurations) {
     add(block_work(c));
-    if (c.data <= kPlannedReplicas) add(planned_state_work(c));
+    if (is_planned(c.data)) add(planned_state_work(c));
     for (const int data : {2, kPlannedReplicas})
-      if (c.data > kPlannedReplicas) add(planned_state_work(with_replicas(c, data)));
+      if (!is_planned(c.data)) add(planned_state_work(with_replicas(c, data)));
   }
   run(round, watch);
   if (watch.ended()) return;

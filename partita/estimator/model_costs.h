@@ -80,6 +80,8 @@ class ModelCosts {
   StateKey state_key(const Configuration& c) const;
   int micro_batches_for_states(const Configuration& c) const;
   const Cluster& first(int devices);
+  // Null, with the reason: the model cannot be divided so.
+  const SmallModel::Step* step_or_reason(const std::string& recompute, int micro_batches, std::string& why_none);
   void run(const std::vector<Work>& round, const Watch& watch);
   std::optional<Work> block_work(const Configuration& c);
   std::optional<Work> planned_state_work(const Configuration& c);

@@ -2,6 +2,7 @@
 #include "partita/estimator/space.h"
 
 #include <algorithm>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
@@ -20,8 +21,12 @@ std::vector<int> divisors(int of) {
 
 class Explorer {
  public:
-  Explorer(Estimator& estimator, const Cluster& cluster, const Watch& watch)
-      : estimator_(estimator), watch_(watch), devices_(cluster.compute_count), node_(node_size(cluster)) {
+  Explorer(Estimator& estimator, const Cluster& cluster, const Watch& watch, const GivenOfSpace& given)
+      : estimator_(estimator),
+        watch_(watch),
+        given_(given),
+        devices_(cluster.compute_count),
+        node_(node_size(cluster)) {
     capacity_ = cluster.devices[0].memory_bytes;
     for (int d = 1; d < devices_; ++d)
       capacity_ = std::min(capacity_, cluster.devices[static_cast<size_t>(d)].memory_bytes);
@@ -29,7 +34,8 @@ class Explorer {
 
   EstimatedSpace explore() {
     std::vector<Configuration> shapes = all_shapes();
-    for (int64_t size = 1; size <= estimator_.batch() && !shapes.empty() && !watch_.ended(); size = next_size(size)) {
+    for (const int64_t size : micro_batch_sizes()) {
+      if (shapes.empty() || watch_.ended()) break;
       std::vector<Configuration> left;  // that may fit with a larger micro-batch
       for (size_t begin = 0; begin < shapes.size() && !watch_.ended(); begin += kTogether)
         estimate_shapes({shapes.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -77,9 +83,15 @@ class Explorer {
       if (of_shapes[i].empty() || add(of_shapes[i])) left.push_back(shapes[i]);
   }
 
-  // 1, 2, 4, .. and the whole batch.
-  int64_t next_size(int64_t size) const {
-    return size == estimator_.batch() ? size + 1 : std::min(2 * size, estimator_.batch());
+  // 1, 2, 3, 4, 6, 8, 12, .. and for each number of replicas all of its samples; or the size that is given.
+  std::vector<int64_t> micro_batch_sizes() const {
+    if (given_.micro_batch_size) return {*given_.micro_batch_size};
+    std::set<int64_t> sizes;
+    for (int64_t size = 1; size <= estimator_.batch(); size *= 2) sizes.insert({size, 3 * size});
+    for (const int replicas : divisors(devices_))
+      if (estimator_.batch() % replicas == 0) sizes.insert(estimator_.batch() / replicas);
+    std::erase_if(sizes, [&](int64_t size) { return estimator_.batch() % size != 0; });
+    return {sizes.begin(), sizes.end()};
   }
 
   // What costs depend on, but for micro-batches.
@@ -91,6 +103,7 @@ class Explorer {
           for (const bool sequence : {false, true})
             for (const char* recompute : {"none", "cheap", "attention", "layer"}) {
               if (devices_ % (tensor * context * expert) || (sequence && tensor == 1)) continue;
+              if (!given_.recompute.empty() && given_.recompute != recompute) continue;
               Configuration c;
               c.tensor = tensor, c.context = context, c.expert = expert;
               c.sequence = sequence, c.recompute = recompute;
@@ -153,6 +166,7 @@ class Explorer {
   void estimate_some() {
     std::vector<Configuration> shapes = all_shapes();
     for (size_t i = shapes.size(); i-- > 0;) {
+      shapes[i].micro_batch_size = given_.micro_batch_size.value_or(1);
       add(over_pipelines(shapes[i]));
       for (const EstimatedConfiguration& c : space_.all)
         if (c.memory_bytes <= capacity_) return;
@@ -211,6 +225,7 @@ class Explorer {
 
   Estimator& estimator_;
   const Watch watch_;
+  const GivenOfSpace given_;
   const int devices_, node_;
   int64_t capacity_ = 0;
   EstimatedSpace space_;
@@ -218,12 +233,13 @@ class Explorer {
 
 }  // namespace
 
-EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch) {
-  return Explorer(estimator, cluster, watch).explore();
+EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch,
+                              const GivenOfSpace& given) {
+  return Explorer(estimator, cluster, watch, given).explore();
 }
 
 std::optional<EstimatedConfiguration> find_fitting(Estimator& estimator, const Cluster& cluster) {
-  return Explorer(estimator, cluster, {}).find();
+  return Explorer(estimator, cluster, {}, {}).find();
 }
 
 }  // namespace partita

@@ -30,6 +30,12 @@ struct EstimatedSpace {
   bool whole = true;                        // false: the time ended before all were estimated
 };
 
+// What is given of the configurations that are estimated.
+struct GivenOfSpace {
+  std::optional<int64_t> micro_batch_size;
+  std::string recompute;  // empty: any kind
+};
+
 // Estimates all configurations on all devices of a cluster. When the watch ends, those so far. Tensor parallelism stays
 // inside a node; pipelines have ZeRO 0 or 1, as in frameworks. A larger micro-batch is left out if no configuration
 // with the one before fits, gradients not counted: all else grows with it. If the watch ends before any is estimated,
@@ -37,7 +43,8 @@ struct EstimatedSpace {
 //
 // Stages have equal layers. For the fastest pipelines layers are then moved from stage to stage as long as that makes
 // the step shorter.
-EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch = {});
+EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch = {},
+                              const GivenOfSpace& given = {});
 
 // Returns a configuration that fits, of those with micro-batches of one sample and layers recomputed, which need least
 // memory: the fastest of the first degrees that fit, tensor parallelism over a node first. 2% of the memory stay free.

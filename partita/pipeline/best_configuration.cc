@@ -18,8 +18,7 @@ namespace partita {
 bool leaves_configuration_open(const Request& request, const Cluster& cluster) {
   if (request.objective != Objective::kTime || parse_search(request.search).entry->name != "auto") return false;
   if (!request.pin_file.empty() || !request.from_file.empty() || request.prove || cluster.profile) return false;
-  if (request.micro_batches || request.micro_batch_size || request.recompute != "none") return false;
-  if (!request.batch_norm_groups.empty() || cluster.compute_count < 2) return false;
+  if (request.micro_batches || !request.batch_norm_groups.empty() || cluster.compute_count < 2) return false;
   for (int d = 1; d < cluster.compute_count; ++d)
     if (!is_same_type(cluster.devices[0], cluster.devices[static_cast<size_t>(d)])) return false;
   return true;
@@ -34,7 +33,7 @@ Printed printed(const EstimatedSpace& space) {
   std::string text;
   for (const EstimatedConfiguration& c : space.all)
     text += fmt::format("{} {} ns {} bytes\n", search_text(c.configuration), c.step_ns, c.memory_bytes);
-  return {".txt", text};
+  return {"txt", text};
 }
 
 // Fills in the rows: the simulated step counts if there is one, and what was found not to fit is left out.
@@ -104,9 +103,6 @@ std::optional<OnMoreNodes> fewest_nodes(const Request& request, const LoadedMode
 [[noreturn]] void none_fits(const EstimatedSpace& space, const Request& request, const LoadedModel& model,
                             const Cluster& cluster) {
   const auto bytes = [](int64_t count) { return megabytes(static_cast<double>(count)); };
-  if (space.all.empty())
-    throw DoesNotApply(fmt::format("no configuration applies: {}",
-                                   space.refused.empty() ? "the time ended" : space.refused.begin()->first));
   const EstimatedConfiguration& nearest = space.all[0];
   std::string text = fmt::format("none of {} configurations fits in {} a device; the nearest needs {}, {} more: {}",
                                  space.all.size(), bytes(space.capacity_bytes), bytes(nearest.memory_bytes),
@@ -116,6 +112,12 @@ std::optional<OnMoreNodes> fewest_nodes(const Request& request, const LoadedMode
     text += fmt::format("; on {} nodes (--cluster {}) one fits by the estimate, in {}: {}", more->nodes, more->cluster,
                         bytes(more->configuration.memory_bytes), words(more->configuration.configuration));
   throw DoesNotApply(text);
+}
+
+// Four tenths of the time; without a limit 15 seconds, which few models need.
+Watch watch_for_estimates(const Watch& watch) {
+  if (watch.deadline) return watch.share(0.4);
+  return {Watch::Clock::now() + std::chrono::seconds(15), watch.stop};
 }
 
 // Plans configurations, the best estimate first, and keeps the fastest.
@@ -128,6 +130,7 @@ class Finals {
   void add(const EstimatedConfiguration& c) {
     Request one = request_;
     one.search = search_text(c.configuration);
+    one.recompute = "none", one.micro_batch_size.reset();  // the text has them
     one = with_search_options(one);
     Budget budget = budget_;
     if (!best_) budget.stop = nullptr;
@@ -174,8 +177,7 @@ class Finals {
 
 std::optional<Planned> plan_best_configuration(const Request& request, const LoadedModel& model, const Cluster& cluster,
                                                const Budget& budget, const PlanOne& plan, Runner& runner) {
-  constexpr double kNear = 1.05;       // slower ones are not simulated
-  constexpr double kEstimating = 0.4;  // of the time
+  constexpr double kNear = 1.05;  // slower ones are not simulated
   std::optional<Estimator> estimator;
   try {
     estimator.emplace(model.forward, model.loss, request.optimizer, cluster,
@@ -186,8 +188,13 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
   if (request.before_search) request.before_search();
   if (request.tell) request.tell("estimates all configurations");
   const EstimatedSpace space = runner.step(
-      "estimate", [&] { return estimate_space(*estimator, cluster, budget.watch().share(kEstimating)); },
+      "estimate",
+      [&] {
+        return estimate_space(*estimator, cluster, watch_for_estimates(budget.watch()),
+                              {request.micro_batch_size, request.recompute == "none" ? "" : request.recompute});
+      },
       [](const EstimatedSpace& of) { return printed(of); });
+  if (space.all.empty()) return std::nullopt;  // as with fewer samples than devices
   if (space.fitting == 0) none_fits(space, request, model, cluster);
   auto table = std::make_shared<ConfigurationTable>();
   table->count = space.all.size();

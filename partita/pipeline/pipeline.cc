@@ -6,6 +6,7 @@
 #include "partita/base/attempt.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
+#include "partita/graph/batch.h"
 #include "partita/graph/factors.h"
 #include "partita/graph/micro_batches.h"
 #include "partita/graph/places.h"
@@ -216,6 +217,20 @@ Planned plan_loaded(const LoadedModel& model, const Request& request, const Budg
   return plan_in_micro_batches(request, choice, plan, budget.watch());
 }
 
+// Configurations divide the batch evenly. Rules also give some devices a sample more than others: the fastest counts.
+void try_uneven_rules(const Request& request, const Budget& budget, const PlanOne& plan, std::optional<Planned>& best) {
+  for (const char* rule : {"data-parallel", "zero?stage=1", "zero?stage=3"}) {
+    if (budget.watch().ended()) return;
+    Request one = request;
+    one.search = rule;
+    if (one.micro_batch_size) return;
+    Attempt<Planned> tried = attempt([&] { return plan(one, budget); });
+    if (!tried.result || tried.result->step_time_ns() >= best->step_time_ns()) continue;
+    tried.result->configurations = best->configurations;
+    best = std::move(tried.result);
+  }
+}
+
 // Makes the plan of the best configuration, if the request leaves it open; then that of the search, if it takes seconds
 // or a time limit leaves time for it. The shorter step counts.
 Planned plan_openly(const Request& request, const LoadedModel& model, const Budget& budget, const PlanOne& plan,
@@ -226,6 +241,7 @@ Planned plan_openly(const Request& request, const LoadedModel& model, const Budg
   if (leaves_configuration_open(request, cluster) && model.findings.why_not_trained.empty())
     best = plan_best_configuration(request, model, cluster, budget, plan, runner);
   if (!best) return plan(request, budget);
+  if (find_batch(model.forward).value_or(1) % cluster.compute_count != 0) try_uneven_rules(request, budget, plan, best);
   const bool small = model.forward.ops.size() * static_cast<size_t>(cluster.compute_count) <= kSmall;
   if (budget.watch().ended() || !(small || budget.deadline)) return std::move(*best);
   Attempt<Planned> further = attempt([&] { return plan(request, budget); });

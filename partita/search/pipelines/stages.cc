@@ -104,7 +104,8 @@ LayerBlocks layer_blocks_of(const Graph& graph, int least) {
 std::vector<int> stages_of_layers(const LayerBlocks& blocks, const std::vector<int>& layers) {
   if (const int sum = std::accumulate(layers.begin(), layers.end(), 0); sum != blocks.layers)
     throw DoesNotApply(
-        fmt::format("layers={} are {} layers, and the model has {}", fmt::join(layers, "-"), sum, blocks.layers));
+        fmt::format("pipeline: layers={} are {} layers, and the model has {}; give numbers that add up to it",
+                    fmt::join(layers, "-"), sum, blocks.layers));
   std::vector<int> stages;
   size_t stage = 0;
   int left = layers[0];
