@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "partita/base/error.h"
 #include "partita/base/units.h"
 #include "partita/pipeline/best_configuration.h"
 

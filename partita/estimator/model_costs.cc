@@ -177,11 +177,12 @@ const std::vector<ModelCosts::Hop>& ModelCosts::hops(int ranks) {
   const auto [at, fresh] = hops_.try_emplace(ranks);
   if (!fresh) return at->second;
   const RankDevices devices(cluster_, ranks);
+  const auto each = static_cast<size_t>(devices.each);
   for (int rank = 0; rank < ranks; ++rank) {
     std::map<LinkId, std::pair<int, Hop>> over;  // by narrowest link
     for (int d = 0; d < devices.each; ++d) {
-      const DeviceId from = devices.devices[static_cast<size_t>(rank * devices.each + d)],
-                     to = devices.devices[static_cast<size_t>((rank + 1) % ranks * devices.each + d)];
+      const DeviceId from = devices.devices[static_cast<size_t>(rank) * each + static_cast<size_t>(d)],
+                     to = devices.devices[static_cast<size_t>((rank + 1) % ranks) * each + static_cast<size_t>(d)];
       auto& [count, hop] = over[cluster_.narrowest(from, to)];
       hop = {from, to, ++count};
     }
