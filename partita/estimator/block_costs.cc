@@ -2,7 +2,6 @@
 #include "partita/estimator/block_costs.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/graph/micro_batches.h"

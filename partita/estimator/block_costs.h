@@ -1,8 +1,8 @@
-// Measures what one layer block of a model costs on the devices of one replica: a model of two layers of each kind is
-// lowered and simulated. Estimates of configurations (estimate.h) add up these costs.
+// Measures what one layer block of a model costs on the devices of one replica: a model of three layers of each kind
+// is lowered and simulated. Estimates of configurations (estimator.h) add up these costs.
 //
-// Example: Llama 3 70B on 4 devices with tensor parallelism. Its blocks are the embedding, a layer, a second layer, and
-// the head with the loss. A layer takes 7.1 ms forward and 14.5 ms backward for a sequence of 8,192 tokens.
+// Example: Llama 3 70B on 4 devices with tensor parallelism. Its blocks are the embedding, three layers, and the head
+// with the loss. A layer takes 7.1 ms forward and 14.5 ms backward for a sequence of 8,192 tokens.
 #pragma once
 #include <cstdint>
 #include <vector>

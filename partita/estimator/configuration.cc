@@ -12,12 +12,7 @@ Pipelining Configuration::pipelining() const {
 }
 
 GroupsOf Configuration::groups() const {
-  return {.tensor = tensor,
-          .context = context,
-          .expert = expert,
-          .sequence = sequence,
-          .zero = zero,
-          .gathers_once = gathers_once};
+  return {.tensor = tensor, .context = context, .expert = expert, .sequence = sequence, .zero = zero};
 }
 
 std::string search_text(const Configuration& c) {
@@ -26,14 +21,12 @@ std::string search_text(const Configuration& c) {
     if (differs) options.push_back(std::move(option));
   };
   add(c.pipeline > 1, fmt::format("pipeline={}", c.pipeline));
-  add(c.pipeline > 1 && c.schedule == Schedule::kGpipe, "schedule=gpipe");
   add(c.virtual_stages > 1, fmt::format("virtual={}", c.virtual_stages));
   add(c.pipeline > 1, c.layers.empty() ? "layers=even" : fmt::format("layers={}", fmt::join(c.layers, "-")));
   add(c.context > 1, fmt::format("context={}", c.context));
   add(c.expert > 1, fmt::format("expert={}", c.expert));
   add(c.sequence, "sequence=1");
   add(c.zero > 0, fmt::format("zero={}", c.zero));
-  add(c.gathers_once, "gather=step");
   add(c.recompute != "none", fmt::format("recompute={}", c.recompute));
   options.push_back(fmt::format("micro-batch-size={}", c.micro_batch_size));
   return fmt::format("megatron?{}", fmt::join(options, ","));
@@ -53,9 +46,8 @@ std::string words(const Configuration& c) {
   std::vector<std::string> parts{fmt::format("{}", fmt::join(degrees, " x "))};
   std::string batches = fmt::format("{} micro-batches of {}", c.micro_batches, c.micro_batch_size);
   if (c.pipeline > 1) {
-    const std::string schedule = c.schedule == Schedule::kGpipe ? "GPipe"
-                                 : c.virtual_stages > 1 ? fmt::format("interleaved 1F1B of {}", c.virtual_stages)
-                                                        : "1F1B";
+    const std::string schedule =
+        c.virtual_stages > 1 ? fmt::format("interleaved 1F1B of {}", c.virtual_stages) : "1F1B";
     batches = fmt::format("{} with {}", schedule, batches);
   }
   parts.push_back(std::move(batches));

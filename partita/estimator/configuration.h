@@ -21,7 +21,6 @@ struct Configuration {
   int virtual_stages = 1;
   bool sequence = false;
   int zero = 0;  // stage of ZeRO over the devices that split samples
-  bool gathers_once = false;
   Schedule schedule = Schedule::kDefault;
   int64_t micro_batch_size = 1;  // samples of a micro-batch on each replica
   int micro_batches = 1;

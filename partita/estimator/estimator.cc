@@ -15,7 +15,6 @@ namespace partita {
 
 struct Estimator::State {
   ModelCosts costs;
-  bool keeps_gradients;       // until all are there
   int64_t tokens;             // of a sample
   double beside_collectives;  // KernelFigures::beside_collectives
 };
@@ -25,11 +24,11 @@ namespace {
 // One configuration's estimate.
 class ConfigurationSum {
  public:
-  ConfigurationSum(const Configuration& c, ModelCosts& costs, bool keeps_gradients, double beside_collectives)
+  ConfigurationSum(const Configuration& c, ModelCosts& costs, double beside_collectives)
       : c_(c),
         costs_of_(costs),
         beside_collectives_(beside_collectives),
-        frees_gradients_(!keeps_gradients && c.micro_batches == 1),
+        frees_gradients_(!costs.model().keeps_gradients() && c.micro_batches == 1),
         pipelining_(c.pipelining()),
         stands_for_(costs.model().stands_for()),
         costs_(costs.block_costs(c)),
@@ -118,7 +117,6 @@ class ConfigurationSum {
         updates += std::llround(state.update_ns);
         updated += traffic.updated_ns;
         out.compute_ns += c_.micro_batches * (block.forward_ns + block.backward_ns);
-        ++out.layer_blocks;
       });
     }
     std::ranges::sort(ready);
@@ -188,21 +186,12 @@ int64_t batch_of(const Graph& forward) {
   return *batch;
 }
 
-int64_t tokens_of(const Graph& forward) {
-  for (const TensorId id : forward.inputs) {
-    const Tensor& input = forward.tensor(id);
-    if (input.dtype == DType::kInt64 && input.shape.size() == 2) return input.shape[1];
-  }
-  return 1;
-}
-
 }  // namespace
 
 Estimator::Estimator(const Graph& forward, const Loss& loss, const Optimizer& optimizer, const Cluster& cluster,
                      int64_t bucket_bytes)
     : state_(new State{{SmallModel(forward, loss, optimizer, may_factor), cluster, batch_of(forward), bucket_bytes},
-                       optimizer.clip_norm > 0 || optimizer.kind.find("keep_gradients=1") != std::string::npos,
-                       tokens_of(forward),
+                       find_tokens_per_sample(forward).value_or(1),
                        cluster.devices[0].kernels.beside_collectives}) {}
 Estimator::~Estimator() = default;
 
@@ -216,7 +205,7 @@ void Estimator::prepare(const std::vector<Configuration>& configurations, const 
 }
 
 ConfigurationEstimate Estimator::estimate(const Configuration& c) {
-  return ConfigurationSum(c, state_->costs, state_->keeps_gradients, state_->beside_collectives).estimate();
+  return ConfigurationSum(c, state_->costs, state_->beside_collectives).estimate();
 }
 
 }  // namespace partita

@@ -19,7 +19,6 @@ namespace partita {
 
 // The terms of the time until one rank's step is over, and its memory.
 struct RankEstimate {
-  int layer_blocks = 0;      // on this rank
   int64_t compute_ns = 0;    // kernels and communication inside layers, of all micro-batches
   int64_t bubble_ns = 0;     // waiting for other ranks, and for casts and gathers of weights
   int64_t gradients_ns = 0;  // reductions of gradients that the backward pass does not hide
@@ -44,7 +43,7 @@ class Estimator {
   int64_t batch() const;
   int layers() const;
   int experts() const;     // of a layer; 0: it has none
-  int64_t tokens() const;  // of a sample: the second extent of an integer input; 1: it has none
+  int64_t tokens() const;  // of a sample; 1: it has none
   // Measures the costs that these configurations need, on two threads. estimate() measures what is missing.
   void prepare(const std::vector<Configuration>& configurations, const Watch& watch);
   // Does not apply, with the rule's reason, if the model or the cluster cannot take a degree.

@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
 #include "partita/plan/rules.h"
+#include "partita/search/pipelines/pipeline.h"
 #include "partita/search/pipelines/stage_cuts.h"
 #include "partita/search/pipelines/stages.h"
 
@@ -26,7 +27,8 @@ void fill(Known& known, const Make& make) {
   }
 }
 
-// Whether plans are made for so many replicas. Others are extrapolated, if states divide by them as by two and four.
+// Tells whether a plan is made for so many replicas. Costs of other numbers are extrapolated: powers of two, by which
+// states divide as by two and four, and large ones.
 bool is_planned(int replicas) {
   constexpr int kMostUneven = 64;
   const bool is_power = (replicas & (replicas - 1)) == 0;
@@ -45,10 +47,7 @@ ModelCosts::ModelCosts(SmallModel model, const Cluster& cluster, int64_t batch, 
 
 const Cluster& ModelCosts::first(int devices) {
   std::unique_ptr<const Cluster>& known = first_[devices];
-  if (known) return *known;
-  Cluster of = parse_cluster(cluster_.text, cluster_.name, devices);
-  for (Device& device : of.devices) device.memory_bytes = INT64_MAX / 4;  // for the whole model
-  known = std::make_unique<const Cluster>(std::move(of));
+  if (!known) known = std::make_unique<const Cluster>(first_devices(cluster_, devices));
   return *known;
 }
 
@@ -65,7 +64,7 @@ int ModelCosts::micro_batches_for_states(const Configuration& c) const {
 }
 
 ModelCosts::StateKey ModelCosts::state_key(const Configuration& c) const {
-  return {c.tensor, c.context, c.expert, c.sequence, c.data, c.zero, c.gathers_once, micro_batches_for_states(c) > 1};
+  return {c.tensor, c.context, c.expert, c.sequence, c.data, c.zero, micro_batches_for_states(c) > 1};
 }
 
 const SmallModel::Step* ModelCosts::step_or_reason(const std::string& recompute, int micro_batches,
@@ -154,7 +153,7 @@ void ModelCosts::run(const std::vector<Work>& round, const Watch& watch) {
   parallel_for(kFewThreads, round.size(), [&](size_t i, int) {
     if (!watch.ended()) round[i]();
   });
-  // What there was no time for is still to be measured.
+  // The time ended before these were measured: a later call measures them.
   const auto is_missing = [](const auto& entry) { return !entry.second.value && entry.second.why_none.empty(); };
   std::erase_if(blocks_, is_missing);
   std::erase_if(planned_, is_missing);

@@ -66,8 +66,8 @@ class ModelCosts {
     }
   };
   using BlockKey =
-      std::tuple<int, int, int, bool, int, std::string>;  // tensor, expert, sequence, micro-batches, recompute
-  using StateKey = std::tuple<int, int, int, bool, int, int, bool, bool>;  // tensor, expert, sequence, data, zero, ..
+      std::tuple<int, int, int, bool, int, std::string>;  // tensor, context, expert, sequence, micro-batches, recompute
+  using StateKey = std::tuple<int, int, int, bool, int, int, bool>;  // .., sequence, data, zero, several micro-batches
   using Work = std::function<void()>;
 
   // The way from a rank to the next: the slowest of its devices', and how many share its narrowest link.

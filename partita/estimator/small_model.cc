@@ -1,11 +1,13 @@
 // Cuts a model down to two layers of each kind, and makes its training steps.
 #include "partita/estimator/small_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/graph/factors.h"
 #include "partita/graph/fewer_layers.h"
+#include "partita/graph/kept_gradients.h"
 #include "partita/graph/recompute.h"
 #include "partita/plan/expert_rule.h"
 
@@ -60,6 +62,8 @@ SmallModel::SmallModel(const Graph& whole, const Loss& loss, const Optimizer& op
   stands_for_ = stand_ins(layers, whole_);
   blocks_ = stands_for_.back() + 1;
   experts_ = static_cast<int>(experts_of(training_));
+  const std::vector<char> kept = kept_gradients(training_);
+  keeps_gradients_ = optimizer.clip_norm > 0 || std::ranges::find(kept, 1) != kept.end();
 }
 
 const SmallModel::Step& SmallModel::step(const std::string& recompute, int micro_batches) {

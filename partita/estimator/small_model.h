@@ -25,6 +25,8 @@ class SmallModel {
   const Step& step(const std::string& recompute, int micro_batches);
   int blocks() const { return blocks_; }
   int experts() const { return experts_; }  // of a layer; 0: it has none
+  // Whether all gradients are kept until the last is there.
+  bool keeps_gradients() const { return keeps_gradients_; }
   // By layer block of the whole model, the one of the small model that stands for it.
   const std::vector<int>& stands_for() const { return stands_for_; }
   // The blocks of the whole model, as far as cuts into stages ask: `of_op` is empty.
@@ -33,6 +35,7 @@ class SmallModel {
  private:
   Graph training_;
   int blocks_ = 0, experts_ = 0;
+  bool keeps_gradients_ = false;
   LayerBlocks whole_;
   std::vector<int> stands_for_;
   MayFactor may_;

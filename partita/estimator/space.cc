@@ -21,10 +21,10 @@ std::vector<int> divisors(int of) {
 
 class Explorer {
  public:
-  Explorer(Estimator& estimator, const Cluster& cluster, const Watch& watch, const GivenOfSpace& given)
+  Explorer(Estimator& estimator, const Cluster& cluster, const Watch& watch, const std::string& recompute)
       : estimator_(estimator),
         watch_(watch),
-        given_(given),
+        recompute_(recompute),
         devices_(cluster.compute_count),
         node_(node_size(cluster)) {
     capacity_ = cluster.devices[0].memory_bytes;
@@ -52,8 +52,7 @@ class Explorer {
   }
 
   std::optional<EstimatedConfiguration> find() {
-    std::vector<Configuration> shapes = all_shapes();
-    std::erase_if(shapes, [](const Configuration& c) { return c.recompute != "layer"; });
+    const std::vector<Configuration> shapes = all_shapes();
     for (size_t i = shapes.size(); i-- > 0;) {
       space_.all.clear();
       add(over_pipelines(shapes[i]));
@@ -83,9 +82,8 @@ class Explorer {
       if (of_shapes[i].empty() || add(of_shapes[i])) left.push_back(shapes[i]);
   }
 
-  // 1, 2, 3, 4, 6, 8, 12, .. and for each number of replicas all of its samples; or the size that is given.
+  // 1, 2, 3, 4, 6, 8, 12, .. and for each number of replicas all of its samples.
   std::vector<int64_t> micro_batch_sizes() const {
-    if (given_.micro_batch_size) return {*given_.micro_batch_size};
     std::set<int64_t> sizes;
     for (int64_t size = 1; size <= estimator_.batch(); size *= 2) sizes.insert({size, 3 * size});
     for (const int replicas : divisors(devices_))
@@ -94,7 +92,7 @@ class Explorer {
     return {sizes.begin(), sizes.end()};
   }
 
-  // What costs depend on, but for micro-batches.
+  // All degrees and kinds of recomputation. Costs depend on these and on the micro-batch.
   std::vector<Configuration> all_shapes() const {
     std::vector<Configuration> shapes;
     for (const int tensor : divisors(std::min(node_, devices_)))
@@ -103,7 +101,7 @@ class Explorer {
           for (const bool sequence : {false, true})
             for (const char* recompute : {"none", "cheap", "attention", "layer"}) {
               if (devices_ % (tensor * context * expert) || (sequence && tensor == 1)) continue;
-              if (!given_.recompute.empty() && given_.recompute != recompute) continue;
+              if (!recompute_.empty() && recompute_ != recompute) continue;
               Configuration c;
               c.tensor = tensor, c.context = context, c.expert = expert;
               c.sequence = sequence, c.recompute = recompute;
@@ -156,8 +154,7 @@ class Explorer {
         space_.all.push_back(estimated(c));
         const EstimatedConfiguration& last = space_.all.back();
         fits = fits || last.memory_bytes - last.slowest.gradient_bytes <= capacity_;
-      } catch (const DoesNotApply& error) {
-        ++space_.refused[error.what()];
+      } catch (const DoesNotApply&) {  // degrees that the model cannot take
       }
     return fits;
   }
@@ -166,7 +163,6 @@ class Explorer {
   void estimate_some() {
     std::vector<Configuration> shapes = all_shapes();
     for (size_t i = shapes.size(); i-- > 0;) {
-      shapes[i].micro_batch_size = given_.micro_batch_size.value_or(1);
       add(over_pipelines(shapes[i]));
       for (const EstimatedConfiguration& c : space_.all)
         if (c.memory_bytes <= capacity_) return;
@@ -225,7 +221,7 @@ class Explorer {
 
   Estimator& estimator_;
   const Watch watch_;
-  const GivenOfSpace given_;
+  const std::string recompute_;  // the only kind; empty: all
   const int devices_, node_;
   int64_t capacity_ = 0;
   EstimatedSpace space_;
@@ -234,12 +230,12 @@ class Explorer {
 }  // namespace
 
 EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch,
-                              const GivenOfSpace& given) {
-  return Explorer(estimator, cluster, watch, given).explore();
+                              const std::string& recompute) {
+  return Explorer(estimator, cluster, watch, recompute).explore();
 }
 
 std::optional<EstimatedConfiguration> find_fitting(Estimator& estimator, const Cluster& cluster) {
-  return Explorer(estimator, cluster, {}, {}).find();
+  return Explorer(estimator, cluster, {}, "layer").find();
 }
 
 }  // namespace partita

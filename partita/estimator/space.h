@@ -2,9 +2,8 @@
 //
 // Example: Llama 3 8B with a batch of 64 on 8 devices has tensor parallelism of 1, 2, 4 or 8, with or without sequence
 // parallelism; 1 to 8 pipeline ranks of 1, 2 or 4 virtual stages; ZeRO 0 to 3 over the replicas that are left;
-// micro-batches of 1, 2, 4, .. samples; four kinds of recomputation: some thousands in all.
+// micro-batches of 1, 2, 3, 4, 6, .. samples; four kinds of recomputation: some thousands in all.
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,17 +25,11 @@ struct EstimatedSpace {
   std::vector<EstimatedConfiguration> all;  // those that fit by step, then the others by the memory that they lack
   size_t fitting = 0;                       // so many of them fit
   int64_t capacity_bytes = 0;               // of the device with the least memory
-  std::map<std::string, int> refused;       // degrees that the model cannot take, by reason
   bool whole = true;                        // false: the time ended before all were estimated
 };
 
-// What is given of the configurations that are estimated.
-struct GivenOfSpace {
-  std::optional<int64_t> micro_batch_size;
-  std::string recompute;  // empty: any kind
-};
-
-// Estimates all configurations on all devices of a cluster. When the watch ends, those so far. Tensor parallelism stays
+// Estimates all configurations on all devices of a cluster, or those of one kind of recomputation. When the watch ends,
+// those so far are returned. Tensor parallelism stays
 // inside a node; pipelines have ZeRO 0 or 1, as in frameworks. A larger micro-batch is left out if no configuration
 // with the one before fits, gradients not counted: all else grows with it. If the watch ends before any is estimated,
 // those of one shape after another are, until one fits.
@@ -44,7 +37,7 @@ struct GivenOfSpace {
 // Stages have equal layers. For the fastest pipelines layers are then moved from stage to stage as long as that makes
 // the step shorter.
 EstimatedSpace estimate_space(Estimator& estimator, const Cluster& cluster, const Watch& watch = {},
-                              const GivenOfSpace& given = {});
+                              const std::string& recompute = "");
 
 // Returns a configuration that fits, of those with micro-batches of one sample and layers recomputed, which need least
 // memory: the fastest of the first degrees that fit, tensor parallelism over a node first. 2% of the memory stay free.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/physical/bundle.h"
 #include "partita/physical/lower_local.h"
 #include "partita/schedule/orders.h"
 #include "partita/schedule/representatives.h"
@@ -14,13 +15,6 @@
 namespace partita {
 
 namespace {
-
-int64_t whole_bytes(const PhysicalGraph& graph, const Task& task) {
-  int64_t most = 0;
-  for (const auto* accesses : {&task.reads, &task.writes})
-    for (const Access& a : *accesses) most = std::max(most, graph.reg(a.reg).bytes);
-  return most;
-}
 
 // A gather of a weight belongs to the pass that reads it. From ZeRO-2 on, gradients are reduced after each micro-batch.
 BlockStates::Collectives& collectives_of(const Graph& graph, const Task& task, BlockStates& block) {
@@ -129,18 +123,14 @@ const StageCollectives::Ring& StageCollectives::ring_of(const CollectiveGroup& g
   // The rings of a collective are one ring moved over the places of a replica.
   const int each = stage_.compute_count / replicas_;
   std::set<int> covered;
-  std::map<LinkId, int> rings;
-  std::vector<LinkId> links;
+  std::vector<std::vector<DeviceId>> rings;
   for (int place = 0; place < each; ++place) {
     if (covered.contains(place)) continue;
     for (const int other : group.places) covered.insert(other - group.places[0] + place);
     std::vector<DeviceId> devices = devices_of(group, place);
-    if (devices.back().index() >= static_cast<size_t>(stage_.compute_count)) continue;
-    links = busy_links(stage_, collective_links(stage_, group.kind, devices));
-    for (const LinkId link : links) ++rings[link];
-    at->second.devices = std::move(devices);
+    if (devices.back().index() < static_cast<size_t>(stage_.compute_count)) rings.push_back(std::move(devices));
   }
-  for (const LinkId link : links) at->second.sharers = std::max(at->second.sharers, rings.at(link));
+  at->second = {rings.back(), ring_sharers(stage_, group.kind, rings).back()};
   return at->second;
 }
 

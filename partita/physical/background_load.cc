@@ -12,20 +12,14 @@ namespace {
 
 KnownRings count_rings(const Cluster& cluster, const Step& step) {
   KnownRings known{step.kind == StepKind::kAllToAll, step.to.mesh.devices, step.groups, {}};
-  std::vector<BackgroundLoad> found;
-  std::vector<std::vector<LinkId>> links;
-  std::map<LinkId, int> rings;  // over a link
+  std::vector<std::vector<DeviceId>> rings;
   for (const std::vector<int>& group : step.groups) {
-    std::vector<DeviceId> ring;
-    for (const int p : group) ring.push_back(step.to.mesh.devices[p]);
-    links.push_back(busy_links(cluster, collective_links(cluster, step.kind, ring)));
-    for (const LinkId l : links.back()) ++rings[l];
-    found.push_back({std::move(ring), 1});
+    rings.emplace_back();
+    for (const int p : group) rings.back().push_back(step.to.mesh.devices[p]);
   }
-  for (size_t g = 0; g < links.size(); ++g) {
-    for (const LinkId l : links[g]) found[g].sharers = std::max(found[g].sharers, rings.at(l));
-    known.background.push_back(std::make_shared<const BackgroundLoad>(std::move(found[g])));
-  }
+  const std::vector<int> sharers = ring_sharers(cluster, step.kind, rings);
+  for (size_t g = 0; g < rings.size(); ++g)
+    known.background.push_back(std::make_shared<const BackgroundLoad>(BackgroundLoad{std::move(rings[g]), sharers[g]}));
   return known;
 }
 

@@ -144,15 +144,9 @@ Kind kind_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants
           depth};
 }
 
-// Bytes of the whole tensor as a device has it: its operand of a reduction, or its result of a gather.
 int64_t whole_bytes(const PhysicalGraph& graph, const std::vector<TaskId>& participants) {
   int64_t most = 0;
-  for (const TaskId t : participants)
-    for (const auto* accesses : {&graph.task(t).reads, &graph.task(t).writes})
-      for (const Access& a : *accesses) {
-        const Register& reg = graph.reg(a.reg);
-        most = std::max(most, a.boxes.empty() ? reg.bytes : volume(a.boxes[0]) * bytes_of(reg.dtype));
-      }
+  for (const TaskId t : participants) most = std::max(most, whole_bytes(graph, graph.task(t)));
   return most;
 }
 
@@ -241,6 +235,16 @@ void leave_out(LocallyLowered& lowered, const std::vector<char>& dead_tasks, con
 }
 
 }  // namespace
+
+int64_t whole_bytes(const PhysicalGraph& graph, const Task& task) {
+  int64_t most = 0;
+  for (const auto* accesses : {&task.reads, &task.writes})
+    for (const Access& a : *accesses) {
+      const Register& reg = graph.reg(a.reg);
+      most = std::max(most, a.boxes.empty() ? reg.bytes : volume(a.boxes[0]) * bytes_of(reg.dtype));
+    }
+  return most;
+}
 
 void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order,
                         const BytesOfGroup& due_bytes) {

@@ -29,6 +29,10 @@ constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
 // Gathers ahead of their readers make at least this many buckets. All tensors of a bucket are in memory at once.
 constexpr int64_t kDueBuckets = 16;
 
+// The bytes of a participant's whole tensor as its device has it, by which buckets are filled: its operand of a
+// reduction, or its result of a gather.
+int64_t whole_bytes(const PhysicalGraph& graph, const Task& task);
+
 // Joins collectives before the order is made; a bucket stands behind the last op that it waits for. `order`: the plan's
 // order of ops; empty: the graph's. 0 bytes: nothing is joined. `due_bytes`: the least size of a bucket of gathers
 // ahead of their readers; absent: `bytes`.

@@ -15,10 +15,14 @@
 
 namespace partita {
 
-bool leaves_configuration_open(const Request& request, const Cluster& cluster) {
-  if (request.objective != Objective::kTime || parse_search(request.search).entry->name != "auto") return false;
-  if (!request.pin_file.empty() || !request.from_file.empty() || request.prove || cluster.profile) return false;
-  if (request.micro_batches || !request.batch_norm_groups.empty() || cluster.compute_count < 2) return false;
+bool leaves_configuration_open(const Request& request) {
+  return request.objective == Objective::kTime && parse_search(request.search).entry->name == "auto" &&
+         request.pin_file.empty() && request.from_file.empty() && !request.prove && !request.micro_batches &&
+         request.batch_norm_groups.empty();
+}
+
+bool has_configurations(const Cluster& cluster) {
+  if (cluster.profile || cluster.compute_count < 2) return false;
   for (int d = 1; d < cluster.compute_count; ++d)
     if (!is_same_type(cluster.devices[0], cluster.devices[static_cast<size_t>(d)])) return false;
   return true;
@@ -130,7 +134,7 @@ class Finals {
   void add(const EstimatedConfiguration& c) {
     Request one = request_;
     one.search = search_text(c.configuration);
-    one.recompute = "none", one.micro_batch_size.reset();  // the text has them
+    one.recompute = "none";  // the text has it
     one = with_search_options(one);
     Budget budget = budget_;
     if (!best_) budget.stop = nullptr;
@@ -191,7 +195,7 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
       "estimate",
       [&] {
         return estimate_space(*estimator, cluster, watch_for_estimates(budget.watch()),
-                              {request.micro_batch_size, request.recompute == "none" ? "" : request.recompute});
+                              request.recompute == "none" ? "" : request.recompute);
       },
       [](const EstimatedSpace& of) { return printed(of); });
   if (space.all.empty()) return std::nullopt;  // as with fewer samples than devices
@@ -200,7 +204,6 @@ std::optional<Planned> plan_best_configuration(const Request& request, const Loa
   table->count = space.all.size();
   table->fitting = space.fitting;
   table->capacity_bytes = space.capacity_bytes;
-  table->refused = space.refused;
   table->whole = space.whole;
   Finals finals(request, budget, plan, *table);
   for (size_t i = 0; i < space.fitting && finals.goes_on(); ++i) {

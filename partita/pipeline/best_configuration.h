@@ -16,9 +16,11 @@
 
 namespace partita {
 
-// Tells whether a request leaves the way of training to us: `auto`, for the shortest step, on several devices of one
-// type, without pins, initial plan, proof or measured times.
-bool leaves_configuration_open(const Request& request, const Cluster& cluster);
+// Tells whether a request leaves the way of training to us: `auto`, for the shortest step, without pins, initial plan
+// or proof.
+bool leaves_configuration_open(const Request& request);
+// Tells whether configurations can be estimated for a cluster: several devices of one type, without measured times.
+bool has_configurations(const Cluster& cluster);
 
 // The estimated space of a request, as a reader wants it.
 struct ConfigurationTable {
@@ -29,10 +31,9 @@ struct ConfigurationTable {
     std::optional<int64_t> simulated_ns;  // the step of its plan; none: not simulated
     int64_t step_ns() const { return simulated_ns.value_or(estimate.step_ns); }
   };
-  std::vector<Row> best;               // the fastest that fit, different in their degrees, at most ten
-  std::vector<Row> frontier;           // no other is faster and smaller
-  std::map<std::string, int> refused;  // by reason
-  bool whole = true;                   // all were estimated
+  std::vector<Row> best;      // the fastest that fit, different in their degrees, at most ten
+  std::vector<Row> frontier;  // no other is faster and smaller
+  bool whole = true;          // all were estimated
   struct Finalist {
     Configuration configuration;
     int64_t estimated_ns = 0;

@@ -223,7 +223,6 @@ void try_uneven_rules(const Request& request, const Budget& budget, const PlanOn
     if (budget.watch().ended()) return;
     Request one = request;
     one.search = rule;
-    if (one.micro_batch_size) return;
     Attempt<Planned> tried = attempt([&] { return plan(one, budget); });
     if (!tried.result || tried.result->step_time_ns() >= best->step_time_ns()) continue;
     tried.result->configurations = best->configurations;
@@ -236,10 +235,10 @@ void try_uneven_rules(const Request& request, const Budget& budget, const PlanOn
 Planned plan_openly(const Request& request, const LoadedModel& model, const Budget& budget, const PlanOne& plan,
                     Runner& runner) {
   constexpr size_t kSmall = 2000;  // forward ops on all devices
+  if (!leaves_configuration_open(request) || !model.findings.why_not_trained.empty()) return plan(request, budget);
   const Cluster cluster = cluster_of(request);
   std::optional<Planned> best;
-  if (leaves_configuration_open(request, cluster) && model.findings.why_not_trained.empty())
-    best = plan_best_configuration(request, model, cluster, budget, plan, runner);
+  if (has_configurations(cluster)) best = plan_best_configuration(request, model, cluster, budget, plan, runner);
   if (!best) return plan(request, budget);
   if (find_batch(model.forward).value_or(1) % cluster.compute_count != 0) try_uneven_rules(request, budget, plan, best);
   const bool small = model.forward.ops.size() * static_cast<size_t>(cluster.compute_count) <= kSmall;

@@ -52,12 +52,7 @@ std::optional<Planned::Utilization> Planned::utilization() const {
   return Utilization{flops, flops / (*peak * static_cast<double>(step_time_ns()) / 1e9)};
 }
 
-std::optional<int64_t> Planned::tokens_per_sample() const {
-  for (const Tensor& t : training.tensors)
-    if (t.role == Role::kInput && t.dtype == DType::kInt64 && t.shape.size() == 2 && t.sample_axis == 0)
-      return t.shape[1];
-  return std::nullopt;
-}
+std::optional<int64_t> Planned::tokens_per_sample() const { return find_tokens_per_sample(training); }
 
 int64_t Planned::peak_memory_bytes() const {
   if (search.estimate) return search.estimate->peak_memory_bytes;

@@ -99,7 +99,7 @@ class Groups {
     return axes;
   }
 
-  // Whether the tensor, the context or the expert groups split an axis of a parameter.
+  // Tells whether the tensor, context or expert groups split an axis of a parameter.
   StateSplits::IsTaken taken_axes() const {
     std::vector<AxisLayout> parts = tensor_.weight_parts();
     if (sequence_) sequence_->add_weight_parts(parts);

@@ -159,11 +159,13 @@ Plan staged_plan(const Graph& graph, const Plan& inner, const std::vector<int>& 
   return plan;
 }
 
-Cluster rank_of(const Cluster& cluster, int ranks) {
-  Cluster first = parse_cluster(cluster.text, cluster.name, cluster.compute_count / ranks);
+Cluster first_devices(const Cluster& cluster, int devices) {
+  Cluster first = parse_cluster(cluster.text, cluster.name, devices);
   for (Device& d : first.devices) d.memory_bytes = INT64_MAX / 4;
   return first;
 }
+
+Cluster rank_of(const Cluster& cluster, int ranks) { return first_devices(cluster, cluster.compute_count / ranks); }
 
 namespace {
 

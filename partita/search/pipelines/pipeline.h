@@ -29,7 +29,9 @@ Plan pipeline_plan(const Problem& problem, int ranks, const Pipeline& pipeline, 
 Plan pipeline_plan_of_layers(const Problem& problem, int ranks, const Pipeline& pipeline, const InnerPlan& inner,
                              const std::string& layers);
 
-// Returns the devices of the first of equal ranks, with memory for the whole model, which need not fit on a rank.
+// Returns the first devices of a cluster, with memory for the whole model, which need not fit on them.
+Cluster first_devices(const Cluster& cluster, int devices);
+// The same for the first of equal ranks.
 Cluster rank_of(const Cluster& cluster, int ranks);
 
 // Reads the options `schedule` and `virtual` of a search. schedule=auto is interleaved if there are several virtual
